@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy.dialects.files.edits import call_in
 from proxy.dialects.mcp.message import CALL, Kind, Message, Object
 from proxy.dialects.mcp.pieces import arguments_of
 from proxy.mcp.connection import Connection, ServerGone, Side
@@ -42,7 +43,7 @@ class McpBackend:
     async def is_ready(self) -> bool:
         """Whether the server keeps memories, is connected, and its tools are as approved."""
         connection = self._connection
-        if connection.server.is_context or connection.gone.is_set():
+        if connection.server.is_never_written or connection.gone.is_set():
             return False
         if connection.server.tools(connection.principal.tenant) is None:
             return False  # its client has not asked for the tools yet; the server can wait
@@ -55,7 +56,8 @@ class McpBackend:
         Raises:
             MalformedRequest: Its arguments cannot be rebuilt; nothing was sent.
         """
-        return await self._called(item.tool, arguments_of(item.arguments, item.pieces))
+        arguments = arguments_of(item.arguments, item.pieces)
+        return await self._called(item.tool, call_in(arguments) or arguments)
 
     def outcome(self, reply: Message) -> Forwarded:
         """What the answer says of the item."""

@@ -9,6 +9,7 @@ from proxy.dialects.mcp.calls import Call, read_call, without
 from proxy.dialects.mcp.elicit import Reaction, retried
 from proxy.dialects.mcp.maps import FORMAT, ToolKind, ToolMap
 from proxy.dialects.mcp.message import Message, Object, made
+from proxy.mcp.memory_files import read_files
 from proxy.mcp.own_requests import meta_of
 from proxy.mcp.pending import join_of, short
 from proxy.seams.faults import MalformedRequest
@@ -60,12 +61,12 @@ class Calls:
         tool_map = self._connection.tool_map or _NOTHING_KNOWN
         try:
             call = read_call(tool_map, message.params)
+            pending.tool, pending.rule, pending.join = call.tool, call.rule, join_of(message.meta)
+            return await read_files(self._connection, call, meta_of(message))
         except MalformedRequest as error:
             text = f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
             await self._refused(pending, text)
             return None
-        pending.tool, pending.rule, pending.join = call.tool, call.rule, join_of(message.meta)
-        return call
 
     def _closed(self, call: Call) -> Reason | None:
         """Why this tool is refused with any arguments; None where it is not."""

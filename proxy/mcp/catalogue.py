@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from policy.verdict import Reason
 from proxy.dialects.mcp.catalogue import next_cursor, pinned_tools
 from proxy.dialects.mcp.message import LIST, Kind, Message, Object
+from proxy.dialects.model.memory_words import writes_by_name
 from proxy.mcp.connection import LOG, Connection, ServerGone, Side
 from proxy.mcp.server import PAGES_MAX
 from proxy.seams.faults import MalformedRequest
@@ -14,6 +15,8 @@ from proxy.settle.forwarding import UNDECIDED
 
 if TYPE_CHECKING:
     from proxy.seams.guard import PinnedTool
+
+_TOLD_MAX: Final = 16
 
 
 class Catalogue:
@@ -81,10 +84,23 @@ class Catalogue:
             params = {**params, "cursor": cursor}
         raise MalformedRequest("tools: too many pages")
 
+    def _tell_of_writes(self, tools: tuple[PinnedTool, ...]) -> None:
+        """A server that was said to keep no memory has tools that write: nobody judges them."""
+        server = self._connection.server
+        writing = sorted(tool.name for tool in tools if writes_by_name(tool.name))
+        if server.is_never_written and writing and not server.told_of_writes:
+            server.told_of_writes = True
+            LOG.warning(
+                "the map context judges NOTHING that this server writes, and it has tools that "
+                "seem to write; give it a map, or take these tools away",
+                extra={"fields": {"server": server.name, "tools": writing[:_TOLD_MAX]}},
+            )
+
     async def _pin(self, tools: tuple[PinnedTool, ...]) -> Reason | None:
         connection = self._connection
         tenant = connection.principal.tenant
         connection.server.listed(tenant, tools)
+        self._tell_of_writes(tools)
         if connection.server.is_approved(tenant, tools):
             return None
         try:

@@ -43,6 +43,8 @@ class Server:
         self.name = name
         self.tool_map = shipped_map(CONTEXT_MAP) if context else tool_map
         self._introduced = False
+        # Whether a person was told that a server of context has tools which write.
+        self.told_of_writes = False
         self._tools: dict[Tenant, tuple[PinnedTool, ...]] = {}
         # An approval holds until the tools change; then the gate is asked again.
         self._approved: dict[Tenant, tuple[PinnedTool, ...]] = {}
@@ -53,7 +55,12 @@ class Server:
 
     @property
     def is_context(self) -> bool:
-        """Whether the server keeps no memory: every tool passes, and results are tool results."""
+        """Whether the server keeps no memory, or none but in files: results are tool results."""
+        return self.tool_map is not None and self.tool_map.posture is not Posture.MEMORY
+
+    @property
+    def is_never_written(self) -> bool:
+        """Whether no call of it is judged."""
         return self.tool_map is not None and self.tool_map.posture is Posture.CONTEXT
 
     def heed(self, result: Object) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from policy.model import NAME_LEN_MAX, Channel
 from policy.verdict import Reason
-from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.calls import Call, read_call
 from proxy.dialects.mcp.maps import ToolKind
 from proxy.dialects.model.tools import outcomes_of
 from proxy.seams.faults import MalformedRequest
@@ -26,11 +26,11 @@ from proxy.settle.forwarding import UNDECIDED, admitted_of, judge, record
 
 if TYPE_CHECKING:
     from policy.model import CandidateId, Principal
-    from proxy.dialects.mcp.calls import Call
     from proxy.dialects.mcp.maps import ToolMap
-    from proxy.dialects.model.memory_tools import OfferedTools
+    from proxy.dialects.model.memory_tools import MemoryTool, OfferedTools
     from proxy.dialects.model.transcript import ModelCall
     from proxy.dialects.strict_json.tolerant import Json
+    from proxy.model.files_judged import ConversationFiles
     from proxy.seams.guard import GuardAhead, Item, Judged
 
 SERVER_PREFIX: Final = "model/"
@@ -52,6 +52,7 @@ class _ReplyOf(NamedTuple):
     principal: Principal
     catalogue: OfferedTools
     traceparent: str | None
+    files: ConversationFiles | None
 
 
 class Veto:
@@ -70,13 +71,20 @@ class Veto:
         catalogue: OfferedTools,
         calls: tuple[ModelCall, ...],
         traceparent: str | None = None,
+        files: ConversationFiles | None = None,
     ) -> tuple[str | None, ...]:
         """For each call: None where it goes on, else the text in its place.
 
-        The items of admitted calls are intents on disk when this returns.
+        The items of admitted calls are intents on disk when this returns. `files` are those of the
+        agent's own file tools; without them no such call is judged.
         """
-        asked = _ReplyOf(principal=principal, catalogue=catalogue, traceparent=traceparent)
-        return tuple([await self._one(asked, call) for call in calls])
+        asked = _ReplyOf(principal, catalogue, traceparent, files)
+        texts: list[str | None] = []
+        for call in calls:
+            texts.append(await self._one(asked, call))
+            if files is not None and texts[-1] is None:
+                files.goes_on(call)
+        return tuple(texts)
 
     async def withdrawn(self, principal: Principal, call: ModelCall) -> None:
         """An admitted call does not reach the agent after all: settle it as not sent."""
@@ -101,22 +109,22 @@ class Veto:
     async def _one(self, asked: _ReplyOf, call: ModelCall) -> str | None:
         principal = asked.principal
         found = asked.catalogue.find(call)
-        if found is None:
-            return None
-        if found.tool_map is None or found.tool is None:
+        if found is not None and (found.tool_map is None or found.tool is None):
             return observation_of_call(Reason.UNKNOWN_TOOL)
         try:
-            read = _read(found.tool_map, found.tool, call)
+            named = await _named(asked.files, found, call)
         except MalformedRequest as error:
             # The detail names the map's own paths, never a sent value.
             return f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
-        if read.kind in _CHANGES:
+        if named is None:
+            return None
+        if named.call.kind in _CHANGES:
             # The server's name is the one that a relay would use, so that stored, held and withheld
             # items are the same either way.
-            relayed = self._guard.server_of(principal, found.server)
-            server = relayed or SERVER_PREFIX + found.tool_map.name
-            return await self._write(asked, server, call, read)
-        closed = _closed(principal, read.kind)
+            relayed = self._guard.server_of(principal, named.server)
+            server = relayed or SERVER_PREFIX + named.map_name
+            return await self._write(asked, server, call, named.call)
+        closed = _closed(principal, named.call.kind)
         return None if closed is None else observation_of_call(closed)
 
     async def _write(self, asked: _ReplyOf, server: str, call: ModelCall, read: Call) -> str | None:
@@ -182,6 +190,35 @@ class Veto:
             return None
         _keep(self._released, candidate_id, None, HELD_MAX)
         return judged
+
+
+class _Named(NamedTuple):
+    """A call read through a map, and its server's name at the host."""
+
+    call: Call
+    map_name: str
+    server: str
+
+
+async def _named(
+    files: ConversationFiles | None, found: MemoryTool | None, call: ModelCall
+) -> _Named | None:
+    """The call of a memory tool, or of a file tool on a file of memory; None for any other."""
+    if found is not None and found.tool_map is not None and found.tool is not None:
+        read = _read(found.tool_map, found.tool, call)
+        return _Named(read, found.tool_map.name, found.server)
+    write = None if files is None else await files.read(call)
+    if write is None or write.item is None:
+        return None
+    tool = write.tool
+    read = Call(
+        tool=tool.tool,
+        kind=tool.rule.kind,
+        rule=None,
+        arguments=call.arguments or {},
+        items=(write.item,),
+    )
+    return _Named(read, tool.tool_map.name, tool.server)
 
 
 def _read(tool_map: ToolMap, tool: str, call: ModelCall) -> Call:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import tools_of
+from proxy.model.files_judged import ConversationFiles
 from telemetry.propagation import format_traceparent
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ class Vetoing:
         catalogue = OfferedTools(tools_of(prepared.asked.body), prepared.asked.maps)
         self._tell_of(prepared.session, catalogue)
         verdicts = await self._veto.judge(
-            principal, catalogue, calls, format_traceparent(prepared.asked.trace)
+            principal,
+            catalogue,
+            calls,
+            format_traceparent(prepared.asked.trace),
+            ConversationFiles(prepared, catalogue),
         )
         others = await self._inner.judge(prepared, calls)
         texts: list[str | None] = []

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.labels.endorsement import SystemText, UserTurns
+from proxy.dialects.files.memory_paths import MEMORY_PATHS, BadPattern, MemoryPaths
 from proxy.dialects.mcp.maps import MapError
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
@@ -63,6 +64,7 @@ class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     passing: Annotated[tuple[Path, ...], Meta(max_length=64)] = ()
     purpose: ModelPurpose = ModelPurpose.AGENT
     maps: Annotated[tuple[Text, ...], Meta(max_length=64)] | None = None
+    memory_paths: Annotated[tuple[Text, ...], Meta(max_length=256)] = MEMORY_PATHS
     user_turns: UserTurns | None = None
     system_text: SystemText = SystemText.KNOWN
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 600.0
@@ -88,6 +90,8 @@ MEANINGS: Final[dict[str, str]] = {
     "answers is gated before the backend sees it.",
     "maps": "Tool maps, shipped ones by name or files: which tools write memory. Unset: all that "
     "are shipped. For `extraction` one, with the form of the answers.",
+    "memory_paths": "Files of memory: what the agent's own tools write there is judged. A name in "
+    "any folder, a path, `*` in a name, `**` for all below. Unset: what hosts load by themselves.",
     "user_turns": "`person`: people type the user turns, so one turn of theirs, stored as it is, "
     "is `user_input`. `program`: a program writes them, and nothing is. Unset: only what follows "
     'an explicit "remember that".',
@@ -172,7 +176,11 @@ def _upstream(given: ModelTable) -> ModelUpstream:
 
 
 def _maps(given: ModelTable) -> Maps:
-    found = maps_of_models(given.maps)
+    try:
+        MemoryPaths(given.memory_paths)
+    except BadPattern as error:
+        raise BadValue(f"memory_paths: {error}") from None
+    found = maps_of_models(given.maps, given.memory_paths)
     if given.purpose is ModelPurpose.AGENT:
         return found
     answers = [one for one in found.maps if one.model.outputs or one.model.text]

@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, ToolMap, parse_map
+from proxy.dialects.files.memory_paths import MEMORY_PATHS
+from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, Posture, ToolMap, parse_map
 from proxy.dialects.model.memory_tools import Maps
 from storage.trusted_files import UnfitFile, read_file
 
@@ -33,16 +34,30 @@ def map_for_server(server_name: str) -> ToolMap | None:
     return next((found for found in _shipped().values() if server_name in found.server_names), None)
 
 
-def maps_of_models(names: tuple[str, ...] | None) -> Maps:
+def maps_of_models(
+    names: tuple[str, ...] | None, memory_paths: tuple[str, ...] = MEMORY_PATHS
+) -> Maps:
     """The maps by which a model's memory tools are recognised: the named ones, or all shipped ones.
+
+    Those of tools of files are always among them: they judge nothing but files of memory.
 
     Raises:
         MapError: As `load_map`.
     """
-    if names is not None:
-        return Maps(maps=tuple(load_map(name) for name in names), named=True)
-    known = (_shipped()[name] for name in shipped())
-    return Maps(maps=tuple(one for one in known if one.tools and not one.model.named_only))
+    known = tuple(_shipped()[name] for name in shipped())
+    found = tuple(load_map(name) for name in names or ())
+    if names is None:
+        found = tuple(one for one in known if one.tools and not one.model.named_only)
+    return Maps(
+        maps=tuple(one for one in found if not _of_files(one)),
+        named=names is not None,
+        files=tuple({one.name: one for one in (*known, *found) if _of_files(one)}.values()),
+        memory_paths=memory_paths,
+    )
+
+
+def _of_files(tool_map: ToolMap) -> bool:
+    return tool_map.posture is Posture.FILES
 
 
 def load_map(given: str) -> ToolMap:

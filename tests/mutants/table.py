@@ -9,6 +9,7 @@ from tests.mutants.drift_table import DRIFT
 from tests.mutants.edits_table import EDITS
 from tests.mutants.endorsed_table import ENDORSED
 from tests.mutants.evaluate_table import EVALUATE
+from tests.mutants.files_table import FILES
 from tests.mutants.guard_table import GUARD
 from tests.mutants.index_table import INDEX
 from tests.mutants.labels_table import LABELS
@@ -58,4 +59,5 @@ MUTANTS: Final = (
     *REPORTING,
     *AFTER,
     *DRIFT,
+    *FILES,
 )

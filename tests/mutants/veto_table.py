@@ -40,8 +40,8 @@ VETO: Final = (
     Mutant(
         name="a memory write of a model is not judged",
         file=_VETO,
-        old="        if read.kind in _CHANGES:\n",
-        new="        if read.kind in ():\n",
+        old="        if named.call.kind in _CHANGES:\n",
+        new="        if named.call.kind in ():\n",
         invariant="a model's memory write is judged before its agent hears of it",
         tests=(at(_VETO_TESTS, "test_what_steers_is_withheld_and_leaves_nothing"),),
         quick=True,
@@ -101,7 +101,7 @@ VETO: Final = (
     Mutant(
         name="what a relay serves is judged by nobody else",
         file=_VETO,
-        old="            server = relayed or SERVER_PREFIX + found.tool_map.name\n",
+        old="            server = relayed or SERVER_PREFIX + named.map_name\n",
         new="            if relayed:\n                return None\n            server = ''\n",
         invariant="the model front judges every call, whoever serves the server",
         tests=(at(_AHEAD_TESTS, "test_a_relay_that_is_gone_leaves_no_gap"),),

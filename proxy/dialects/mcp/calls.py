@@ -78,8 +78,8 @@ def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
         arguments = {}
     if not isinstance(arguments, dict):
         raise MalformedRequest("params.arguments: must be an object")
-    if tool_map.posture is Posture.CONTEXT:
-        return Call(tool=name, kind=ToolKind.CONTEXT, rule=None, arguments=arguments)
+    if tool_map.posture is not Posture.MEMORY:
+        return _without_memory(tool_map, name, arguments)
     rule = tool_map.tool(name)
     if rule is not None:
         _check_names(tool_map, rule, arguments)
@@ -98,6 +98,16 @@ def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
         items=items,
         idle=_idle(rule, arguments),
     )
+
+
+def _without_memory(tool_map: ToolMap, name: str, arguments: dict[str, JsonValue]) -> Call:
+    """A call of a server that keeps no memory, or none but in files: `proxy.mcp.files`."""
+    if tool_map.posture is Posture.CONTEXT:
+        return Call(tool=name, kind=ToolKind.CONTEXT, rule=None, arguments=arguments)
+    rule = tool_map.tool(name)
+    if rule is None or rule.kind is None:
+        return Call(tool=name, kind=None, rule=None, arguments=arguments)
+    return Call(tool=name, kind=ToolKind.CONTEXT, rule=rule, arguments=arguments)
 
 
 def without(call: Call, refused: frozenset[int]) -> dict[str, JsonValue] | None:

@@ -15,8 +15,10 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import ChangeKind, MemoryClass
+from proxy.dialects.files.memory_paths import MEMORY_PATHS, BadPattern, MemoryPaths
 from proxy.dialects.mcp.class_rules import ClassRule, Path, RuleError, Word, example_of
 from proxy.dialects.mcp.effects import EffectRule  # noqa: TC001 - msgspec reads the annotation
+from proxy.dialects.mcp.file_rules import FileRule  # noqa: TC001 - msgspec reads the annotation
 from proxy.dialects.mcp.in_model import InModel
 from proxy.dialects.mcp.paths import ELEMENT, PathError, Pattern, parse_path
 from proxy.dialects.mcp.places import LISTS
@@ -57,6 +59,7 @@ class Posture(enum.Enum):
 
     MEMORY = "memory"  # a memory server: an unlisted tool is refused
     CONTEXT = "context"  # no memory behind it: every tool passes
+    FILES = "files"  # files: writes of files of memory are judged, other calls pass
 
 
 class KeyForm(enum.Enum):
@@ -162,6 +165,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
     reconcile: Reconcile | None = None
     shown: Shown | None = None
+    # In a map of files: which file a tool reads, writes or moves. Without it, it touches none.
+    file: FileRule | None = None
     switch: Switch | None = None
 
 
@@ -186,6 +191,8 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     server_names: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
     # Fixed texts of its answers to writes, keys of objects included: they are nobody's words.
     says: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
+    # In a map of files: which of them are memory, as patterns.
+    memory_paths: Annotated[tuple[Path, ...], Meta(max_length=256)] = MEMORY_PATHS
     memory_class: MemoryClass = MemoryClass.L3
     class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
     shown: Shown = Shown()
@@ -220,12 +227,19 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
         raise MapError(f"{where}: format: must be {FORMAT}")
     if found.posture is Posture.CONTEXT and found.tools:
         raise MapError(f"{where}: tools: a context server's tools all pass; remove them")
+    try:
+        MemoryPaths(found.memory_paths)
+    except BadPattern as error:
+        raise MapError(f"{where}: memory_paths: {error}") from None
     named = {text for tool in found.tools.values() for text in _named_paths(tool)}
     _check_rules(found.class_rules, f"{where}: class_rules", named)
     _check_shown(found.shown, f"{where}: shown")
     _check_model(found, f"{where}: model")
     for name, tool in found.tools.items():
-        _check_tool(tool, f"{where}: tools.{name}", found.tools)
+        if found.posture is Posture.FILES:
+            _check_file_tool(tool, f"{where}: tools.{name}")
+        else:
+            _check_tool(tool, f"{where}: tools.{name}", found.tools)
     return found
 
 
@@ -267,6 +281,19 @@ def _check_model(found: ToolMap, where: str) -> None:
         raise MapError(f"{where}.empty: must be a JSON object")
 
 
+def _check_file_tool(tool: Tool, where: str) -> None:
+    """A tool of files reads one, writes one, or (`context`) touches none."""
+    if tool != Tool(kind=tool.kind, file=tool.file):
+        raise MapError(f"{where}: a map of files has kind and file alone")
+    if tool.kind not in {ToolKind.READ, ToolKind.WRITE, ToolKind.CONTEXT}:
+        raise MapError(f"{where}: kind: read, write or context in a map of files")
+    rule = tool.file
+    if (tool.kind is ToolKind.CONTEXT) != (rule is None):
+        raise MapError(f"{where}: file: for a read or a write, and for nothing else")
+    if rule is not None and (not rule.fits or (rule.writes and tool.kind is ToolKind.READ)):
+        raise MapError(f"{where}: file: one of text, to, or old and new; none for a read")
+
+
 def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
     if (tool.kind is None) == (tool.switch is None):
         raise MapError(f"{where}: needs either kind or switch")
@@ -306,6 +333,8 @@ def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
 
 
 def _check_kind(tool: Tool, where: str) -> None:
+    if tool.file is not None:
+        raise MapError(f'{where}: file: only in a map with posture = "files"')
     if tool.kind not in {ToolKind.WRITE, ToolKind.DELETE}:
         for name in _OF_A_CHANGE:
             if name == "required" and tool.kind is ToolKind.ADMIN:

@@ -81,7 +81,7 @@ class Taking:
     def _string(self, text: str, at: Pattern) -> str:
         check_text(text, "arguments")
         if not text or self._is_plain(text, at):
-            return _literal(text)
+            return literal(text)
         number = self.add(text)
         if at in self._labels and is_short_label(text):
             self.labels.add(number)
@@ -92,7 +92,7 @@ class Taking:
         check_text(name, "arguments")
         self.strange = self.strange or at not in self._named
         if at in self._named or not name or ORDINARY_NAME.fullmatch(name):
-            return _literal(name)
+            return literal(name)
         return f"{_PIECE}{self.add(name)}"
 
     def _inner(self, text: str, depth: int) -> None:
@@ -115,7 +115,8 @@ class Taking:
         return text in shape
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """A string of an item's arguments that stands for itself."""
     return _LITERAL + text if text[:1] in {_PIECE, _LITERAL} else text
 
 
@@ -163,3 +164,5 @@ def declared(rule: Tool) -> Iterable[str]:
         yield from rule.effect.paths
     if rule.user:
         yield rule.user
+    if rule.file is not None:
+        yield from rule.file.named

@@ -53,6 +53,9 @@ class Maps(msgspec.Struct, frozen=True, kw_only=True):
 
     maps: tuple[ToolMap, ...]
     named: bool = False
+    # Maps of tools of files, and the patterns of the files of memory; see `proxy.dialects.files`.
+    files: tuple[ToolMap, ...] = ()
+    memory_paths: tuple[str, ...] = ()
 
 
 class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +67,36 @@ class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
     tool_map: ToolMap | None
     tool: str | None
     server: str = ""
+
+
+class FileTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool of files: its map, its name and rule there, and its server's name at the host."""
+
+    tool_map: ToolMap
+    tool: str
+    rule: Tool
+    server: str = ""
+
+
+def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
+    """The tool of files that a call names, by its name and its arguments; None where it is none.
+
+    One that touches no file is taken by the name that its own map gives it alone: what some other
+    server calls so may do anything.
+    """
+    named = Declared(name=call.name, server=call.server)
+    for tool_map in maps.files:
+        for name, rule in tool_map.tools.items():
+            server = next(servers_by(named, name), None)
+            if server is None:
+                continue
+            if rule.file is None:
+                fits = bool(server) == bool(tool_map.server_names)
+            else:
+                fits = set(rule.file.named) <= (call.arguments or {}).keys()
+            if fits:
+                return FileTool(tool_map=tool_map, tool=name, rule=rule, server=server)
+    return None
 
 
 class _Option(msgspec.Struct, frozen=True, kw_only=True):

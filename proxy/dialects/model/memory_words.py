@@ -25,10 +25,22 @@ _KEPT: Final = frozenset(
     | {"observation", "observations", "preference", "preferences"}
 )
 
+_WRITES: Final = _KEEPS | {
+    *("edit", "move", "rename", "replace", "patch", "upload", "modify", "execute", "run", "exec"),
+    *("shell", "bash", "command"),
+}
+# Names are shown to people and written to logs, so only names of this form are.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}")
+
 
 def words_of(name: str) -> frozenset[str]:
     """The words of a name, however they are joined."""
     return frozenset(word.casefold() for word in _WORDS.findall(name))
+
+
+def writes_by_name(name: str) -> bool:
+    """Whether a person would take a tool of that name for one that writes."""
+    return _PLAIN.fullmatch(name) is not None and not words_of(name).isdisjoint(_WRITES)
 
 
 def speaks_of_memory(tool: Declared) -> bool:

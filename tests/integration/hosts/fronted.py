@@ -67,10 +67,12 @@ async def fronted(
     flags: Mapping[str, Raw] | None = None,
     before: Callable[[], Awaitable[None]] | None = None,
     composition: Composition | None = None,
+    more: Table | None = None,
 ) -> AsyncGenerator[Fronted]:
     """The same model behind a sidecar, whose home is `base`; it alone has the provider's key.
 
-    `before` is awaited when a request has come to the model, before it answers.
+    `before` is awaited when a request has come to the model, before it answers. `more` stands in
+    the model's table.
     """
     api = model.api
     async with serving(model, before), http_tee(model.url) as upstream:
@@ -79,7 +81,7 @@ async def fronted(
         headers.write_text(_CREDENTIAL[api], encoding="utf-8")
         headers.chmod(0o600)
         table: Table = {"api": api, "url": upstream.url, "headers_file": str(headers)}
-        table["user_turns"] = "person"
+        table |= {"user_turns": "person", **(more or {})}
         text = settings_text({"model": {api: table}, "mcp": mcp or {}})
         async with (
             running(base, composition, flags, text) as live,

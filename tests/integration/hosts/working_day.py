@@ -72,7 +72,7 @@ UNDER: Final = Turn(
 )
 
 
-class _LastSaid(Script):
+class LastSaid(Script):
     """Moves of a model that has several conversations at once, each call made once."""
 
     def __init__(self, turns: Sequence[Turn]) -> None:
@@ -96,7 +96,7 @@ class DayModel(MessagesModel):
 
     def __init__(self) -> None:
         super().__init__()
-        self._script = _LastSaid((*DAY, UNDER))
+        self._script = LastSaid((*DAY, UNDER))
 
 
 def hooked(home: Path) -> None:

@@ -1,0 +1,123 @@
+"""What an edit changes, line by line, and how each new line reads beside its neighbours."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.labels.derive import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CELLS_MAX: Final = 250_000
+"""Lines that were there, times lines that are there afterwards, between what both share."""
+HUNKS_MAX: Final = 100
+_NEIGHBOUR_LEN_MAX: Final = 1_000
+# A line of its own: an entry of a list, a heading, a quotation, a row of a table, a fence.
+_OWN_BLOCK: Final = re.compile(r"\s*(?:[-*+\u2022]\s|\d{1,4}[.)]\s|#|>|\||```|~~~)")
+_MARK: Final = re.compile(r"\s*(?:[-*+\u2022]\s+|\d{1,4}[.)]\s+|#+\s+|>\s*)*")
+_IMPORT: Final = re.compile(r"(?:^|[\s(\[\"'`*_])@[^\s@]")
+
+
+class Hunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines in a row that came and went, without their marks of lists, and without blank ones.
+
+    `reads` is what came between the lines around it, as one text.
+    """
+
+    came: tuple[str, ...]
+    went: tuple[str, ...]
+    reads: str
+    # A line that came has another file read in its place.
+    imports: bool
+
+
+def hunks_of(before: str, after: str) -> tuple[Hunk, ...] | None:
+    """The changes between two texts; None where they are too many to be told apart."""
+    old, new = _lines(before), _lines(after)
+    start = 0
+    while start < min(len(old), len(new)) and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    gone, come = old[start : len(old) - end], new[start : len(new) - end]
+    if len(gone) * len(come) > CELLS_MAX:
+        return None
+    found: list[Hunk] = []
+    for went, first, last in _runs(gone, come):
+        came = come[first:last]
+        if not _said(came) and not _said(went):
+            continue
+        found.append(
+            Hunk(
+                came=_said(came),
+                went=_said(went),
+                reads=_beside(new, start + first, start + last),
+                imports=any(map(_IMPORT.search, came)),
+            )
+        )
+    return None if len(found) > HUNKS_MAX else tuple(found)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.split("\n")]
+
+
+def _said(lines: Sequence[str]) -> tuple[str, ...]:
+    bare = (_MARK.sub("", line, count=1).strip() for line in lines)
+    return tuple(line for line in bare if line)
+
+
+def _runs(old: Sequence[str], new: Sequence[str]) -> list[tuple[list[str], int, int]]:
+    """The old lines that go and the range of new ones in their place, by a longest common row."""
+    rows = [[0] * (len(new) + 1)]
+    for one in reversed(old):
+        below, row = rows[-1], [0] * (len(new) + 1)
+        for at in range(len(new) - 1, -1, -1):
+            same = below[at + 1] + 1 if one == new[at] else 0
+            row[at] = max(same, below[at], row[at + 1])
+        rows.append(row)
+    rows.reverse()
+    found: list[tuple[list[str], int, int]] = []
+    at, to = 0, 0
+    while at < len(old) or to < len(new):
+        went: list[str] = []
+        first = to
+        while at < len(old) or to < len(new):
+            if at < len(old) and to < len(new) and old[at] == new[to]:
+                break
+            if to == len(new) or (at < len(old) and rows[at + 1][to] >= rows[at][to + 1]):
+                went.append(old[at])
+                at += 1
+            else:
+                to += 1
+        if went or to > first:
+            found.append((went, first, to))
+        else:
+            at, to = at + 1, to + 1
+    return found
+
+
+def _beside(lines: list[str], first: int, last: int) -> str:
+    """New lines as a reader meets them: with the line before and the line behind.
+
+    A neighbour that is an order by itself would make an order of any line, so it is left out where
+    one of both begins a block of its own; elsewhere the order may go on in the new line.
+    """
+    above = next((at for at in range(first - 1, -1, -1) if lines[at].strip()), None)
+    below = next((at for at in range(last, len(lines)) if lines[at].strip()), None)
+    came = [line for line in lines[first:last] if line.strip()]
+    parts = [line.strip() for line in came]
+    if above is not None:
+        apart = above < first - 1 or not came or _OWN_BLOCK.match(came[0]) is not None
+        if not (apart and read_text(lines[above], None).flagged):
+            parts.insert(0, lines[above].strip()[-_NEIGHBOUR_LEN_MAX:])
+    if below is not None:
+        apart = below > last or not came or _OWN_BLOCK.match(lines[below]) is not None
+        if not (apart and read_text(lines[below], None).flagged):
+            parts.append(lines[below].strip()[:_NEIGHBOUR_LEN_MAX])
+    return " ".join(parts)

@@ -1,0 +1,65 @@
+"""What a map says of a tool that reads, writes or moves files, memory or not.
+
+Only files of memory (`memory_paths`) are judged, so such a tool has none of the other keys.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_Name = Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of one tool, by name. `path` names the file.
+
+    A tool that writes has `text` (the whole new text), or `old` and `new` (a replacement, of every
+    occurrence where `every` is true), inside the array `edits` where there is one, or `to` (the
+    file is moved there). With none of these nobody can say what it writes.
+    """
+
+    path: _Name
+    to: _Name | None = None
+    text: _Name | None = None
+    edits: _Name | None = None
+    old: _Name | None = None
+    new: _Name | None = None
+    every: _Name | None = None
+    # With this argument true, the tool only shows what it would do.
+    idle: _Name | None = None
+    # Of a read: with one of these arguments it reads a part of the file.
+    cut: Annotated[tuple[_Name, ...], Meta(max_length=16)] = ()
+    # What an answer says, among other words, where there is no such file.
+    missing: _Name | None = None
+    # Each line of the answer begins with its number and a tab or an arrow.
+    numbered: bool = False
+    # More lines, or longer ones, are cut off; None: they are not.
+    lines_max: Annotated[int, Meta(ge=1)] | None = None
+    line_len_max: Annotated[int, Meta(ge=1)] | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether it says one thing that a tool may do to a file."""
+        replaces = self.old is not None and self.new is not None
+        parts = (self.old, self.new, self.every, self.edits)
+        ways = (self.to is not None, self.text is not None, replaces)
+        return sum(ways) <= 1 and (replaces or parts == (None, None, None, None))
+
+    @property
+    def writes(self) -> bool:
+        """Whether it has an argument that only a tool which writes may have."""
+        return any(one is not None for one in (self.to, self.text, self.old, self.new, self.idle))
+
+    @property
+    def named(self) -> Iterator[str]:
+        """The arguments that every call has, as the tool's own schema names them."""
+        given = (self.path, self.to, self.text, self.edits)
+        yield from (one for one in given if one is not None)
+        if self.edits is None:
+            yield from (one for one in (self.old, self.new) if one is not None)

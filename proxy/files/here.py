@@ -1,0 +1,50 @@
+"""Whether a call changes a file of memory, where links are looked for on this machine.
+
+Where host and sidecar share no file system, its name alone decides,
+and a link that leads to a file of memory under another name is not seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from proxy.seams.faults import MalformedRequest
+
+if TYPE_CHECKING:
+    from proxy.dialects.files.edits import FileCall
+    from proxy.dialects.files.memory_paths import MemoryPaths
+
+_LINK: Final = "a link, or below one: write to the file itself"
+
+
+async def is_of_memory(call: FileCall, paths: MemoryPaths) -> bool:
+    """Whether the call changes, moves or makes a file of memory.
+
+    Raises:
+        MalformedRequest: A link leads to one, or the file of memory is a link itself.
+    """
+    found = False
+    for path in (call.path, call.to):
+        if path is None:
+            continue
+        named = paths.fits(path)
+        is_link, real = await asyncio.to_thread(_resolved, path)
+        # What is judged is a name; what is written is where the link leads.
+        if is_link if named else (real is not None and paths.fits(real)):
+            raise MalformedRequest(f"arguments: {call.rule.path}: {_LINK}")
+        found = found or named
+    return found
+
+
+def _resolved(path: str) -> tuple[bool, str | None]:
+    """Whether the file is a link, and its real path; None where this machine cannot say."""
+    try:
+        file = Path(path)
+        if not file.is_absolute():
+            return False, None
+        return file.is_symlink(), os.path.realpath(file)
+    except (OSError, ValueError):
+        return False, None

@@ -1,0 +1,76 @@
+"""A server of files: writes of files of memory are judged line by line, other calls pass.
+
+The server itself is asked for the text before each write, so what a shell wrote there since the
+agent last looked counts as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from proxy.dialects.files.edits import item_of, read_file_call
+from proxy.dialects.files.known import text_of
+from proxy.dialects.files.memory_paths import MemoryPaths
+from proxy.dialects.mcp.maps import ToolKind
+from proxy.dialects.mcp.message import CALL, Kind
+from proxy.files.here import is_of_memory
+from proxy.mcp.connection import ServerGone, Side
+
+if TYPE_CHECKING:
+    from proxy.dialects.files.edits import FileCall
+    from proxy.dialects.mcp.calls import Call
+    from proxy.dialects.mcp.message import Message, Object
+    from proxy.mcp.connection import Connection
+
+
+async def read_files(connection: Connection, call: Call, meta: Object) -> Call:
+    """The call as a write, where it changes a file of memory; else the call as it is.
+
+    Raises:
+        MalformedRequest: It is not of the form that its map says, or the path is a link.
+    """
+    tool_map = connection.tool_map
+    rule = None if call.rule is None else call.rule.file
+    if tool_map is None or rule is None or call.rule is None:
+        return call
+    if call.rule.kind is not ToolKind.WRITE:
+        return call
+    read = read_file_call(rule, call.arguments)
+    if read.idle or not await is_of_memory(read, MemoryPaths(tool_map.memory_paths)):
+        return call
+    item = item_of(read, call.arguments, await _text_now(connection, read, meta))
+    if item is None:
+        return call
+    return msgspec.structs.replace(call, kind=ToolKind.WRITE, items=(item,))
+
+
+async def _text_now(connection: Connection, call: FileCall, meta: Object) -> str | None:
+    """The whole text of the file; empty where it is not there, None where nobody can say."""
+    tools = {} if connection.tool_map is None else connection.tool_map.tools
+    for name, tool in tools.items():
+        rule = tool.file
+        if tool.kind is ToolKind.READ and rule is not None:
+            params: Object = {"name": name, "arguments": {rule.path: call.path}}
+            if meta:
+                params["_meta"] = meta
+            try:
+                answer = await connection.ask(Side.SERVER, CALL, params, None)
+            except ServerGone:
+                return None
+            shown = _shown(answer)
+            if shown is None or answer.result.get("isError") is True:
+                missing = shown is not None and rule.missing is not None and rule.missing in shown
+                return "" if missing else None
+            return text_of(rule, shown)
+    return None
+
+
+def _shown(answer: Message) -> str | None:
+    """The one text of an answer; None where it is none, or not alone."""
+    blocks = answer.result.get("content") if answer.kind is Kind.RESULT else None
+    if not isinstance(blocks, list) or len(blocks) != 1 or not isinstance(blocks[0], dict):
+        return None
+    text = blocks[0].get("text")
+    return text if isinstance(text, str) else None

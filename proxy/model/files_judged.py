@@ -1,0 +1,159 @@
+"""Calls of an agent's own file tools: which of them change files of memory, and what they bring.
+
+A request repeats its whole conversation, so what the agent knows of a file is read from it each
+time a file of memory is changed. Where the file is on this machine, links are looked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from proxy.dialects.files.edits import item_of, read_file_call
+from proxy.dialects.files.known import KnownFiles
+from proxy.dialects.files.memory_paths import MemoryPaths
+from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.maps import ToolKind
+from proxy.dialects.model.memory_tools import file_tool
+from proxy.dialects.model.tools import outcomes_of
+from proxy.dialects.model.transcript import Voice
+from proxy.files.here import is_of_memory
+from proxy.seams.faults import MalformedRequest
+
+if TYPE_CHECKING:
+    from proxy.dialects.files.edits import FileCall
+    from proxy.dialects.model.memory_tools import FileTool, OfferedTools
+    from proxy.dialects.model.transcript import ModelCall, Where
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.model.memory_seam import Prepared
+    from proxy.seams.guard import Item
+
+
+class FileWrite(NamedTuple):
+    """A call that changes a file of memory. `item` is None where it changes no line."""
+
+    tool: FileTool
+    item: Item | None
+
+
+class ConversationFiles:
+    """The files of one conversation, for the calls of one reply. Event loop only."""
+
+    def __init__(self, prepared: Prepared, catalogue: OfferedTools) -> None:
+        self._prepared = prepared
+        self._maps = prepared.asked.maps
+        self._catalogue = catalogue
+        self._paths = MemoryPaths(prepared.asked.maps.memory_paths)
+        self._known: KnownFiles | None = None
+        self._earlier: list[ModelCall] = []
+
+    async def read(self, call: ModelCall) -> FileWrite | None:
+        """What a call changes in a file of memory; None where it changes none.
+
+        Raises:
+            MalformedRequest: It is not of the form that its map says, or the path is a link.
+        """
+        tool = file_tool(self._maps, call) if self._paths.patterns else None
+        if tool is None or tool.rule.file is None or tool.rule.kind is not ToolKind.WRITE:
+            return None
+        read = read_file_call(tool.rule.file, call.arguments)
+        if read.idle or not await is_of_memory(read, self._paths):
+            return None
+        known = self._known = self._known or self._read_conversation()
+        for earlier in self._earlier:
+            # Nobody knows yet what becomes of it.
+            self._ran(known, earlier)
+        self._earlier.clear()
+        return FileWrite(tool, item_of(read, call.arguments or {}, known.text(read.path)))
+
+    def goes_on(self, call: ModelCall) -> None:
+        """A call of the same reply that is not refused: later ones are made after it."""
+        self._earlier.append(call)
+
+    def _read_conversation(self) -> KnownFiles:
+        known, request = KnownFiles(), self._prepared.request
+        open_calls: dict[str, ModelCall] = {}
+        ids = {call.call_id for turn in request.turns for call in turn.calls}
+        failed = outcomes_of(self._prepared.asked.body, ids)
+        for at, turn in enumerate(request.turns):
+            answers: dict[str, str | None] = {}
+            for said in turn.said:
+                if said.voice is not Voice.TOOL or said.call_id not in open_calls:
+                    continue
+                place = (*request.prefix, at, *said.where) if request.prefix else said.where
+                went = _at(self._prepared.body, place)
+                before = answers.get(said.call_id, "")
+                whole = None if before is None or went != said.text else before + said.text
+                answers[said.call_id] = whole
+            answered = [open_calls.pop(one) for one in answers]
+            for call in answered:
+                done = failed.get(call.call_id) is False
+                self._answered(known, call, answers[call.call_id] if done else "", done=done)
+            # Side by side with these, something else ran.
+            for call in (*answered, *open_calls.values(), *turn.calls):
+                if not self._is_harmless(call):
+                    known.forget_all()
+            open_calls |= {call.call_id: call for call in turn.calls}
+        for call in open_calls.values():
+            self._ran(known, call)
+        return known
+
+    def _answered(
+        self, known: KnownFiles, call: ModelCall, answer: str | None, *, done: bool
+    ) -> None:
+        read = self._file_call(call)
+        if read is None or not done:
+            return
+        if read[0].rule.kind is ToolKind.WRITE:
+            known.was_written(read[1])
+        elif not set(read[1].rule.cut) & _given(call):
+            known.was_read(read[1], answer)
+
+    def _ran(self, known: KnownFiles, call: ModelCall) -> None:
+        """A call of which nobody knows what it did."""
+        read = self._file_call(call)
+        if read is not None and read[0].rule.kind is ToolKind.WRITE:
+            known.forget(read[1])
+        elif not self._is_harmless(call):
+            known.forget_all()
+
+    def _is_harmless(self, call: ModelCall) -> bool:
+        """Whether a call writes no file but those that its map says."""
+        if file_tool(self._maps, call) is not None:
+            return self._file_call(call) is not None or not self._has_file(call)
+        found = self._catalogue.find(call)
+        if found is None or found.tool_map is None or found.tool is None:
+            return False
+        try:
+            read = read_call(found.tool_map, {"name": found.tool, "arguments": call.arguments})
+        except MalformedRequest:
+            return False
+        return read.kind is ToolKind.READ
+
+    def _has_file(self, call: ModelCall) -> bool:
+        tool = file_tool(self._maps, call)
+        return tool is not None and tool.rule.file is not None
+
+    def _file_call(self, call: ModelCall) -> tuple[FileTool, FileCall] | None:
+        tool = file_tool(self._maps, call)
+        if tool is None or tool.rule.file is None:
+            return None
+        try:
+            return tool, read_file_call(tool.rule.file, call.arguments)
+        except MalformedRequest:
+            return None
+
+
+def _given(call: ModelCall) -> set[str]:
+    return {name for name, value in (call.arguments or {}).items() if value is not None}
+
+
+def _at(body: Json, place: Where) -> Json:
+    found: Json = body
+    for step in place:
+        if isinstance(found, dict) and isinstance(step, str):
+            found = found.get(step)
+        elif isinstance(found, list) and isinstance(step, int) and step < len(found):
+            found = found[step]
+        else:
+            return None
+    return found

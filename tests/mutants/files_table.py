@@ -1,0 +1,66 @@
+"""Faults in the judging of files of memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_HERE: Final = "proxy/files/here.py"
+_HERE_TESTS: Final = "tests/unit/proxy/files/test_here.py"
+_JUDGED: Final = "proxy/model/files_judged.py"
+_JUDGED_TESTS: Final = "tests/unit/proxy/model/test_files_judged.py"
+_EDITS: Final = "proxy/dialects/files/edits.py"
+_HUNKS: Final = "proxy/dialects/files/hunks.py"
+_HUNK_TESTS: Final = "tests/unit/proxy/dialects/files/test_hunks.py"
+
+FILES: Final = (
+    Mutant(
+        name="a link leads past the list of files of memory",
+        file=_HERE,
+        old="        if is_link if named else (real is not None and paths.fits(real)):\n",
+        new="        if is_link and named:\n",
+        invariant="a link to a file of memory is refused",
+        tests=(at(_HERE_TESTS, "test_a_link_is_refused_and_a_folder_above_may_be_one"),),
+    ),
+    Mutant(
+        name="a shell between read and edit changes nothing",
+        file=_JUDGED,
+        old="            for call in (*answered, *open_calls.values(), *turn.calls):\n",
+        new="            for call in ():\n",
+        invariant="a file is known only where nothing unmapped ran since it was read",
+        tests=(at(_JUDGED_TESTS, "test_a_file_that_something_else_may_have_written_is_not_known"),),
+    ),
+    Mutant(
+        name="a read of which something was withheld shows the whole file",
+        file=_JUDGED,
+        old="None if before is None or went != said.text else before + said.text\n",
+        new="None if before is None else before + said.text\n",
+        invariant="a file is known only where nothing of it was withheld",
+        tests=(at(_JUDGED_TESTS, "test_a_file_of_which_something_was_withheld_is_not_known"),),
+    ),
+    Mutant(
+        name="a part of a file counts as the file",
+        file=_JUDGED,
+        old="        elif not set(read[1].rule.cut) & _given(call):\n",
+        new="        else:\n",
+        invariant="a file is known only where it was read whole",
+        tests=(at(_JUDGED_TESTS, "test_a_part_of_a_file_is_not_known"),),
+    ),
+    Mutant(
+        name="an import is a line like others",
+        file=_EDITS,
+        old="    apart = any(one.imports or not one.came for one in hunks)\n",
+        new="    apart = any(not one.came for one in hunks)\n",
+        invariant="a line that has another file read waits for a person",
+        tests=(at(_JUDGED_TESTS, "test_an_import_waits_even_where_a_person_says_the_line"),),
+    ),
+    Mutant(
+        name="a new line is read without its neighbours",
+        file=_HUNKS,
+        old="    if above is not None:\n",
+        new="    if above is None:\n",
+        invariant="two halves of an order are read as one",
+        tests=(at(_HUNK_TESTS, "test_two_halves_of_an_order_add_up"),),
+    ),
+)

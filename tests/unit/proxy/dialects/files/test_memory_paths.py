@@ -1,0 +1,56 @@
+"""Files of memory by their paths, however they are spelled."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.dialects.files.memory_paths import MEMORY_PATHS, BadPattern, MemoryPaths
+
+PATHS = MemoryPaths(MEMORY_PATHS)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/home/ada/shop/CLAUDE.md",
+        "claude.MD",
+        "/a/b/../CLAUDE.md",
+        "/a/.claude/rules/tea.md",
+        "/a/CLAUDE.md/.",
+        "//a///AGENTS.md",
+        "~/memories/tea.md",
+        "/memories/2026/tea.md",
+        "/a/.github/copilot-instructions.md",
+        "C:\\shop\\Claude.md",
+        "C:\\shop\\CLAUDE.md::$DATA",
+        "/a/CLAUDE.md. ",
+        "/a/cl\u200baude.md",
+        "/a/\uff23LAUDE.md",
+        "file:///a/GEMINI.md",
+    ],
+)
+def test_every_spelling_of_a_file_of_memory_is_one(path: str) -> None:
+    assert PATHS.fits(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/a/CLAUDE.md/../notes.md", "/a/MY_CLAUDE.md", "/a/memories", "/a/claude.md.txt", "/a/b.py"],
+)
+def test_other_files_are_none(path: str) -> None:
+    assert not PATHS.fits(path)
+
+
+def test_patterns_of_an_operator_take_the_place_of_these() -> None:
+    own = MemoryPaths(("/srv/notes/**", "rules-*.md"))
+    assert own.fits("/srv/notes/a/b.md")
+    assert own.fits("/x/Rules-tea.md")
+    assert not own.fits("/x/srv/notes/a.md")
+    assert not own.fits("/x/CLAUDE.md")
+    assert not MemoryPaths(()).fits("/x/CLAUDE.md")
+
+
+@pytest.mark.parametrize("pattern", ["", "/", "../a", "a/**/b", "a**", "**"])
+def test_a_pattern_that_cannot_be_meant_is_refused(pattern: str) -> None:
+    with pytest.raises(BadPattern):
+        MemoryPaths((pattern,))
