@@ -25,13 +25,13 @@ from storage.read.retained import EmbeddedRetained
 from storage.session_log.frames import FrameKeys
 from storage.session_log.log import DIRECTORY, open_session_log, prints_key
 from storage.staging.staging import Staging
-from storage.state_directory import StateDirectory
+from storage.state_directory import StateDirectory, holds_a_store
 from storage.tables.formats import Upgrade
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LmdbStore
 from storage.values import THE_STORE
 from storage.write.cells import Cells
-from storage.write.checkpoint_copy import CheckpointCopy
+from storage.write.checkpoint_copy import CheckpointCopy, check_new_store
 from storage.write.engine import Engine, Parts
 from storage.write.judging import Judge
 from storage.write.orders import Operating
@@ -210,6 +210,9 @@ def open_embedded(
     Parameters and errors are those of `storage.opening.open_store`.
     """
     options = options or EmbeddedOptions()
+    if not holds_a_store(state):
+        # Before anything is made: a refused start would leave an empty store behind.
+        check_new_store(checkpoint)
     directory = StateDirectory(state)
     store = LmdbStore(directory.store, options.quota_bytes)
     staging: Staging | None = None

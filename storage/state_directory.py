@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SECRET_LEN: Final = 32
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
+LOG_KEY: Final = "log.key"
 _CURSOR_BYTES_MAX: Final = 4_096
 
 
@@ -66,6 +67,17 @@ def write_durably(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     fsync_directory(path.parent)
+
+
+def holds_a_store(root: Path) -> bool:
+    """Whether a store was begun in this directory, or nobody can tell. Makes nothing."""
+    try:
+        (root / "secrets" / LOG_KEY).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 class StateDirectory:
@@ -166,7 +178,7 @@ class StateDirectory:
         """
         return Secrets(
             store_key=self._secret("store.key"),
-            log_key=self._secret("log.key"),
+            log_key=self._secret(LOG_KEY),
             token_key=self._secret("token.key"),
         )
 

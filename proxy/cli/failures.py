@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from policy.ruleset import RulesetError
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.doctor.locate import lock_holders, runs
+from proxy.seams.faults import CannotListen
 from proxy.settings.load import SettingsError
 from storage.errors import (
     StorageError,
@@ -89,7 +89,10 @@ def opening(state: Path) -> Generator[None]:
         ) from error
     except SettingsError as error:
         raise CommandFailed(Exit.USAGE, str(error)) from error
+    except CannotListen as error:
+        where = f"move it with --{error.setting.replace('_', '-')} or `{error.setting}`"
+        port = "" if error.setting == "unix_socket" else "; port 0 takes any free one"
+        raise CommandFailed(Exit.UNREACHABLE, str(error.strerror), then=where + port) from error
     except OSError as error:
-        then = "give a free port, or 0 for any" if error.errno == errno.EADDRINUSE else ""
         what = error.strerror or type(error).__name__
-        raise CommandFailed(Exit.UNREACHABLE, what, then=then) from error
+        raise CommandFailed(Exit.UNREACHABLE, what) from error

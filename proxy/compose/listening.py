@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -12,6 +13,7 @@ from proxy.compose.observe_mode import HEADER
 from proxy.fronts.health import Health, HealthFront, HealthHosts
 from proxy.guard.direct import Direct
 from proxy.guard.wire import SOCKET
+from proxy.seams.faults import CannotListen
 from proxy.settings.load import Address
 from proxy.transport.auth import Peer
 from proxy.transport.head import HostRules
@@ -19,6 +21,7 @@ from proxy.transport.listener import Listener, tls_context
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Generator
     from contextlib import AsyncExitStack
 
     from proxy.seams.surroundings import Surroundings
@@ -73,12 +76,15 @@ class Listening:
         if not listen:
             return None, await _anywhere(admin) if guards else None
         tls = None if settings.tls is None else tls_context(settings.tls)
-        admin_address = await admin.open_tcp(settings.admin, tls)
+        with _moved_by("admin"):
+            admin_address = await admin.open_tcp(settings.admin, tls)
         data = await self._listener(stack, fronts.data, settings.listen)
         if settings.unix_socket is not None:
             uids = frozenset(settings.unix_uids)
-            await data.open_unix(settings.unix_socket, uids, private=False)
-        return await data.open_tcp(settings.listen, tls), admin_address
+            with _moved_by("unix_socket"):
+                await data.open_unix(settings.unix_socket, uids, private=False)
+        with _moved_by("listen"):
+            return await data.open_tcp(settings.listen, tls), admin_address
 
     async def _open_guard(self, stack: AsyncExitStack, front: Front, own: frozenset[int]) -> None:
         settings = self._settings
@@ -114,7 +120,8 @@ class Listening:
         front = HealthFront(health, self._halted.set)
         listener = await self._listener(stack, front, address, HealthHosts)
         # Never TLS: a kubelet has no client certificate, and health has no secrets.
-        return await listener.open_tcp(address)
+        with _moved_by("health"):
+            return await listener.open_tcp(address)
 
     async def _listener(
         self,
@@ -138,6 +145,15 @@ class Listening:
         )
         stack.push_async_callback(listener.close)
         return listener
+
+
+@contextmanager
+def _moved_by(setting: str) -> Generator[None]:
+    """Say by which setting the address is moved, where it cannot be bound."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotListen(error, setting) from error
 
 
 async def _anywhere(admin: Listener) -> Address | None:

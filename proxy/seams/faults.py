@@ -83,3 +83,11 @@ class UpstreamError(Exception):
         super().__init__(detail)
         self.detail = detail
         self.sent = sent
+
+
+class CannotListen(OSError):
+    """An address of ours cannot be bound; `setting` is the one that moves it."""
+
+    def __init__(self, error: OSError, setting: str) -> None:
+        super().__init__(error.errno, error.strerror or type(error).__name__)
+        self.setting = setting

@@ -27,6 +27,31 @@ if TYPE_CHECKING:
 NOTE_LEN_MAX: Final = 64 * 1024
 
 
+def check_new_store(path: Path) -> None:
+    """Refuse to begin a store whose checkpoint's place has one: no key of it can have signed that.
+
+    Raises:
+        StoreRolledBack: There is a checkpoint.
+    """
+    if _read(path) is not None:
+        raise StoreRolledBack(
+            f"there is no store yet, and {path} is the checkpoint of one, so nothing was begun. If "
+            "the store that wrote it belongs here, mount or name it; else give this one a "
+            "`checkpoint` of its own, or move the file away"
+        )
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return read_file(path, NOTE_LEN_MAX)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be read: {error.strerror}") from error
+    except UnfitFile as error:
+        raise StoreUnavailable(f"{path} must be {error}") from error
+
+
 class CheckpointCopy:
     """One file beside the store. Writer thread only."""
 
@@ -54,14 +79,9 @@ class CheckpointCopy:
         Raises:
             StoreRolledBack: The file is not a checkpoint that this store's key signed.
         """
-        try:
-            note = read_file(self.path, NOTE_LEN_MAX)
-        except FileNotFoundError:
+        note = _read(self.path)
+        if note is None:
             return None
-        except OSError as error:
-            raise StoreUnavailable(f"{self.path} cannot be read: {error.strerror}") from error
-        except UnfitFile as error:
-            raise StoreUnavailable(f"{self.path} must be {error}") from error
         try:
             return open_checkpoint(note, self._verifier)
         except ForeignCheckpoint as error:

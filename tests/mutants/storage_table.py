@@ -27,6 +27,19 @@ _KILLED: Final = at(
 
 STORAGE: Final = (
     Mutant(
+        name="a start that is refused leaves a store behind",
+        file="storage/embedded.py",
+        old="        check_new_store(checkpoint)\n",
+        new="        pass\n",
+        invariant="beside another store's checkpoint nothing is begun",
+        tests=(
+            at(
+                "tests/unit/storage/write/test_checkpoint_copy.py",
+                "test_a_new_store_beside_anothers_checkpoint_is_refused_before_it_is_made",
+            ),
+        ),
+    ),
+    Mutant(
         name="a culprit's name may say what was refused",
         file="storage/audit/leaves.py",
         old="    if _PLAIN.fullmatch(name) is None or any(run in said for run in runs):\n",

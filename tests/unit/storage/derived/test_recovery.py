@@ -114,7 +114,7 @@ def test_a_copy_that_went_another_way_is_noticed(bench: Bench, tmp_path: Path) -
 def test_a_new_store_in_place_of_one_that_was_removed_is_noticed(bench: Bench) -> None:
     _filled(bench, 1)
     shutil.rmtree(bench.state)
-    with pytest.raises(StoreRolledBack, match="another store"):
+    with pytest.raises(StoreRolledBack, match="no store yet"):
         bench.open()
 
 

@@ -69,6 +69,23 @@ def test_another_stores_checkpoint_is_not_called_a_changed_one(tmp_path: Path) -
     assert "`checkpoint` of its own" in str(said.value)
 
 
+def test_a_new_store_beside_anothers_checkpoint_is_refused_before_it_is_made(bench: Bench) -> None:
+    other = Ed25519PrivateKey.from_private_bytes(bytes([7]) * 32)
+    bench.checkpoint.parent.mkdir()
+    bench.checkpoint.write_bytes(sign_checkpoint("mnemogate", 1, bytes(32), other))
+    with pytest.raises(StoreRolledBack, match="no store yet"):
+        bench.open()
+    assert not bench.state.exists()
+    # Control: with nothing there it begins, and is told of a changed copy once it is in use.
+    bench.checkpoint.unlink()
+    store = bench.open()
+    say(store, "Tea is at four.")
+    store.close()
+    bench.checkpoint.write_bytes(b"not a note")
+    with pytest.raises(StoreRolledBack, match="was changed"):
+        bench.open()
+
+
 def test_a_file_that_cannot_be_read_is_no_proof_of_a_rollback(tmp_path: Path) -> None:
     copy = CheckpointCopy(tmp_path / "checkpoint.txt", VERIFIER)
     copy.path.mkdir()
