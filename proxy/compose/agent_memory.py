@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from policy.model import CandidateId, MemoryId
 from policy.verdict import Reason
 from proxy.ledger.sessions import Sessions
+from proxy.model.codes import Codes
 from proxy.model.with_ledger import Coupled
 from proxy.seams.operation import memories_of, recalls_of
 from proxy.withhold.state import Told
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
 class ModelMemory:
     """One object for all model fronts of a store. Event loop only, unless said otherwise."""
 
-    def __init__(self, log: SessionLog, sessions: Sessions, withholding: Withholding) -> None:
+    def __init__(
+        self, log: SessionLog, sessions: Sessions, withholding: Withholding, codes: Codes
+    ) -> None:
         self._log = log
         self.sessions = sessions
         self.withholding = withholding
+        self.codes = codes
 
     @classmethod
     async def opened(cls, store: Store, surroundings: Surroundings) -> Self:
@@ -43,9 +47,10 @@ class ModelMemory:
         log, records = await asyncio.to_thread(store.open_session_log, scar)
         sessions = Sessions(log, store.prints_key, surroundings)
         withholding = Withholding(store.prints_key, log, StoreVerdicts(store), surroundings.pace)
-        sessions.restore(records, withholding)
+        codes = Codes(store.prints_key)
+        sessions.restore(records, withholding, codes)
         await asyncio.to_thread(withholding.resolve)
-        return cls(log, sessions, withholding)
+        return cls(log, sessions, withholding, codes)
 
     def knows_answers(self, models: tuple[ModelUpstream, ...]) -> None:
         """Tell the ledger, from these maps, which answers to writes are fixed texts of a server."""

@@ -37,6 +37,7 @@ from proxy.model.calls_judged import Veto
 from proxy.model.extraction import Extraction
 from proxy.model.judge_calls import Vetoing
 from proxy.model.memory_seam import UnsafeUncoupled
+from proxy.model.questioning import Questioning
 from proxy.model.sending import Behind
 from proxy.seams.ledger import NoSessions
 from proxy.seams.recalls import UnheardRecalls
@@ -250,6 +251,15 @@ class Services:
             coupling = self._foundation.memory.coupled(coupling)
         coupling = Vetoing(coupling, Veto(self.guard), self.operate.ledger.unmapped)
         upstreams = self._foundation.settings.models if couple else ()
+        if self._foundation.memory is not None:
+            coupling = Questioning(
+                coupling,
+                codes=self._foundation.memory.codes,
+                sessions=self.operate.ledger,
+                reader=self._foundation.store.reader,
+                decides=self.deciding,
+                surroundings=self._foundation.surroundings,
+            )
         for name in unset_in(upstreams):
             _LOG.warning(
                 'the [[model]] table "%s" has no user_turns: say "person" or "program"; until then '

@@ -12,7 +12,6 @@ import asyncio
 import base64
 import hashlib
 import re
-import unicodedata
 from html import escape
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
@@ -22,6 +21,7 @@ import msgspec
 from policy.labels.floor import class_once_confirmed
 from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, PrincipalId
+from policy.text.visible import is_hidden, named
 from proxy.admin.confirm_links import CONFIRM, BadLink
 from proxy.admin.persons_word import PAGE
 from proxy.admin.views import filed_under
@@ -51,7 +51,6 @@ _PATH: Final = re.compile(rf"{CONFIRM}(?:/([0-9a-f]{{32}}))?")
 _CHALLENGE: Final = (
     ("WWW-Authenticate", 'Basic realm="Mnemogate: the operator key as the password"'),
 )
-_HIDDEN: Final = frozenset({"Cf", "Cc", "Co", "Cn", "Zl", "Zp"})
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;"
     "color:#1b1f24;background:#fff}h1{font-size:1.3rem}pre{white-space:pre-wrap;overflow-wrap:"
@@ -327,9 +326,7 @@ def _seen(text: str) -> str:
 def _shown(char: str) -> str:
     if char in "\n\t" or char.isascii():
         return escape(char)
-    if unicodedata.category(char) in _HIDDEN:
-        return f"<mark>U+{ord(char):04X}</mark>"
-    return char
+    return f"<mark>{named(char)}</mark>" if is_hidden(char) else char
 
 
 def _page(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from policy.labels.endorsement import SystemText
+from policy.model import SourceKind
 from proxy.ledger.core import DISTRUST_MS, Core
 from proxy.ledger.evidence import SeenCall, evidence
 from proxy.ledger.records import (
@@ -161,6 +162,26 @@ class Sessions:
         One began under a call of the other, or both under a third.
         """
         return self._core.state.root(one) == self._core.state.root(other)
+
+    def root_of(self, session: str) -> str:
+        """The session at the top of the calls that a session began under."""
+        return self._core.state.root(session)
+
+    def is_persons(self, session: str) -> bool:
+        """Whether a session is one conversation, begun by itself, and a person types in it."""
+        state = self._core.state
+        found = state.sessions.get(session)
+        alone = found is not None and not found.parent and session not in state.merged.values()
+        typed = SourceKind.USER_INPUT
+        return alone and all(
+            most is typed for most in state.sessions[session].conversations.values()
+        )
+
+    def held_in(self, session: str) -> tuple[str, ...]:
+        """The candidates that a session wrote and that were held, the oldest first."""
+        found = self._core.state.session(session)
+        writes = () if found is None else found.writes
+        return tuple(one.candidate_id for one in writes if one.decision == "hold")
 
     def tools(self, tenant: str) -> ToolList:
         """Tools with an unapproved description, for an operator."""

@@ -96,3 +96,7 @@ class Vetoing:
     def passing(self, principal: Principal) -> Filter:
         """See `Coupling`."""
         return self._inner.passing(principal)
+
+    async def closing(self, prepared: Prepared, said: str) -> str | None:
+        """See `Coupling`."""
+        return await self._inner.closing(prepared, said)

@@ -1,6 +1,6 @@
 """The interface for loop coupling: what the model front asks of memory about a request.
 
-The front only transports and edits. Behind this interface it is decided what entered a context,
+The front only transports and edits. TurnBehind this interface it is decided what entered a context,
 what is withheld from it and which call may write.
 """
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from policy.labels.endorsement import SystemText, UserTurns
+from proxy.dialects.model.confirm.history import TurnBehind  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.reading import AFRESH, Readings
 from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
@@ -38,6 +39,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     # Who writes its user turns, where the operator said so.
     user_turns: UserTurns | None = None
     system_text: SystemText = SystemText.KNOWN
+    # The tools that may be offered where a person is asked in the conversation; None: she is not.
+    confirm: frozenset[str] | None = None
     # The cache of parts of earlier bodies.
     readings: Readings = AFRESH
 
@@ -51,6 +54,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     # The conversation: for texts withheld in one conversation alone, and what a person typed in it.
     conversation: Conversation = NOWHERE
+    # The last turn of a person, where it stands directly behind a question to her.
+    answer: TurnBehind | None = None
 
 
 class Undecided(Exception):  # noqa: N818 - a state of the principal, not a fault
@@ -127,6 +132,10 @@ class Coupling(Protocol):
         """A filter for the events of a stream in an unknown API."""
         ...
 
+    async def closing(self, prepared: Prepared, said: str) -> str | None:
+        """What the sidecar adds to a reply that the model ended, behind these words of it."""
+        ...
+
 
 class UnsafeUncoupled:
     """Passes everything: the control of tests that show the attack landing."""
@@ -180,3 +189,8 @@ class UnsafeUncoupled:
         """Nothing is withheld."""
         del principal
         return _Everything()
+
+    async def closing(self, prepared: Prepared, said: str) -> str | None:
+        """Nothing is added."""
+        del prepared, said
+        return None

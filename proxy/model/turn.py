@@ -13,6 +13,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from proxy.dialects.model.api import ModelApi, continued
+from proxy.dialects.model.confirm.block import APART
+from proxy.dialects.model.confirm.replies import (
+    ends_turn,
+    event_ends_turn,
+    own_words,
+    with_last,
+)
 from proxy.dialects.model.one_reading import straight_event, straight_object
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import repeats, text_of
@@ -139,7 +146,7 @@ class Turn:
         whole = continued(self.api, self.asked.body, self._more) if self._more else self.asked.body
         asked = msgspec.structs.replace(self.asked, body=whole)
         self.prepared = await self._coupling.prepare(asked)
-        self.withheld |= self.prepared.body is not whole
+        self.withheld |= self.prepared.body is not self.prepared.asked.body
         self.askings += 1
         self.sent_ns = self.sent_ns or self._clock_ns()
         wire = self.wire
@@ -200,7 +207,7 @@ class Turn:
                     break
                 raw = await self.wire.behind.whole(again)
         given = reply.edited()
-        edited = self._coupling.said(self.current, given)
+        edited = await self._closed(self._coupling.said(self.current, given))
         self.reply_id = text_of(edited.get("id")) or ""
         found = edited.get("output")
         self.output = tuple(found) if isinstance(found, list) else ()
@@ -208,6 +215,19 @@ class Turn:
         same = edited is given and edited == body
         same = same and body is came and not repeats(raw.decode("utf-8"), came)
         return raw if same else write_body(edited)
+
+    async def _closed(self, edited: dict[str, Json]) -> dict[str, Json]:
+        """A reply with what the sidecar has to say behind it."""
+        said = own_words(self.api.read_reply(edited)) if ends_turn(self.api.name, edited) else None
+        text = None if said is None else await self.closing(said)
+        return edited if text is None else with_last(self.api.name, edited, text)
+
+    async def closing(self, said: str) -> str | None:
+        """What the sidecar has to say behind these words of the model, which end its reply."""
+        if not self.wire.asks:
+            return None
+        done = await attempt(self._coupling.closing(self.current, said), self._halt)
+        return None if isinstance(done, Failure) else done
 
     def filter(self) -> Filter:
         """A filter for the events of one request to the model."""
@@ -243,6 +263,7 @@ class StreamedReply:
         self._stack = stack
         self._reply = reply
         self._editor = turn.api.editor()
+        self._said_before = ""  # in requests whose calls were all refused
         self._running = self._run()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -272,6 +293,7 @@ class StreamedReply:
                 raise UpstreamError("the server behind sent an event that is not JSON") from None
             if not editor.refused_all():
                 break
+            self._said_before += "".join(editor.said().said)
             reply = await turn.ask_again(editor.again(), self._stack)
             if reply is None:
                 yield editor.close()
@@ -291,6 +313,8 @@ class StreamedReply:
         turn, editor = self._turn, self._editor
         out = b""
         for event in chain.from_iterable(_cleaned(one, clean) for one in events):
+            if event_ends_turn(turn.api.name, event):
+                out += await self._closing()
             was_over = editor.over
             passed, waiting = editor.feed(event)
             if waiting or (editor.over and not was_over):
@@ -305,6 +329,14 @@ class StreamedReply:
         if out:
             turn.begins()
             yield out
+
+    async def _closing(self) -> bytes:
+        """What the sidecar has to say before the end of the reply."""
+        said = own_words(self._editor.said())
+        if said is None or self._editor.holds:
+            return b""
+        text = await self._turn.closing(self._said_before + said)
+        return b"" if text is None else self._editor.add(APART + text)
 
 
 def _cleaned(event: Event | None, clean: Filter) -> list[Event]:

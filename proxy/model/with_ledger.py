@@ -163,6 +163,10 @@ class Coupled:
         """See `Coupling`."""
         return self._withholding.reply(principal.principal_id, "")
 
+    async def closing(self, prepared: Prepared, said: str) -> str | None:
+        """See `Coupling`."""
+        return await self._inner.closing(prepared, said)
+
 
 def left_alone(
     request: ModelRequest, entered: Entered, clean: frozenset[int] = frozenset()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants.after_table import AFTER
+from tests.mutants.confirm_table import CONFIRM
 from tests.mutants.drift_table import DRIFT
 from tests.mutants.edits_table import EDITS
 from tests.mutants.endorsed_table import ENDORSED
@@ -52,6 +53,7 @@ MUTANTS: Final = (
     *REPLIES,
     *EVALUATE,
     *VETO,
+    *CONFIRM,
     *EDITS,
     *ENDORSED,
     *PACE,

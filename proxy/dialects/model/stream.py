@@ -53,6 +53,10 @@ class Editor(Protocol):
         """The end of a reply whose calls were all refused, if there is no second request."""
         ...
 
+    def add(self, text: str) -> bytes:
+        """A text of ours behind all that went on, before the end of a reply without calls."""
+        ...
+
     def said(self) -> ModelReply:
         """What the model said and called in this request, refused calls included."""
         ...

@@ -222,6 +222,10 @@ class ChatEditor:
         chunk = self._renamed("", {**self._chunk, "choices": [end]})
         return chunk + f"data: {DONE}\n\n".encode()
 
+    def add(self, text: str) -> bytes:
+        """See `Editor`."""
+        return self._note(0, text)
+
     def _choice(
         self, event: Event, body: dict[str, Json], choice: dict[str, Json], *, alone: bool
     ) -> Json:

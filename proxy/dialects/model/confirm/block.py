@@ -1,0 +1,142 @@
+"""What the sidecar asks a person at the end of a reply, and which turn of hers answers it.
+
+A code is eight characters without vowels, so that no word is one. Only ASCII counts: a letter of
+another script that looks alike is another letter.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from policy.text.skeleton import skeleton
+from policy.text.visible import is_hidden, named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HEADING: Final = "Mnemogate asks you, not your agent."
+APART: Final = "\n\n"
+ALPHABET: Final = "23456789BCDFGHJKMNPQRSTVWXYZ"
+CODE_LEN: Final = 8
+QUESTIONS_MAX: Final = 3
+ANSWERED: Final = "I have answered Mnemogate."
+"""What a model reads in place of an answer: always the same, so that a prompt cache holds."""
+
+_ONE: Final = rf"`?(yes|no)[ \t]+([{ALPHABET}]{{{CODE_LEN}}})`?"
+_ONE_ANSWER: Final = re.compile(_ONE, re.ASCII | re.IGNORECASE)
+_ANSWERS: Final = re.compile(
+    rf"\s*{_ONE}(?:[ \t]*[\s,;][ \t]*{_ONE}){{0,{QUESTIONS_MAX - 1}}}[.!]?\s*",
+    re.ASCII | re.IGNORECASE,
+)
+# A turn that tries to be an answer, in whatever script.
+_ATTEMPT: Final = re.compile(rf"\s*`?(?:yes|no)\s+\S{{{CODE_LEN}}}`?[.!]?\s*", re.IGNORECASE)
+# What looks like an answer anywhere in a text.
+_FORM: Final = re.compile(
+    rf"\b(?:yes|no)\W{{1,6}}(?:[{ALPHABET.lower()}]{{{CODE_LEN}}}"
+    rf"|(?=[a-z]*[0-9])[0-9a-z]{{{CODE_LEN}}})\b"
+)
+_NAME: Final = "mnemogate"
+_ASKS: Final = ("asks you, not your agent", "may it remember")
+_MARKDOWN: Final = frozenset(r"\`*_[]<>#|~!&")
+_HOST_LEN_MAX: Final = 40
+
+
+class TextAsked(NamedTuple):
+    """One text that waits, as it is shown. `before` is the text that it replaces."""
+
+    text: str
+    kind: str
+    code: str
+    before: str | None = None
+
+
+class Answer(NamedTuple):
+    """One answer of a person."""
+
+    yes: bool
+    code: str
+
+
+class Outcomes:
+    """What became of an answer: the last line of the reply to it, in our own words."""
+
+    REMEMBERED: Final = "Mnemogate: what you said yes to is remembered, what you denied is not."
+    BEFORE: Final = "Mnemogate: this was decided before; your answer changed nothing."
+    REFUSED: Final = "Mnemogate: it cannot be remembered all the same, and its text is destroyed."
+    UNDECIDED: Final = "Mnemogate: nothing was decided; it still waits on the review page."
+
+
+TOLD: Final = frozenset(
+    {Outcomes.REMEMBERED, Outcomes.BEFORE, Outcomes.REFUSED, Outcomes.UNDECIDED}
+)
+
+
+def code_of(number: int) -> str:
+    """The code for a random number of at least 64 bits."""
+    found: list[str] = []
+    for _ in range(CODE_LEN):
+        number, digit = divmod(number, len(ALPHABET))
+        found.append(ALPHABET[digit])
+    return "".join(found)
+
+
+def block_of(questions: Iterable[TextAsked], had_read: tuple[str, ...]) -> str:
+    """The whole block. `had_read` are names that `host_of` or an operator made."""
+    read = f"This conversation had read: {', '.join(map(shown, had_read))}."
+    lines = [f"{HEADING} {read}" if had_read else HEADING]
+    for one in questions:
+        asked = f"May it remember: “{shown(one.text)}” ({one.kind})?"
+        if one.before is not None:
+            asked = f"May it replace “{shown(one.before)}” by “{shown(one.text)}” ({one.kind})?"
+        lines.append(f"{asked} Answer `yes {one.code}` or `no {one.code}`.")
+    return "\n".join(lines)
+
+
+def shown(text: str) -> str:
+    """A text without marks that a page would render, and with nothing invisible in it."""
+    return "".join(map(_shown, text))
+
+
+def _shown(char: str) -> str:
+    if is_hidden(char):
+        return f"[{named(char)}]"
+    return f"\\{char}" if char in _MARKDOWN else char
+
+
+def host_of(host: str) -> str:
+    """A host in ASCII, cut from the left: who it belongs to stands at its end."""
+    try:
+        plain = host.encode("idna").decode("ascii")
+    except UnicodeError:
+        plain = host.encode("ascii", "backslashreplace").decode("ascii")
+    return plain if len(plain) <= _HOST_LEN_MAX else f"…{plain[-_HOST_LEN_MAX:]}"
+
+
+def answers_in(turn: str) -> tuple[Answer, ...]:
+    """The answers of a turn that is nothing else; none of any other turn.
+
+    A code that stands there twice makes it no answer.
+    """
+    if _ANSWERS.fullmatch(turn) is None:
+        return ()
+    found = tuple(
+        Answer(word.lower() == "yes", code.upper()) for word, code in _ONE_ANSWER.findall(turn)
+    )
+    return found if len({one.code for one in found}) == len(found) else ()
+
+
+def is_attempt(turn: str) -> bool:
+    """Whether a turn tries to be an answer, right or wrong."""
+    return _ANSWERS.fullmatch(turn) is not None or _ATTEMPT.fullmatch(turn) is not None
+
+
+def resembles(text: str) -> bool:
+    """Whether a text of the model has our name, our words, or an answer's form."""
+    folded = skeleton(text).casefold()
+    return (
+        _NAME in folded
+        or any(one in folded for one in _ASKS)
+        or _FORM.search(folded) is not None
+        or _FORM.search(text.casefold()) is not None
+    )

@@ -1,0 +1,105 @@
+"""Which replies end a person's turn, and a last text of ours behind the model's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.confirm.block import APART
+from proxy.dialects.model.openai.responses_stream import note_item
+from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
+from proxy.dialects.model.stream import payload
+from proxy.dialects.model.transcript import Voice
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.transcript import ModelReply, ModelRequest
+    from proxy.dialects.sse import Event
+    from proxy.dialects.strict_json.tolerant import Json
+
+_STOP: Final = "stop"
+_END_TURN: Final = "end_turn"
+_COMPLETED: Final = "completed"
+
+
+def answers_a_person(request: ModelRequest) -> bool:
+    """Whether between the last turn of a person and the reply stand tools' results alone."""
+    for behind, turn in enumerate(reversed(request.turns)):
+        voices = {said.voice for said in turn.said}
+        if voices == {Voice.USER}:
+            return not turn.speaker
+        # A model's turn at the very end is one that the reply goes on with.
+        if voices - {Voice.TOOL, Voice.MODEL} or (not behind and Voice.TOOL not in voices):
+            return False
+    return False
+
+
+def own_words(reply: ModelReply) -> str | None:
+    """The model's text in a reply; None where it calls a tool, or says nothing."""
+    text = "".join(reply.said)
+    return text if text.strip() and not reply.calls else None
+
+
+def ends_turn(api: str, body: dict[str, Json]) -> bool:
+    """Whether a whole reply was ended by the model, and is one text at its end."""
+    match api:
+        case "anthropic":
+            last = object_of((list_of(body.get("content")) or [None])[-1])
+            return body.get("stop_reason") == _END_TURN and kind_of(last) == "text"
+        case "chat":
+            choices = [object_of(one) for one in list_of(body.get("choices"))]
+            said = [object_of(one.get("message")).get("content") for one in choices]
+            return (
+                len(choices) == 1
+                and choices[0].get("finish_reason") == _STOP
+                and isinstance(said[0], str)
+            )
+        case "responses":
+            last = object_of((list_of(body.get("output")) or [None])[-1])
+            return body.get("status") == _COMPLETED and kind_of(last) == "message"
+        case _:
+            return False
+
+
+def event_ends_turn(api: str, event: Event) -> bool:
+    """The same of an event of a stream, before it goes on.
+
+    Raises:
+        Unread: It looks like JSON and cannot be parsed.
+    """
+    if event.data is None or (_STOP not in event.data and _COMPLETED not in event.data):
+        return False
+    body = payload(event) or {}
+    match api:
+        case "anthropic":
+            ended = object_of(body.get("delta")).get("stop_reason")
+            return body.get("type") == "message_delta" and ended == _END_TURN
+        case "chat":
+            choices = [object_of(one) for one in list_of(body.get("choices"))]
+            return (
+                len(choices) == 1
+                and choices[0].get("finish_reason") == _STOP
+                # Words behind ours would no longer be the model's part.
+                and not object_of(choices[0].get("delta")).get("content")
+            )
+        case "responses":
+            response = object_of(body.get("response"))
+            ends = body.get("type") == "response.completed"
+            return ends and response.get("status") == _COMPLETED
+        case _:
+            return False
+
+
+def with_last(api: str, body: dict[str, Json], text: str) -> dict[str, Json]:
+    """A reply for which `ends_turn` holds, with our text as its last."""
+    match api:
+        case "anthropic":
+            part: Json = {"type": "text", "text": APART + text}
+            return {**body, "content": [*list_of(body.get("content")), part]}
+        case "chat":
+            (choice,) = map(object_of, list_of(body.get("choices")))
+            message = object_of(choice.get("message"))
+            said = (text_of(message.get("content")) or "") + APART + text
+            longer: Json = {**choice, "message": {**message, "content": said}}
+            return {**body, "choices": [longer]}
+        case _:
+            output = list_of(body.get("output"))
+            return {**body, "output": [*output, note_item(len(output), APART + text)]}

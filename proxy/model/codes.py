@@ -1,0 +1,316 @@
+"""The codes that persons were given, and what of the conversation is therefore ours.
+
+What may decide is in memory alone, so a restart ends every code. What has to be taken out of later
+requests is kept: keyed prints of each question, of its codes and of its answers, in the log of the
+session ledger. There is no text and no code in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from policy.text.readings import readings_of
+from proxy.dialects.model.confirm.block import answers_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from policy.model import CandidateId, PrincipalId
+
+_LOG: Final = logging.getLogger("mnemogate.confirm")
+OPEN_MS: Final = 15 * 60_000
+WRONG_MAX: Final = 3
+EVERY_TURNS: Final = 10
+GIVEN_MAX: Final = 1_000
+"""Questions of one principal, and answers, that are still taken out; the newest count."""
+SESSIONS_MAX: Final = 4_096
+_PRINT_LEN: Final = 16
+_APART: Final = re.compile(r"[^0-9A-Za-z]+")
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class GaveOut(msgspec.Struct, frozen=True, array_like=True):
+    """A question: prints of its text and of its codes, and the candidates it was about."""
+
+    principal: str
+    block: bytes
+    codes: tuple[bytes, ...]
+    candidates: tuple[str, ...]
+    session: str
+
+
+class TookAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A turn that answered one, as a print."""
+
+    principal: str
+    turn: bytes
+
+
+class OfferedOnly(msgspec.Struct, frozen=True, array_like=True):
+    """Whether a conversation, from its beginning, offered listed tools and no others."""
+
+    session: str
+    listed: bool
+
+
+ConfirmRecord = GaveOut | TookAnswer | OfferedOnly
+TAGS: Final[dict[int, type[ConfirmRecord]]] = {80: GaveOut, 81: TookAnswer, 82: OfferedOnly}
+_TAG_OF: Final = {kind: bytes([tag]) for tag, kind in TAGS.items()}
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODERS: Final = {tag: msgspec.msgpack.Decoder(kind) for tag, kind in TAGS.items()}
+
+
+class OpenCode(NamedTuple):
+    """A code that may decide. `stands`: the version of the memory that would be changed."""
+
+    code: str
+    candidate_id: CandidateId
+    block: bytes
+    session: str
+    until_ms: int
+    stands: int = 0
+
+
+class _OfPrincipal:
+    """What one principal's persons were asked."""
+
+    def __init__(self) -> None:
+        self.given: OrderedDict[bytes, GaveOut] = OrderedDict()
+        self.answered: OrderedDict[bytes, None] = OrderedDict()
+        self.open: dict[str, OpenCode] = {}
+        self.wrong: dict[bytes, int] = {}
+        # What became of an answer, by its print.
+        self.told: OrderedDict[bytes, str] = OrderedDict()
+
+
+class Codes:
+    """Implements `proxy.ledger.sessions.Keeps`. Event loop only."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = hashlib.blake2b(b"confirm", key=key, digest_size=32).digest()
+        self._kept: dict[str, _OfPrincipal] = {}
+        self._offered: OrderedDict[str, bool] = OrderedDict()
+        # Turns of persons since a session was last asked something.
+        self._turns: OrderedDict[str, int] = OrderedDict()
+        self._asked: set[str] = set()
+
+    # ---- records -------------------------------------------------------------------------------
+
+    def restore(self, record: bytes) -> None:
+        """Apply one stored record, in the order of writing."""
+        decoder = _DECODERS.get(record[0]) if record else None
+        if decoder is not None:
+            self._apply(decoder.decode(record[1:]))
+
+    def snapshot(self) -> Iterator[bytes]:
+        """The records that a compacted log keeps instead of all that were written."""
+        for principal, kept in self._kept.items():
+            yield from map(_encoded, kept.given.values())
+            yield from (_encoded(TookAnswer(principal, turn)) for turn in kept.answered)
+        yield from (_encoded(OfferedOnly(*one)) for one in self._offered.items())
+
+    def _do(self, record: ConfirmRecord) -> bytes:
+        self._apply(record)
+        return _encoded(record)
+
+    def _apply(self, record: ConfirmRecord) -> None:
+        match record:
+            case GaveOut():
+                _put(self._of(record.principal).given, record.block, record, GIVEN_MAX)
+                _put(self._turns, record.session, 0, SESSIONS_MAX)
+                self._asked.update(record.candidates)
+            case TookAnswer():
+                _put(self._of(record.principal).answered, record.turn, None, GIVEN_MAX)
+            case OfferedOnly():
+                _put(self._offered, record.session, record.listed, SESSIONS_MAX)
+
+    def _of(self, principal: str) -> _OfPrincipal:
+        return self._kept.setdefault(principal, _OfPrincipal())
+
+    def _print(self, *parts: bytes | str) -> bytes:
+        raw = [one if isinstance(one, bytes) else one.encode("utf-8", "replace") for one in parts]
+        data = msgspec.msgpack.encode(raw)
+        return hashlib.blake2b(data, key=self._key, digest_size=_PRINT_LEN).digest()
+
+    # ---- conversations -------------------------------------------------------------------------
+
+    def offered(self, session: str, *, listed: bool, first: bool) -> list[bytes]:
+        """Note what a request offered; records to be stored.
+
+        A conversation whose beginning nobody saw counts as one that offered others.
+        """
+        known = self._offered.get(session)
+        stands = listed and (first if known is None else known)
+        return [] if known is stands else [self._do(OfferedOnly(session, stands))]
+
+    def only_listed(self, session: str) -> bool:
+        """Whether this conversation never offered any tool but listed ones."""
+        return self._offered.get(session, False)
+
+    def may_ask(self, session: str) -> bool:
+        """Whether a turn of a person that ends now may get a question; each one is counted."""
+        turns = self._turns.get(session)
+        if turns is None:
+            return True
+        _put(self._turns, session, turns + 1, SESSIONS_MAX)
+        return turns + 1 >= EVERY_TURNS
+
+    def was_asked(self, candidate_id: str) -> bool:
+        """Whether there was a question about this candidate."""
+        return candidate_id in self._asked
+
+    # ---- questions and answers -----------------------------------------------------------------
+
+    def known(self, principal: PrincipalId) -> Known | None:
+        """What is taken out of this principal's requests; None where that is nothing."""
+        kept = self._kept.get(principal)
+        return Known(self, principal) if kept is not None and kept.given else None
+
+    def give_out(
+        self, principal: PrincipalId, session: str, text: str, codes: Iterable[OpenCode]
+    ) -> list[bytes]:
+        """A question, with codes that decide from now on; records to be stored before it goes."""
+        kept, block = self._of(principal), self._print("block", principal, text)
+        opened = [one._replace(block=block) for one in codes]
+        kept.open.update((one.code, one) for one in opened)
+        prints = tuple(self._print("code", principal, one.code) for one in opened)
+        candidates = tuple(str(one.candidate_id) for one in opened)
+        return [self._do(GaveOut(principal, block, prints, candidates, session))]
+
+    def take(self, principal: PrincipalId, turn: bytes) -> list[bytes]:
+        """This turn answered a question, and is taken out from now on; records to be stored."""
+        kept = self._of(principal)
+        return [] if turn in kept.answered else [self._do(TookAnswer(principal, turn))]
+
+    def claim(
+        self, principal: PrincipalId, codes: Iterable[str], session: str, now_ms: int
+    ) -> tuple[OpenCode, ...]:
+        """These codes, for one decision each; none unless all may decide in this session now."""
+        kept = self._of(principal)
+        found = [kept.open.get(one) for one in codes]
+        claimed = tuple(
+            one
+            for one in found
+            if one is not None and one.session == session and now_ms < one.until_ms
+        )
+        if len(claimed) != len(found):
+            return ()
+        for one in claimed:
+            del kept.open[one.code]
+        return claimed
+
+    def wrong(self, principal: PrincipalId, block: bytes) -> None:
+        """A wrong answer to a question; the third one ends its codes."""
+        kept = self._of(principal)
+        kept.wrong[block] = kept.wrong.get(block, 0) + 1
+        _LOG.warning("a wrong answer to a question", extra={"fields": {"principal": principal}})
+        if kept.wrong[block] >= WRONG_MAX:
+            self.void(principal, block, "wrong_answers")
+
+    def void(self, principal: PrincipalId, block: bytes | None, why: str) -> None:
+        """End the codes of a question, or of all."""
+        kept = self._of(principal)
+        gone = [one for one in kept.open.values() if block in {None, one.block}]
+        for one in gone:
+            del kept.open[one.code]
+            fields = {"principal": principal, "candidate": one.candidate_id, "why": why}
+            _LOG.warning("a code was voided", extra={"fields": fields})
+
+    def waits(self, principal: PrincipalId, now_ms: int) -> bool:
+        """Whether any code of this principal may decide."""
+        kept = self._kept.get(principal)
+        if kept is None or not kept.open:
+            return False
+        for one in [one for one in kept.open.values() if one.until_ms <= now_ms]:
+            del kept.open[one.code]
+        return bool(kept.open)
+
+    def void_if_in(
+        self, principal: PrincipalId, texts: Iterable[str], why: str, session: str | None = None
+    ) -> None:
+        """End each code that stands in one of these texts, in any reading.
+
+        Args:
+            principal: Whose codes.
+            texts: What somebody else than the person said, or sends.
+            why: For the log.
+            session: Only codes of this session; None: of any.
+        """
+        kept = self._of(principal)
+        for text in texts:
+            looked_for = [one for one in kept.open.values() if session in {None, one.session}]
+            if not looked_for:
+                return
+            plain = [
+                made.upper()
+                for reading in readings_of(text)
+                for made in (reading, _APART.sub("", reading))
+            ]
+            for one in looked_for:
+                if one.code in kept.open and any(one.code in made for made in plain):
+                    self.void(principal, one.block, why)
+
+    def told(self, principal: PrincipalId, turn: bytes) -> str | None:
+        """What became of an answer; None where it decided nothing yet."""
+        return self._of(principal).told.get(turn)
+
+    def tell(self, principal: PrincipalId, turn: bytes, told: str) -> None:
+        """Keep what became of an answer, for the same request again."""
+        _put(self._of(principal).told, turn, told, GIVEN_MAX)
+
+    def print_of(self, principal: PrincipalId, block: bytes, turn: str) -> bytes:
+        """The print of a turn behind a question."""
+        return self._print("turn", principal, block, " ".join(turn.split()).upper())
+
+    # ---- for `Known` ---------------------------------------------------------------------------
+
+    def block_of(self, principal: PrincipalId, text: str) -> bytes | None:
+        """The question with this text."""
+        block = self._print("block", principal, text)
+        return block if block in self._of(principal).given else None
+
+    def are_of(self, principal: PrincipalId, block: bytes | None, codes: Iterable[str]) -> bool:
+        """Whether each of these codes was given out with that question, or with any."""
+        kept = self._of(principal)
+        if block is None:
+            found = {one for given in kept.given.values() for one in given.codes}
+        else:
+            given = kept.given.get(block)
+            found = set[bytes]() if given is None else set(given.codes)
+        return all(self._print("code", principal, one) in found for one in codes)
+
+
+class Known:
+    """Implements `proxy.dialects.model.confirm.history.Ours` for one principal."""
+
+    def __init__(self, codes: Codes, principal: PrincipalId) -> None:
+        self._codes = codes
+        self._principal = principal
+
+    def block(self, text: str) -> bytes | None:
+        """See `Ours`."""
+        return self._codes.block_of(self._principal, text)
+
+    def answers(self, block: bytes | None, turn: str) -> bool:
+        """See `Ours`."""
+        found = [one.code for one in answers_in(turn)]
+        return bool(found) and self._codes.are_of(self._principal, block, found)
+
+
+def _encoded(record: ConfirmRecord) -> bytes:
+    return _TAG_OF[type(record)] + _ENCODER.encode(record)
+
+
+def _put(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > most:
+        kept.popitem(last=False)

@@ -1,0 +1,413 @@
+"""Asks a person, at the end of a reply, whether what waits may be remembered: a loop coupling.
+
+The code is the boundary. Her answer counts only as the turn directly behind the question, in that
+very conversation, where no tool was ever offered that could have read the code or typed the answer.
+Nothing that a page or a model says decides anything, and a code that shows up in it decides nothing
+any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+from policy.labels.endorsement import UserTurns
+from policy.labels.floor import class_once_confirmed
+from policy.model import PrincipalId
+from proxy.dialects.model.confirm.block import (
+    QUESTIONS_MAX,
+    Outcomes,
+    TextAsked,
+    answers_in,
+    block_of,
+    code_of,
+    host_of,
+    resembles,
+)
+from proxy.dialects.model.confirm.candidates import ShownWhole, shown_whole
+from proxy.dialects.model.confirm.history import TakenOut, taken_out
+from proxy.dialects.model.confirm.may_ask import why_not
+from proxy.dialects.model.confirm.replies import answers_a_person
+from proxy.dialects.model.transcript import Voice
+from proxy.ledger.by_identity import ByIdentity
+from proxy.ledger.texts import strings_in
+from proxy.ledger.views import READ_NAMED_MAX
+from proxy.model.codes import OPEN_MS, OpenCode
+from storage.audit import plain_name
+from storage.errors import StorageError, UnknownCandidate
+from storage.values import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from policy.model import CandidateId, Principal
+    from proxy.dialects.model.confirm.history import TurnBehind
+    from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Turn
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.ledger.sessions import Sessions
+    from proxy.model.codes import Codes
+    from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
+    from proxy.seams.surroundings import Surroundings
+    from storage.interfaces import MemoryReader
+    from storage.values import HeldCandidate, Outcome
+
+_LOG: Final = logging.getLogger("mnemogate.confirm")
+IN_CONVERSATION: Final = PrincipalId("confirm:reply")
+"""Approves on behalf of whoever answered in the conversation; no principal can be called so."""
+WAY: Final = "reply"
+LOOKED_AT_MAX: Final = 8
+"""Candidates of one origin that are read, the newest first, until one can be shown."""
+HOSTS_MAX: Final = 4
+
+
+class PersonsVerdict(Protocol):
+    """What a person's decision became."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The verdict on the candidate."""
+        ...
+
+
+class Decides(Protocol):
+    """A person's verdict on what is held: the one way of `review` and of its page."""
+
+    async def release(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> PersonsVerdict:
+        """Judge a candidate again with this person's approval."""
+        ...
+
+    async def deny(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> PersonsVerdict:
+        """Refuse a candidate."""
+        ...
+
+
+class _Waiting(NamedTuple):
+    """A candidate that may be asked about, and what its conversation had read."""
+
+    candidate_id: CandidateId
+    shown: ShownWhole
+    had_read: tuple[str, ...]
+    stands: int
+
+
+class Questioning:
+    """Implements `Coupling` on another one. Event loop only."""
+
+    def __init__(
+        self,
+        inner: Coupling,
+        *,
+        codes: Codes,
+        sessions: Sessions,
+        reader: MemoryReader,
+        decides: Decides,
+        surroundings: Surroundings,
+    ) -> None:
+        self._inner = inner
+        self._codes = codes
+        self._sessions = sessions
+        self._reader = reader
+        self._decides = decides
+        self._out = surroundings
+        self._scanned: ByIdentity[Turn, int] = ByIdentity()
+        self._given_count = 0
+
+    async def prepare(self, asked: Asked) -> Prepared:
+        """Take out what is ours, then take in an answer; see `Coupling`."""
+        came_ms, principal_id = self._out.now_ms(), asked.principal.principal_id
+        ours = self._codes.known(principal_id)
+        found = TakenOut(asked.body)
+        if ours is not None:
+            found = taken_out(asked.api.name, asked.body, ours)
+            if found.body is not asked.body:
+                asked = msgspec.structs.replace(asked, body=found.body)
+        prepared = await self._inner.prepare(asked)
+        self._search(prepared)
+        why = await self._noted(prepared)
+        if found.answer is not None and found.answer.last:
+            await self._answered(prepared, found.answer, why, came_ms)
+        return msgspec.structs.replace(prepared, answer=found.answer)
+
+    # ---- who may be asked ----------------------------------------------------------------------
+
+    async def _noted(self, prepared: Prepared) -> str:
+        """Note what a request offers; why nobody can be asked in it, "" where she can be."""
+        asked, request = prepared.asked, prepared.request
+        root, why = self._sessions.root_of(prepared.session), "off"
+        if asked.confirm is not None and not asked.extracts:
+            why = why_not(asked.api.name, asked.body, request, asked.confirm)
+        if why == "off" and not self._codes.only_listed(root):
+            return why
+        first = not any(one.voice is Voice.MODEL for turn in request.turns for one in turn.said)
+        listed = why not in {"off", "members", "tools"}
+        await self._stored(self._codes.offered(root, listed=listed, first=first))
+        return why or self._not_hers(prepared, root)
+
+    def _not_hers(self, prepared: Prepared, root: str) -> str:
+        """Why a conversation is not a person's own with listed tools alone; "" where it is."""
+        if prepared.asked.user_turns is not UserTurns.PERSON:
+            return "user_turns"
+        if root != prepared.session or not self._sessions.is_persons(root):
+            return "conversation"
+        return "" if self._codes.only_listed(root) else "offered"
+
+    async def _stored(self, records: list[bytes]) -> None:
+        log = self._sessions.log
+        if log is not None and records:
+            await log.append(records)
+
+    # ---- codes that show up --------------------------------------------------------------------
+
+    def _search(self, prepared: Prepared) -> None:
+        """End codes that a request still carries: then others than her have them."""
+        principal_id = prepared.asked.principal.principal_id
+        if not self._codes.waits(principal_id, self._out.now_ms()):
+            return
+        for turn in prepared.request.turns:
+            if self._scanned.get(turn) == self._given_count:
+                continue
+            self._scanned[turn] = self._given_count
+            theirs = [one.text for one in turn.said if one.voice is not Voice.USER]
+            called = [text for call in turn.calls for text in _texts_of(call)]
+            self._codes.void_if_in(principal_id, (*theirs, *called), "in_a_request")
+            # A title request quotes her answer; it is another conversation, and is ignored.
+            hers = [one.text for one in turn.said if one.voice is Voice.USER]
+            self._codes.void_if_in(principal_id, hers, "out_of_place", prepared.session)
+
+    async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+        """See `Coupling`. A model that says a code has ended it."""
+        principal_id = prepared.asked.principal.principal_id
+        if self._codes.waits(principal_id, self._out.now_ms()):
+            heard = (one.text for one in reply.heard)
+            called = (text for call in reply.calls for text in _texts_of(call))
+            self._codes.void_if_in(principal_id, (*reply.said, *heard, *called), "in_a_reply")
+        await self._inner.replied(prepared, reply)
+
+    # ---- answers -------------------------------------------------------------------------------
+
+    async def _answered(
+        self, prepared: Prepared, given: TurnBehind, why: str, came_ms: int
+    ) -> None:
+        principal_id = prepared.asked.principal.principal_id
+        if not given.taken:
+            self._codes.wrong(principal_id, given.block)
+            return
+        turn = self._codes.print_of(principal_id, given.block, given.turn)
+        if self._codes.told(principal_id, turn) is not None:
+            return  # the same request again
+        if why:
+            self._codes.void(principal_id, given.block, f"not_asked_here: {why}")
+        answers = answers_in(given.turn)
+        claimed = self._codes.claim(
+            principal_id, (one.code for one in answers), prepared.session, came_ms
+        )
+        # Set before anything is waited for: of two windows the first wins, the other is told.
+        self._codes.tell(principal_id, turn, Outcomes.BEFORE)
+        await self._stored(self._codes.take(principal_id, turn))
+        if not claimed:
+            _LOG.warning("an answer decided nothing", extra={"fields": {"principal": principal_id}})
+            return
+        said = {one.code: one.yes for one in answers}
+        became = [await self._decide(prepared.asked.principal, one, said) for one in claimed]
+        told = max(became, key=_WORST.index)
+        self._codes.tell(principal_id, turn, told)
+
+    async def _decide(self, principal: Principal, one: OpenCode, said: dict[str, bool]) -> str:
+        decide = self._decides.release if said[one.code] else self._decides.deny
+        held = await asyncio.to_thread(self._reader.held_candidate, one.candidate_id)
+        if held is None or held.candidate is None or self._standing(held) != one.stands:
+            return Outcomes.BEFORE
+        try:
+            ruled = await decide(one.candidate_id, IN_CONVERSATION, WAY)
+        except UnknownCandidate:
+            return Outcomes.BEFORE
+        except StorageError:
+            return Outcomes.UNDECIDED
+        fields = {"principal": principal.principal_id, "candidate": one.candidate_id}
+        _LOG.info("a person decided in the conversation", extra={"fields": fields})
+        refused = said[one.code] and ruled.outcome.decision is not Decision.ADMIT
+        return Outcomes.REFUSED if refused else Outcomes.REMEMBERED
+
+    # ---- questions -----------------------------------------------------------------------------
+
+    async def closing(self, prepared: Prepared, said: str) -> str | None:
+        """See `Coupling`: a question, or what became of an answer."""
+        why = await self._noted(prepared)
+        principal_id = prepared.asked.principal.principal_id
+        if why or not answers_a_person(prepared.request):
+            return None
+        if resembles(said):
+            fields = {"principal": principal_id, "session": prepared.session}
+            _LOG.warning("a model writes what looks like a question", extra={"fields": fields})
+            return None
+        given = prepared.answer
+        if given is not None and given.taken:
+            turn = self._codes.print_of(principal_id, given.block, given.turn)
+            return self._codes.told(principal_id, turn)
+        if not self._codes.may_ask(prepared.session):
+            return None
+        return await self._question(prepared)
+
+    async def _question(self, prepared: Prepared) -> str | None:
+        principal, session = prepared.asked.principal, prepared.session
+        ids = frozenset(self._sessions.held_in(session))
+        if not ids:
+            return None
+        chosen = await asyncio.to_thread(self._chosen, prepared, ids)
+        had_read = tuple(dict.fromkeys(name for one in chosen for name in one.had_read))
+        if not chosen or len(had_read) > READ_NAMED_MAX:
+            return None
+        until_ms = self._out.now_ms() + OPEN_MS
+        codes = [
+            OpenCode(
+                code=code_of(int(self._out.random_hex(16), 16)),
+                candidate_id=one.candidate_id,
+                block=b"",
+                session=session,
+                until_ms=until_ms,
+                stands=one.stands,
+            )
+            for one in chosen
+        ]
+        asked = [
+            TextAsked(one.shown.text, one.shown.kind, code.code, one.shown.before)
+            for one, code in zip(chosen, codes, strict=True)
+        ]
+        text = block_of(asked, had_read)
+        self._given_count += 1
+        records = self._codes.give_out(principal.principal_id, session, text, codes)
+        try:
+            await self._stored(records)
+        except StorageError:
+            # After a restart nobody would know that it is ours.
+            self._codes.void(principal.principal_id, None, "not_stored")
+            return None
+        return text
+
+    def _chosen(self, prepared: Prepared, ids: frozenset[str]) -> list[_Waiting]:
+        """The candidates to ask about, one of each origin: those with fewest first. Any thread.
+
+        Whoever has many held cannot keep another's from being asked about.
+        """
+        principal = prepared.asked.principal
+        by_origin: dict[str, list[HeldCandidate]] = {}
+        for one in self._reader.held(principal.tenant):
+            mine = one.principal_id == principal.principal_id and one.candidate_id in ids
+            if mine and not self._codes.was_asked(one.candidate_id):
+                by_origin.setdefault(one.origin, []).append(one)
+        groups = sorted(by_origin.values(), key=lambda one: (len(one), -one[-1].held_at_ms))
+        found: list[_Waiting] = []
+        for group in groups:
+            looked_at = (self._waiting(prepared, one) for one in group[: -LOOKED_AT_MAX - 1 : -1])
+            first = next((one for one in looked_at if one is not None), None)
+            if first is not None:
+                found.append(first)
+        return found[:QUESTIONS_MAX]
+
+    def _waiting(self, prepared: Prepared, row: HeldCandidate) -> _Waiting | None:
+        held = self._reader.held_candidate(row.candidate_id)
+        if held is None or held.candidate is None:
+            return None
+        candidate = held.candidate
+        stored = None
+        if candidate.memory_id is not None:
+            stored = self._reader.get(candidate.tenant, candidate.memory_id)
+        becomes = class_once_confirmed(candidate, held.memory_class, held.basis)
+        shown = shown_whole(candidate, becomes, None if stored is None else stored.text)
+        had_read = self._had_read(prepared, held)
+        if shown is None or had_read is None:
+            return None
+        return _Waiting(held.candidate_id, shown, had_read, self._standing(held))
+
+    def _standing(self, held: HeldCandidate) -> int:
+        """The version of the memory that a candidate would change; 0 where there is none."""
+        candidate = held.candidate
+        if candidate is None or candidate.memory_id is None:
+            return 0
+        stored = self._reader.get(candidate.tenant, candidate.memory_id)
+        return 0 if stored is None else stored.version
+
+    def _had_read(self, prepared: Prepared, held: HeldCandidate) -> tuple[str, ...] | None:
+        """What its conversation had read, each by its name; None where that cannot be told."""
+        found = self._sessions.read_before(held.candidate_id)
+        if found is None or len(found) >= READ_NAMED_MAX or held.candidate is None:
+            return None
+        hosts = _hosts_in(prepared.request)
+        said = (held.candidate.text, held.candidate.metadata_json)
+        names: list[str] = []
+        for one in found:
+            reached = hosts.get(one[-1], ())
+            if len(reached) > HOSTS_MAX or any(plain_name(name, *said) != name for name in one):
+                return None
+            names.append(" ".join((*one, *reached)))
+        return tuple(dict.fromkeys(names))
+
+    # ---- as the other one ----------------------------------------------------------------------
+
+    async def judge(
+        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        """See `Coupling`."""
+        return await self._inner.judge(prepared, calls)
+
+    def filter(self, prepared: Prepared) -> Filter:
+        """See `Coupling`."""
+        return self._inner.filter(prepared)
+
+    async def settled(self, principal: Principal) -> None:
+        """See `Coupling`."""
+        await self._inner.settled(principal)
+
+    def withholds(self, principal: Principal) -> bool:
+        """See `Coupling`."""
+        return self._inner.withholds(principal)
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        """See `Coupling`."""
+        return self._inner.carries(principal, text)
+
+    def sieved(self, principal: Principal, value: Json) -> Json:
+        """See `Coupling`."""
+        return self._inner.sieved(principal, value)
+
+    def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
+        """See `Coupling`."""
+        return self._inner.said(prepared, body)
+
+    def passing(self, principal: Principal) -> Filter:
+        """See `Coupling`."""
+        return self._inner.passing(principal)
+
+
+_WORST: Final = (Outcomes.REMEMBERED, Outcomes.REFUSED, Outcomes.BEFORE, Outcomes.UNDECIDED)
+
+
+def _texts_of(call: ModelCall) -> Iterator[str]:
+    yield call.unread
+    yield call.name
+    yield from strings_in(call.arguments)
+
+
+def _hosts_in(request: ModelRequest) -> dict[str, tuple[str, ...]]:
+    """The hosts that calls of each tool named, in order."""
+    found: dict[str, dict[str, None]] = {}
+    for turn in request.turns:
+        for call in turn.calls:
+            for host in _hosts(strings_in(call.arguments)):
+                found.setdefault(call.name, {})[host] = None
+    return {name: tuple(hosts) for name, hosts in found.items()}
+
+
+def _hosts(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        if "://" not in text:
+            continue
+        try:
+            host = urlsplit(text.strip()).hostname
+        except ValueError:
+            host = None
+        yield host_of(host) if host else "an address that cannot be read"

@@ -1,0 +1,80 @@
+"""Faults in asking a person in the conversation: who is asked, and what counts as an answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_REFUSED: Final = "tests/integration/test_confirm_refused.py"
+_CODES: Final = "tests/unit/proxy/model/test_codes.py"
+_HISTORY: Final = "tests/unit/proxy/dialects/model/confirm/test_history.py"
+_NEVER: Final = at(_REFUSED, "test_no_answer_but_hers_in_its_place_decides")
+
+CONFIRM: Final = (
+    Mutant(
+        name="an agent with a shell is asked",
+        file="proxy/dialects/model/confirm/may_ask.py",
+        old="    if request.searches or not names <= set(tools):\n",
+        new="    if request.searches or not tools:\n",
+        invariant="no agent that could read a code or type an answer is asked",
+        tests=(at(_REFUSED, "test_an_agent_that_ever_offered_another_tool_is_never_asked"),),
+    ),
+    Mutant(
+        name="an agent that had a shell before is asked",
+        file="proxy/model/codes.py",
+        old="        return self._offered.get(session, False)\n",
+        new="        return session in self._offered\n",
+        invariant="no agent that could read a code or type an answer is asked",
+        tests=(at(_REFUSED, "test_an_agent_that_ever_offered_another_tool_is_never_asked"),),
+    ),
+    Mutant(
+        name="an answer counts in any conversation",
+        file="proxy/model/codes.py",
+        old="            if one is not None and one.session == session and now_ms < one.until_ms\n",
+        new="            if one is not None and now_ms < one.until_ms\n",
+        invariant="a code decides in the conversation that was asked",
+        tests=(at(_CODES, "test_a_code_is_bound_to_principal_session_and_time"),),
+    ),
+    Mutant(
+        name="an answer counts behind any turn",
+        file="proxy/dialects/model/confirm/history.py",
+        old="        before, self._before = self._before, None\n",
+        new="        before = self._before\n",
+        invariant="a code decides directly behind its question",
+        tests=(at(_HISTORY, "test_an_answer_counts_only_directly_behind_the_question_and_alone"),),
+    ),
+    Mutant(
+        name="a code decides again",
+        file="proxy/model/codes.py",
+        old="        for one in claimed:\n            del kept.open[one.code]\n",
+        new="",
+        invariant="a code decides once",
+        tests=(at(_CODES, "test_a_code_is_good_for_one_decision"),),
+    ),
+    Mutant(
+        name="a code that shows up elsewhere goes on deciding",
+        file="proxy/model/codes.py",
+        old="any(one.code in made for made in plain)",
+        new="one.code in plain",
+        invariant="a code that anybody else says is void",
+        tests=(at(_CODES, "test_a_code_that_somebody_else_says_ends"), _NEVER),
+    ),
+    Mutant(
+        name="codes are guessed without end",
+        file="proxy/model/codes.py",
+        old="        if kept.wrong[block] >= WRONG_MAX:\n",
+        new="        if kept.wrong[block] < 0:\n",
+        invariant="three wrong answers end a question",
+        tests=(at(_CODES, "test_three_wrong_answers_end_a_question"),),
+    ),
+    Mutant(
+        name="a copy of a question is taken out wherever it stands",
+        file="proxy/dialects/model/confirm/history.py",
+        old="        if any(_is_model(object_of(one)) for one in self._turns[at + 1 : at + 2]):\n"
+        "            return turn\n",
+        new="",
+        invariant="what only looks like a question stays",
+        tests=(at(_HISTORY, "test_what_only_looks_like_it_stays"),),
+    ),
+)
