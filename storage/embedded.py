@@ -22,6 +22,7 @@ from storage.read.objections import EmbeddedObjections
 from storage.read.quarantined import EmbeddedQuarantined
 from storage.read.reader import EmbeddedReader
 from storage.read.retained import EmbeddedRetained
+from storage.repair.batches import BATCH_LEN, EmbeddedIncidents
 from storage.session_log.frames import FrameKeys
 from storage.session_log.log import DIRECTORY, open_session_log, prints_key
 from storage.staging.staging import Staging
@@ -34,6 +35,7 @@ from storage.write.cells import Cells
 from storage.write.checkpoint_copy import CheckpointCopy, check_new_store
 from storage.write.engine import Engine, Parts
 from storage.write.judging import Judge
+from storage.write.lineage import file_all_lineage
 from storage.write.orders import Operating
 from storage.write.usage import Usage
 from storage.write.writer import EmbeddedWriter, WriterOptions
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from policy.model import PrincipalId
     from policy.ruleset import Ruleset
     from storage.drift import Drift
+    from storage.incidents import Incidents
     from storage.interfaces import (
         AuditReader,
         Failpoint,
@@ -83,6 +86,8 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     restored_by: PrincipalId = THE_STORE
     # False for a command on a stopped state, which does not change the mode.
     adopts_mode: bool = True
+    # Memories that an isolation or a rewind changes in one transaction.
+    incident_batch_len: int = BATCH_LEN
     writer: WriterOptions = WriterOptions()
 
 
@@ -100,6 +105,7 @@ class EmbeddedStore:
         engine: Engine,
         writer: EmbeddedWriter,
         secrets: Secrets,
+        incident_batch_len: int,
     ) -> None:
         store, names = engine.parts.store, engine.parts.names
         self._directory = directory
@@ -117,6 +123,7 @@ class EmbeddedStore:
         self.followed: Followed = EmbeddedFollowed(engine)
         self.pins: Pins = EmbeddedPins(engine, writer)
         self.drift: Drift = EmbeddedDrift(engine, writer)
+        self.incidents: Incidents = EmbeddedIncidents(engine, writer, incident_batch_len)
         self.token_key = secrets.token_key
         self.prints_key = prints_key(secrets.store_key)
 
@@ -293,11 +300,13 @@ class _Assembly:
         if remark is not None:
             engine.remarks["checkpoint copy"] = remark
         operating = Operating(engine)
+        file_all_lineage(engine)
         self._first_transactions(engine, operating, known)
         self._directory.mark_bootstrapped()
         writer = EmbeddedWriter(engine, operating, copy, options.writer)
         writer.start()
-        return EmbeddedStore(self._directory, engine, writer, self._secrets)
+        batch_len = options.incident_batch_len
+        return EmbeddedStore(self._directory, engine, writer, self._secrets, batch_len)
 
     def _engine(self, generation: Generation, durable: StoreHeader | None) -> Engine:
         header, options, store = generation.header, self._options, self._store

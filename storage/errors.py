@@ -69,3 +69,11 @@ class UnknownLeaf(StorageError):
 
 class UnknownPins(StorageError):
     """No server of that name was seen, or its tools have another digest."""
+
+
+class UnknownIncident(StorageError):
+    """There is no incident of that id, or none that can be undone."""
+
+
+class NoSuchPast(StorageError):
+    """The store has no such state to go back to; nothing was changed. It names the nearest one."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from storage.audit import Decided, InterceptedLeaf, Leaf
     from storage.drift import Drift
     from storage.errors import StoreCorrupt
+    from storage.incidents import Incidents
     from storage.values import (
         BackupSummary,
         Behind,
@@ -79,9 +80,8 @@ class MemoryWriter(Protocol):
     async def submit(self, submission: Submission) -> Outcome:
         """Stage, judge and, if admitted, commit one candidate, exactly once.
 
-        When this returns, nonce, both audit leaves, trust and (if admitted) row, vector and
-        version are on disk together, and a held candidate survives a crash. Cancelling the caller
-        does not cancel the commit.
+        When this returns, nonce, both leaves, trust and (if admitted) row, vector and version are
+        on disk together, and a held one survives a crash. Cancelling the caller cancels no commit.
 
         Raises:
             StoreUnavailable: Queue full, quota reached, not writable, the writer did not get to it
@@ -461,6 +461,7 @@ class Store(Protocol):
     followed: Followed
     pins: Pins
     drift: Drift
+    incidents: Incidents
     token_key: bytes  # an Ed25519 seed: signs promotion tokens
     prints_key: bytes  # what the session ledger's fingerprints are made with
     # Called on the writer's thread for each hold that ended undecided, once that is durable.

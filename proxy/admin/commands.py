@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from proxy.admin.keys_and_tokens import Credentials
     from proxy.admin.persons_word import Deciding
     from proxy.admin.queue import Queue
+    from proxy.admin.repairing import Repairing
     from proxy.admin.retention import Retaining
     from proxy.admin.rules_in_force import Rules
     from proxy.admin.servers_behind import ServersBehind
@@ -127,6 +128,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules
     retaining: Retaining
     behind: ServersBehind
+    repairing: Repairing
     ledger: Sessions
     surroundings: Surroundings
     # None where no model front is configured: then nothing is withheld.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,7 +21,7 @@ from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.short_ids import whole_id
-from proxy.cli.terminal import age, inert, iso, now_ms
+from proxy.cli.terminal import age, inert, iso, moment, now_ms
 
 if TYPE_CHECKING:
     import argparse
@@ -241,7 +240,7 @@ async def filtered(api: Operator, asked: QueueFilter) -> dict[str, str | int | N
         "reason": asked.reason,
         "principal": asked.principal,
         "origin": asked.origin,
-        "since_ms": None if asked.since is None else _moment(asked.since),
+        "since_ms": None if asked.since is None else moment("--since", asked.since),
         "same": None if asked.same is None else await held_id(api, asked.same),
     }
     return {name: value for name, value in given.items() if value is not None}
@@ -254,17 +253,6 @@ async def held_id(api: Operator, given: str) -> str:
         CommandFailed: None does, or more than one.
     """
     return await whole_id(api, IdKind.HELD, given)
-
-
-def _moment(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise CommandFailed(
-            Exit.USAGE, "--since: a date or a time, like 2030-01-31 or 2030-01-31T12:00:00Z"
-        ) from None
-    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return int(aware.timestamp() * 1000)
 
 
 def filter_arguments(parser: argparse.ArgumentParser) -> None:

@@ -67,6 +67,22 @@ def iso(at_ms: int | None) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def moment(option: str, text: str) -> int:
+    """A date or a time that was given to an option, in Unix milliseconds; UTC if it says nothing.
+
+    Raises:
+        CommandFailed: It is neither.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandFailed(
+            Exit.USAGE, f"{option}: a date or a time, like 2030-01-31 or 2030-01-31T12:00:00Z"
+        ) from None
+    aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)
+
+
 def now_ms() -> int:
     """The present time of this machine, in Unix milliseconds."""
     return time.time_ns() // 1_000_000

@@ -16,6 +16,7 @@ from proxy.admin.dry_run import Explainer
 from proxy.admin.keys_and_tokens import Credentials
 from proxy.admin.persons_word import Deciding
 from proxy.admin.queue import Queue
+from proxy.admin.repairing import Repairing
 from proxy.admin.retention import Retaining
 from proxy.admin.servers_behind import ServersBehind
 from proxy.fronts.admin import AdminFront
@@ -197,6 +198,7 @@ class Services:
             rules=rules,
             retaining=self.retaining,
             behind=ServersBehind(store.pins, store.forwards),
+            repairing=Repairing(incidents=store.incidents),
             ledger=ledger,
             surroundings=surroundings,
             withholding=withholding,

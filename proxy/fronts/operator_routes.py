@@ -14,6 +14,7 @@ from proxy.admin.dry_run import with_words
 from proxy.admin.wire import store as wire
 from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
 from proxy.admin.wire.ids import IdList, IdsQuery
+from proxy.admin.wire.incidents import IncidentList, IsolateRequest, IsolationView
 from proxy.admin.wire.queries import (
     AnyTenantQuery,
     LeafQuery,
@@ -167,6 +168,28 @@ async def _parole(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 async def _vouch(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """Say that a memory is so, as the operator's own words."""
     return await operate.vouch(call.by, call.memory_id(), call.body(VouchRequest))
+
+
+async def _isolate(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Hide all that came from one place; `dry_run` only names it."""
+    return await operate.repairing.isolate(call.by, call.body(IsolateRequest))
+
+
+async def _incidents(operate: Operate, _call: OperatorCall) -> msgspec.Struct:
+    """Isolations and rewinds, oldest first."""
+    return operate.repairing.all()
+
+
+async def _undo(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Show again what an isolation hid and nobody else hides."""
+    call.body(wire.Empty)
+    return await operate.repairing.undo(call.by, call.argument)
+
+
+async def _resume(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Finish an isolation that was cut short."""
+    call.body(wire.Empty)
+    return await operate.repairing.resume(call.by, call.argument)
 
 
 async def _review(operate: Operate, call: OperatorCall) -> msgspec.Struct:
@@ -391,6 +414,10 @@ ROUTES: Final = tuple(
         ),
         ("POST", "/memories/{memory_id}/parole", _parole, NoQuery, QuarantineRequest, StandingView),
         ("POST", "/memories/{memory_id}/vouch", _vouch, NoQuery, VouchRequest, StandingView),
+        ("POST", "/isolate", _isolate, NoQuery, IsolateRequest, IsolationView),
+        ("GET", "/incidents", _incidents, NoQuery, None, IncidentList),
+        ("POST", "/incidents/{incident_id}/undo", _undo, NoQuery, wire.Empty, IsolationView),
+        ("POST", "/incidents/{incident_id}/resume", _resume, NoQuery, wire.Empty, IsolationView),
         ("GET", "/review", _review, ReviewFilter, None, ReviewPage),
         ("POST", "/review/select", _select, NoQuery, ReviewFilter, Selection),
         ("POST", "/review/release", _release_many, NoQuery, SelectionRequest, DecidedMany),

@@ -35,6 +35,7 @@ from storage.errors import (
     StorageError,
     StoreUnavailable,
     UnknownCandidate,
+    UnknownIncident,
     UnknownLeaf,
     UnknownMemory,
     UnknownPins,
@@ -148,6 +149,8 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
             return refuse(404, "there is no such memory in this tenant")
         case MemoryMoved():
             return refuse(409, "memory_moved: it was changed since it was shown; look at it again")
+        case UnknownIncident():
+            return refuse(404, "no incident of that id, or none that can be undone")
         case UnknownPins():
             return refuse(404, "no such server, or its tools are others by now")
         case UnknownLeaf():

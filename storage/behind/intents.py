@@ -16,7 +16,7 @@ from storage.audit import ResultLeaf
 from storage.behind.unmoved import Unmoved
 from storage.errors import UnknownCandidate
 from storage.tables.codec import IdRecord, decode_forward, encode
-from storage.tables.lmdb_store import FORWARDS, IDS
+from storage.tables.lmdb_store import FORWARDS, IDS, QUARANTINES
 from storage.tables.rows import (
     candidate_of,
     guarded_rows,
@@ -154,11 +154,14 @@ class EmbeddedForwards:
         removal = row.change is ChangeKind.DELETE
         shown = done and not removal
         status = MemoryStatus.LIVE if shown else MemoryStatus.DELETED
+        # An incident reached it on its way: it goes where the others of that incident are.
+        hidden = shown and change.draft.has(QUARANTINES, record.name)
+        status = MemoryStatus.QUARANTINED if hidden else status
         change.draft.put(IDS, record.name, encode(IdRecord(record.ordinal, status)))
-        if shown:
+        if shown and not hidden:
             change.live_count += 1
             change.readmitted.append((record.ordinal, row))
-        elif done:
+        elif done and removal:
             self._take_away(change, record, row)
 
     def _take_away(self, change: Change, record: ForwardRecord, row: Row) -> None:

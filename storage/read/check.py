@@ -29,18 +29,21 @@ from storage.tables.codec import (
     NO_ORDINAL,
     decode_forward,
     decode_held,
+    decode_hidden_by,
     decode_id,
     decode_nonce,
     decode_row,
     ordinal_key,
 )
 from storage.tables.lmdb_store import (
+    CHILDREN,
     FORWARDS,
     HELD,
     IDS,
     KEYED,
     LEAVES,
     NONCES,
+    QUARANTINES,
     ROWS,
     TABLES,
     VECTORS,
@@ -49,13 +52,13 @@ from storage.tables.rows import candidate_of
 from storage.values import CheckReport, Decision, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from storage.tables.codec import StoreHeader
+    from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import View
     from storage.write.engine import Engine
 
 _NORM_TOLERANCE: Final = 1e-3
+_PARENTS: Final = b"derived_from"
 _PROBLEMS_MAX: Final = 1_000
 
 
@@ -67,7 +70,7 @@ def check_store(engine: Engine) -> CheckReport:
         if header is None:
             return CheckReport(rows=0, vectors=0, leaves=0, version=0, problems=())
         verifier = VerifierKey.of(parts.origin, parts.signer)
-        walk = _Walk(view, header, verifier, parts.names.memory, parts.staging.held_ids())
+        walk = _Walk(view, header, verifier, parts.names, parts.staging.held_ids())
         return walk.report()
 
 
@@ -79,13 +82,13 @@ class _Walk:
         view: View,
         header: StoreHeader,
         verifier: VerifierKey,
-        name_of: Callable[..., bytes],
+        names: KeyedNames,
         held_keys: frozenset[str],
     ) -> None:
         self._view = view
         self._header = header
         self._verifier = verifier
-        self._name_of = name_of
+        self._names = names
         self._held_keys = held_keys
         self._problems: list[str] = []
         self._admitted: dict[int, VerdictLeaf] = {}
@@ -111,6 +114,8 @@ class _Walk:
             self._check_nonces,
             self._check_held,
             self._check_forwards,
+            self._check_hidden,
+            self._check_lineage,
         )
         for step in steps:
             try:
@@ -215,7 +220,7 @@ class _Walk:
             self._problem(f"row {ordinal} is linked to a later one")
         if row.erased:
             return
-        self._newest[self._name_of(row.tenant, row.memory_id)] = ordinal
+        self._newest[self._names.memory(row.tenant, row.memory_id)] = ordinal
         seen = self._intercepted.get(leaf.intercepted_index)
         opened = commitment(row.salt, hashlib.sha256(row.canonical).digest())
         if seen is None or seen.commitment != opened:
@@ -314,6 +319,27 @@ class _Walk:
                 self._problem(f"row {ordinal} was sent, and nothing says what became of it")
         if filed:
             self._problem(f"{len(filed)} keys name rows that are not filed under them")
+
+    def _check_hidden(self) -> None:
+        for key, payload in self._view.scan(QUARANTINES):
+            stored = self._view.get(IDS, key)
+            status = None if stored is None else decode_id(stored).status
+            if not decode_hidden_by(payload).by or status in {None, MemoryStatus.LIVE}:
+                self._problem(f"memory {key.hex()} is shown, and somebody hides it")
+
+    def _check_lineage(self) -> None:
+        filed = set(self._view.keys(CHILDREN))
+        for key, payload in self._view.scan(ROWS):
+            row = decode_row(payload)
+            if row.erased or _PARENTS not in row.canonical:
+                continue
+            for parent in candidate_of(row).derived_from:
+                under = self._names.children(row.tenant, parent) + key
+                if under not in filed:
+                    self._problem(f"row {int.from_bytes(key, 'big')} is not filed as a child")
+                filed.discard(under)
+        if filed:
+            self._problem(f"{len(filed)} entries of children name rows that name no such parent")
 
     def _check_held(self) -> None:
         held: set[str] = set()

@@ -165,6 +165,8 @@ class Change:
             time_ms=max(self.before.time_ms, self.now_ms),
         )
         self.draft.put_header(header)
+        if self.before.next_ordinal == 0:
+            self.draft.mark_lineage_filed()
         if self.erased:
             # Until its pages are rewritten, purged content is hidden, and not erased.
             self.draft.mark_unerased()

@@ -32,6 +32,7 @@ from policy.model import (
 from policy.trust.ladder import TrustLevel
 from policy.verdict import Reason
 from storage.errors import StoreCorrupt
+from storage.incidents import Incident
 from storage.values import Anchor, Decision, KeyRecord, Pinned, Row
 
 FORMAT: Final = b"\x01"
@@ -244,6 +245,18 @@ class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
     unknown: bool = False
 
 
+class HiddenBy(msgspec.Struct, frozen=True, array_like=True):
+    """Who hides one memory: `OPERATOR` for a command on it alone, else incidents by their ids.
+
+    It is there while the memory is quarantined, and stays with a deleted one. A memory that was
+    put under quarantine before format 5 has none: an operator did that.
+    """
+
+    by: tuple[str, ...]
+
+
+OPERATOR: Final = "operator"
+
 encode = msgspec.msgpack.Encoder().encode
 
 decode_header = msgspec.msgpack.Decoder(StoreHeader).decode
@@ -260,4 +273,6 @@ decode_staged = msgspec.msgpack.Decoder(StagedEvidence).decode
 decode_key = msgspec.msgpack.Decoder(KeyRecord).decode
 decode_anchor = msgspec.msgpack.Decoder(Anchor).decode
 decode_forward = msgspec.msgpack.Decoder(ForwardRecord).decode
+decode_hidden_by = msgspec.msgpack.Decoder(HiddenBy).decode
+decode_incident = msgspec.msgpack.Decoder(Incident).decode
 decode_pins = msgspec.msgpack.Decoder(Pinned).decode

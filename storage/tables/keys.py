@@ -108,6 +108,10 @@ class KeyedNames:
         name = self._name(b"guarded", tenant.encode(), target.encode(), key.encode())
         return name[:_KEYED_LEN]
 
+    def children(self, tenant: Tenant, parent: MemoryId) -> bytes:
+        """The prefix of all rows that name this memory as a parent; an ordinal follows."""
+        return self._name(b"children", tenant.encode(), parent.encode())[:_KEYED_LEN]
+
     def pins(self, tenant: Tenant, server: str) -> bytes:
         """The key of a server's pinned tools."""
         return self._name(b"pins", tenant.encode(), server.encode())

@@ -52,6 +52,9 @@ RECENT: Final = b"recent"
 COUNTED: Final = b"counted"
 STANDING: Final = b"standing"
 CELLS: Final = b"cells"
+QUARANTINES: Final = b"quarantines"
+INCIDENTS: Final = b"incidents"
+CHILDREN: Final = b"children"
 TABLES: Final = (
     META,
     ROWS,
@@ -74,14 +77,27 @@ TABLES: Final = (
     COUNTED,
     STANDING,
     CELLS,
+    QUARANTINES,
+    INCIDENTS,
+    CHILDREN,
 )
-SINCE: Final = {ORIGINS: 5, RECENT: 5, COUNTED: 5, STANDING: 5, CELLS: 5}
+SINCE: Final = {
+    ORIGINS: 5,
+    RECENT: 5,
+    COUNTED: 5,
+    STANDING: 5,
+    CELLS: 5,
+    QUARANTINES: 5,
+    INCIDENTS: 5,
+    CHILDREN: 5,
+}
 """The format that a table came with; a store of an earlier one that is only read lacks it."""
 
 KEPT_BEFORE: Final = "store.before-format-"
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
+_LINEAGE_KEY: Final = b"lineage"
 # Address space, not disk: room for what purges may use beyond the quota (`storage.write.usage`),
 # and for the pages that a batch copies.
 _MAP_PER_QUOTA: Final = 2.0
@@ -157,6 +173,10 @@ class View:
         """Whether purged bytes are still in pages that were not rewritten since."""
         return self.has(META, _UNERASED_KEY)
 
+    def lineage_filed(self) -> bool:
+        """Whether every row that names parents is filed in the table of children."""
+        return self.has(META, _LINEAGE_KEY)
+
     def bytes_used(self) -> int:
         """Bytes in pages that hold something; free pages do not count."""
         used = 0
@@ -198,6 +218,10 @@ class Draft(View):
             self.put(META, _UNERASED_KEY, b"")
         else:
             self.delete(META, _UNERASED_KEY)
+
+    def mark_lineage_filed(self) -> None:
+        """Record that the table of children is complete; from here on commits keep it so."""
+        self.put(META, _LINEAGE_KEY, b"")
 
     def number(self) -> int:
         """Which transaction of the environment this is, counted from its first."""

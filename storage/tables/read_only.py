@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import lmdb
@@ -36,7 +36,11 @@ def read_only(directory: Path) -> Generator[View]:
     try:
         number = _format_of(env)
         there = (name for name in TABLES if SINCE.get(name, 0) <= number)
-        tables = {name: env.open_db(name, create=False) for name in there}
+        tables: dict[bytes, lmdb._Database] = {}
+        for name in there:
+            # A store of this very format may be older than its newest tables, which begin empty.
+            with suppress(*([lmdb.NotFoundError] if name in SINCE else [])):
+                tables[name] = env.open_db(name, create=False)
         with env.begin() as txn:
             yield View(txn, tables)
     except lmdb.NotFoundError as error:

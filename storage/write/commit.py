@@ -15,8 +15,16 @@ from storage.errors import StalePermit
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Added
 from storage.tables.codec import NO_ORDINAL, ForwardRecord, IdRecord, encode, ordinal_key
-from storage.tables.lmdb_store import FORWARDS, IDS, KEYED, ROWS, VECTORS
-from storage.tables.rows import read_id, read_row, text_of
+from storage.tables.lmdb_store import (
+    CHILDREN,
+    FORWARDS,
+    IDS,
+    KEYED,
+    QUARANTINES,
+    ROWS,
+    VECTORS,
+)
+from storage.tables.rows import candidate_of, read_id, read_row, text_of
 from storage.values import Decision, Kept, Row
 
 if TYPE_CHECKING:
@@ -27,7 +35,9 @@ if TYPE_CHECKING:
     from storage.audit import Culprit
     from storage.tables.change import Change
     from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import Draft
 
+_BORN_AGAIN: Final = (MemoryStatus.DELETED, MemoryStatus.LIVE)
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -101,6 +111,7 @@ class Committer:
         permit.spend()
         change.version += 1
         landing = _Landing(
+            names=self._names,
             change=change,
             permit=permit,
             judged=judged,
@@ -133,6 +144,7 @@ class Committer:
 class _Landing(msgspec.Struct, frozen=True, kw_only=True):
     """One admitted candidate on its way into a transaction that already counts it as a version."""
 
+    names: KeyedNames
     change: Change
     permit: Permit
     judged: Judged
@@ -221,8 +233,15 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         change.draft.append(ROWS, ordinal_key(ordinal), stored_row)
         change.charges[row.tenant] += len(stored_row) + len(vector)
         change.draft.put(IDS, name, encode(IdRecord(ordinal, status)))
+        file_lineage(change.draft, self.names, ordinal, self.judged.candidate)
+        if (
+            known is not None and (known.status, status) == _BORN_AGAIN
+        ) or kind is ChangeKind.PURGE:
+            # Who hid the memory of this id that is gone has not seen this one.
+            change.draft.delete(QUARANTINES, name)
         live = status is MemoryStatus.LIVE
-        if live or status is MemoryStatus.FORWARDING:
+        # The vector of a quarantined one is indexed as well, for the day it is shown again.
+        if status is not MemoryStatus.DELETED:
             change.live_count += live
             change.added.append(Added(ordinal=ordinal, row=row, vector=vector, shown=live))
         if self.keyed:
@@ -281,6 +300,10 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                 draft.delete(KEYED, row.keyed + ordinal_key(ordinal))
                 draft.delete(FORWARDS, bytes.fromhex(row.candidate_id))
             if not row.erased:
+                for parent in candidate_of(row).derived_from:
+                    draft.delete(
+                        CHILDREN, self.names.children(row.tenant, parent) + ordinal_key(ordinal)
+                    )
                 left = encode(_contentless(row))
                 freed += len(encode(row)) - len(left)
                 draft.put(ROWS, ordinal_key(ordinal), left)
@@ -288,6 +311,12 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             draft.delete(VECTORS, ordinal_key(ordinal))
             self.change.erased.append(ordinal)
             ordinal = row.prev_ordinal
+
+
+def file_lineage(draft: Draft, names: KeyedNames, ordinal: int, candidate: Candidate) -> None:
+    """File a row under each parent that its candidate names."""
+    for parent in candidate.derived_from:
+        draft.put(CHILDREN, names.children(candidate.tenant, parent) + ordinal_key(ordinal), b"")
 
 
 def _approver(judged: Judged) -> PrincipalId | None:

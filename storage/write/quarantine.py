@@ -1,7 +1,8 @@
 """Quarantine and parole: a committed memory is kept as evidence and shown to no reader.
 
 A memory under quarantine keeps its row and its history. Its id is marked, and index searches
-exclude it. Nothing is erased, so parole is one step, with a leaf as well.
+exclude it. Nothing is erased, so parole is one step, with a leaf as well. Who hides a memory is
+kept beside it: an operator, and each incident that reached it. It is shown when nobody is left.
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ import msgspec
 from policy.model import MemoryStatus
 from storage.audit import OperatorLeaf
 from storage.errors import UnknownMemory
-from storage.tables.codec import IdRecord, encode
-from storage.tables.lmdb_store import IDS
+from storage.tables.codec import OPERATOR, HiddenBy, IdRecord, decode_hidden_by, encode
+from storage.tables.lmdb_store import IDS, QUARANTINES
 from storage.tables.rows import read_id, read_row
 from storage.values import PAROLE, QUARANTINE, QUARANTINE_REASON_LEN_MAX, Standing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from policy.model import MemoryId, PrincipalId, Tenant
+    from storage.incidents import Incident
     from storage.tables.change import Change
+    from storage.tables.lmdb_store import View
     from storage.values import Row
     from storage.write.engine import Engine
 
-_NOT_STANDING: Final = frozenset({MemoryStatus.DELETED, MemoryStatus.FORWARDING})
+_STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED})
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -44,7 +49,7 @@ class Quarantine:
         return self._set(MemoryStatus.QUARANTINED, memory_id, tenant, by, reason)
 
     def lift(self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str) -> Standing:
-        """Show a quarantined memory again as it is; one that is shown stays so."""
+        """Show a quarantined memory again as it is, whoever hid it; one that is shown stays so."""
         return self._set(MemoryStatus.LIVE, memory_id, tenant, by, reason)
 
     def _set(
@@ -60,32 +65,130 @@ class Quarantine:
         def work(change: Change) -> Standing:
             known = read_id(change.draft, name)
             # A memory that is still being sent to another server is in no read yet.
-            if known is None or known.status in _NOT_STANDING:
+            if known is None or known.status not in _STANDING:
                 raise UnknownMemory("there is no such memory")
             standing = Standing(memory_id=memory_id, tenant=tenant, status=status)
-            if known.status is status:
+            before = hidden_by(change.draft, name, known)
+            hide = status is MemoryStatus.QUARANTINED
+            after = before | {OPERATOR} if hide else frozenset[str]()
+            if before == after:
                 return standing
             row = read_row(change.draft, known.ordinal)
-            change.draft.put(IDS, name, encode(IdRecord(known.ordinal, status)))
-            if status is MemoryStatus.QUARANTINED:
-                change.superseded.append((known.ordinal, row))
-                change.live_count -= 1
-            else:
-                change.readmitted.append((known.ordinal, row))
-                change.live_count += 1
-            leaf = OperatorLeaf(
-                at_ms=change.now_ms,
-                action=QUARANTINE if status is MemoryStatus.QUARANTINED else PAROLE,
-                subject=_subject(memory_id, row),
-                by=by,
-                detail=f"{tenant}: {reason[:QUARANTINE_REASON_LEN_MAX]}" if reason else tenant,
-            )
-            return msgspec.structs.replace(standing, changed=True, leaf_index=change.log(leaf))
+            place(change, name, known, row, after)
+            detail = f"{tenant}: {reason[:QUARANTINE_REASON_LEN_MAX]}" if reason else tenant
+            leaf_index = log_standing(change, memory_id, row, by, detail, hidden=hide)
+            return msgspec.structs.replace(standing, changed=True, leaf_index=leaf_index)
+
+        return self._engine.transact(work)
+
+    def impose_all(self, incident: Incident, names: Sequence[bytes]) -> tuple[int, int]:
+        """Hide these memories for an incident, in one transaction, each with a leaf naming it.
+
+        How many became hidden, and how many were hidden by somebody else already. A memory that
+        the incident hides, and one that is gone, stays as it is and has no leaf.
+        """
+
+        def work(change: Change) -> tuple[int, int]:
+            changed = kept = 0
+            for name in names:
+                known = read_id(change.draft, name)
+                if known is None or known.status is MemoryStatus.DELETED:
+                    continue
+                before = hidden_by(change.draft, name, known)
+                if incident.incident_id in before:
+                    continue
+                row = read_row(change.draft, known.ordinal)
+                place(change, name, known, row, before | {incident.incident_id})
+                log_standing(change, row.memory_id, row, incident.by, _of(incident), hidden=True)
+                changed, kept = changed + (not before), kept + bool(before)
+            return changed, kept
+
+        return self._engine.transact(work)
+
+    def lift_all(
+        self, incident: Incident, names: Sequence[bytes], by: PrincipalId
+    ) -> tuple[int, int]:
+        """Take an incident off these memories, and show those that nobody else hides.
+
+        One transaction. How many are shown again, each with a leaf, and how many stay hidden.
+        """
+
+        def work(change: Change) -> tuple[int, int]:
+            changed = kept = 0
+            for name in names:
+                known = read_id(change.draft, name)
+                if known is None:
+                    continue
+                before = hidden_by(change.draft, name, known)
+                if incident.incident_id not in before:
+                    continue
+                after = before - {incident.incident_id}
+                row = read_row(change.draft, known.ordinal)
+                place(change, name, known, row, after)
+                if known.status is not MemoryStatus.QUARANTINED:
+                    continue  # it was deleted meanwhile, and nothing brings it back
+                if after:
+                    kept += 1
+                    continue
+                log_standing(change, row.memory_id, row, by, _of(incident), hidden=False)
+                changed += 1
+            return changed, kept
 
         return self._engine.transact(work)
 
 
-def _subject(memory_id: MemoryId, row: Row) -> str:
-    # A client's own id could be any text, and a leaf outlives a purge: the candidate's id is ours.
+def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:
+    """Who hides a memory: `OPERATOR`, and incidents by their ids. Nobody for one that is shown."""
+    payload = view.get(QUARANTINES, name)
+    if payload is not None:
+        return frozenset(decode_hidden_by(payload).by)
+    return frozenset({OPERATOR} if known.status is MemoryStatus.QUARANTINED else ())
+
+
+def place(change: Change, name: bytes, known: IdRecord, row: Row, hidden: frozenset[str]) -> None:
+    """Put a memory where those who hide it now want it: in every read, or in none.
+
+    Every quarantine and every parole comes through here. `row` is its newest. A deleted memory
+    stays deleted, and keeps who hides it.
+    """
+    if hidden:
+        change.draft.put(QUARANTINES, name, encode(HiddenBy(by=tuple(sorted(hidden)))))
+    else:
+        change.draft.delete(QUARANTINES, name)
+    status = MemoryStatus.QUARANTINED if hidden else MemoryStatus.LIVE
+    if known.status is status or known.status not in _STANDING:
+        return
+    change.draft.put(IDS, name, encode(IdRecord(known.ordinal, status)))
+    if status is MemoryStatus.QUARANTINED:
+        change.superseded.append((known.ordinal, row))
+        change.live_count -= 1
+    else:
+        change.readmitted.append((known.ordinal, row))
+        change.live_count += 1
+
+
+def log_standing(
+    change: Change, memory_id: MemoryId, row: Row, by: PrincipalId, detail: str, *, hidden: bool
+) -> int:
+    """The leaf of one memory that was hidden or is shown again; its index."""
+    leaf = OperatorLeaf(
+        at_ms=change.now_ms,
+        action=QUARANTINE if hidden else PAROLE,
+        subject=subject_of(memory_id, row.candidate_id),
+        by=by,
+        detail=detail,
+    )
+    return change.log(leaf)
+
+
+def subject_of(memory_id: MemoryId, candidate_id: str) -> str:
+    """What a leaf calls a memory: its own id where we made it, else its candidate's.
+
+    A client's own id could be any text, and a leaf outlives a purge: the candidate's id is ours.
+    """
     plain = _UUID.fullmatch(memory_id) is not None
-    return memory_id if plain else f"candidate {row.candidate_id}"
+    return memory_id if plain else f"candidate {candidate_id}"
+
+
+def _of(incident: Incident) -> str:
+    return f"{incident.reach.tenant}: incident {incident.incident_id}"

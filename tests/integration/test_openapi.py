@@ -146,7 +146,15 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
     async def get(template: str, name: str = "", query: str = "") -> Json:
         return await operator.ask("GET", API + template, name=name, query=query)
 
-    for template in ("/status", "/usage", "/trust", "/keys", "/policy", "/audit/checkpoint"):
+    for template in (
+        "/status",
+        "/usage",
+        "/trust",
+        "/keys",
+        "/policy",
+        "/audit/checkpoint",
+        "/incidents",
+    ):
         await get(template)
     for template in ("/observed", "/quarantined", "/anchors", "/mcp", "/unsettled", "/tools"):
         await get(template, query="tenant=default")
@@ -186,6 +194,10 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await post("/memories/{memory_id}/vouch", {"version": 1}, memory_id)
     await post("/memories/{memory_id}/quarantine", {"reason": "looked odd"}, memory_id)
     await post("/memories/{memory_id}/parole", {}, memory_id)
+    assert (await post("/isolate", {"principal": "agent", "dry_run": True}))["caught_count"] == 2
+    incident = (await post("/isolate", {"principal": "agent", "origin": "web/fetch"}))["incident"]
+    await post("/incidents/{incident_id}/resume", {}, incident["incident_id"])
+    await post("/incidents/{incident_id}/undo", {}, incident["incident_id"])
     await post("/memories/{memory_id}/purge", {}, memory_id)
     for template in ("/policy/reload", "/retention", "/check", "/compact"):
         await post(template, {})

@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant, at
 
 _QUARANTINE: Final = "storage/write/quarantine.py"
 _QUARANTINES: Final = "tests/unit/storage/write/test_quarantine.py"
+_ISOLATION: Final = "tests/unit/storage/repair/test_isolation.py"
 _CLOCK: Final = "tests/integration/test_clock_back.py"
 _WITHHELD: Final = "tests/integration/test_withheld_changes.py"
 _BOUNDED: Final = "tests/integration/test_reads_bounded.py"
@@ -21,10 +22,70 @@ _HIDDEN: Final = at(
 
 OPERATE: Final = (
     Mutant(
+        name="an undo shows what somebody else hides",
+        file=_QUARANTINE,
+        old="                after = before - {incident.incident_id}\n",
+        new="                after = frozenset[str]()\n",
+        invariant="an undo brings back exactly what its incident hid and nobody else hides",
+        tests=(at(_ISOLATION, "test_undo_shows_nothing_that_somebody_else_hides"),),
+    ),
+    Mutant(
+        name="a hidden memory is not hidden once more by a person",
+        file=_QUARANTINE,
+        old="            after = before | {OPERATOR} if hide else frozenset[str]()\n",
+        new="            after = before or {OPERATOR} if hide else frozenset[str]()\n",
+        invariant="who hides what is hidden already is heard too",
+        tests=(at(_ISOLATION, "test_undo_shows_nothing_that_somebody_else_hides"),),
+    ),
+    Mutant(
+        name="half a batch of an isolation",
+        file="storage/repair/batches.py",
+        old="            more = await self._writer.run(partial(work, batch))\n",
+        new="            more = await self._writer.run(partial(work, batch[:1]))\n",
+        invariant="an isolation reaches every memory that it names",
+        tests=(
+            at(
+                _ISOLATION,
+                "test_what_a_principal_wrote_is_hidden_in_batches_and_comes_back_as_it_was",
+            ),
+        ),
+    ),
+    Mutant(
+        name="descendants are followed for one step",
+        file="storage/repair/reaching.py",
+        old="                    waiting.append(child)\n",
+        new="",
+        invariant="what follows from a memory is followed to the end",
+        tests=(
+            at(_ISOLATION, "test_a_chain_of_five_descendants_is_reached_also_past_a_deleted_one"),
+        ),
+    ),
+    Mutant(
+        name="a purge leaves the lineage of its rows",
+        file="storage/write/commit.py",
+        old="                for parent in candidate_of(row).derived_from:\n",
+        new="                for parent in ():\n",
+        invariant="a purge leaves no entry of the row that it erased",
+        tests=(at(_ISOLATION, "test_a_purge_leaves_neither_lineage_nor_who_hid_it"),),
+    ),
+    Mutant(
+        name="what was changed under quarantine is in no index",
+        file="storage/write/commit.py",
+        old="        if status is not MemoryStatus.DELETED:\n            change",
+        new="        if live or status is MemoryStatus.FORWARDING:\n            change",
+        invariant="what is shown again is found by search as it is now",
+        tests=(
+            at(
+                _ISOLATION,
+                "test_what_was_changed_while_hidden_is_found_by_search_when_it_is_shown_again",
+            ),
+        ),
+    ),
+    Mutant(
         name="a quarantined memory stays in the index",
         file=_QUARANTINE,
-        old="                change.superseded.append((known.ordinal, row))\n",
-        new="                pass\n",
+        old="        change.superseded.append((known.ordinal, row))\n",
+        new="",
         invariant="what is under quarantine is in no search and in no count",
         tests=(_HIDDEN,),
         quick=True,
@@ -32,7 +93,7 @@ OPERATE: Final = (
     Mutant(
         name="a quarantine is forgotten at the next start",
         file=_QUARANTINE,
-        old="            change.draft.put(IDS, name, encode(IdRecord(known.ordinal, status)))\n",
+        old="    change.draft.put(IDS, name, encode(IdRecord(known.ordinal, status)))\n",
         new="",
         invariant="a quarantine is durable when it is answered",
         tests=(_HIDDEN,),
@@ -40,8 +101,8 @@ OPERATE: Final = (
     Mutant(
         name="a quarantine leaves no leaf",
         file=_QUARANTINE,
-        old="leaf_index=change.log(leaf)",
-        new="leaf_index=change.leaf_count",
+        old="    return change.log(leaf)\n",
+        new="    return change.leaf_count\n",
         invariant="what an operator does to a memory is in the log",
         tests=(
             at(

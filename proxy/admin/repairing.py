@@ -1,0 +1,118 @@
+"""What an operator may do about many memories at once: isolate them, and take that back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.model import PrincipalId, Tenant
+from proxy.admin.wire.incidents import (
+    CAUGHT_NAMED_MAX,
+    CaughtView,
+    IncidentList,
+    IncidentView,
+    IsolationView,
+)
+from proxy.seams.faults import MalformedRequest
+from storage.incidents import Reach
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from proxy.admin.wire.incidents import IsolateRequest
+    from storage.incidents import Contained, Incident, Incidents
+
+
+class Repairing(msgspec.Struct, frozen=True, kw_only=True):
+    """Each command on the event loop; the store is looked through on another thread."""
+
+    incidents: Incidents
+
+    def all(self) -> IncidentList:
+        """Every incident, oldest first."""
+        return IncidentList(incidents=tuple(_incident_view(one) for one in self.incidents.all()))
+
+    async def isolate(self, by: Principal, asked: IsolateRequest) -> IsolationView:
+        """Hide all that is in reach, or with `dry_run` only name it.
+
+        Raises:
+            MalformedRequest: Nothing narrows it down, which would hide a whole tenant.
+        """
+        reach = _reach_of(asked)
+        if reach.whole_tenant:
+            raise MalformedRequest(
+                "name a principal, an origin, a session, a target or a time: without one of them "
+                "every memory of the tenant would be hidden"
+            )
+        if not asked.dry_run:
+            done = await self.incidents.isolate(reach, by.principal_id, asked.reason)
+            return _isolation_view(done)
+        found = await asyncio.to_thread(self.incidents.reached, reach)
+        return IsolationView(
+            incident=None,
+            changed=0,
+            kept=0,
+            caught_count=len(found),
+            caught=tuple(
+                CaughtView(
+                    memory_id=one.memory_id,
+                    principal=one.principal_id,
+                    memory_class=one.memory_class,
+                    source=one.source,
+                    status=one.status.value,
+                    descendant=one.descendant,
+                )
+                for one in found[:CAUGHT_NAMED_MAX]
+            ),
+        )
+
+    async def undo(self, by: Principal, incident_id: str) -> IsolationView:
+        """Show again what an isolation hid and nobody else hides."""
+        return _isolation_view(await self.incidents.undo(incident_id, by.principal_id))
+
+    async def resume(self, by: Principal, incident_id: str) -> IsolationView:
+        """Finish what a crash cut short."""
+        return _isolation_view(await self.incidents.resume(incident_id, by.principal_id))
+
+
+def _reach_of(asked: IsolateRequest) -> Reach:
+    server, _, tool = (asked.origin or "").partition("/")
+    if asked.origin is not None and not server:
+        raise MalformedRequest("an origin is SERVER or SERVER/TOOL")
+    return Reach(
+        tenant=Tenant(asked.tenant),
+        principal_id=None if asked.principal is None else PrincipalId(asked.principal),
+        server=server or None,
+        tool=tool or None,
+        session=asked.session,
+        under=asked.under,
+        since_ms=asked.since_ms,
+        with_descendants=asked.with_descendants,
+    )
+
+
+def _isolation_view(done: Contained) -> IsolationView:
+    return IsolationView(
+        incident=_incident_view(done.incident), changed=done.changed, kept=done.kept
+    )
+
+
+def _incident_view(incident: Incident) -> IncidentView:
+    reach = incident.reach
+    origin = reach.server if reach.tool is None else f"{reach.server}/{reach.tool}"
+    return IncidentView(
+        incident_id=incident.incident_id,
+        kind=incident.kind.value,
+        stage=incident.stage.value,
+        tenant=reach.tenant,
+        by=incident.by,
+        at_ms=incident.at_ms,
+        reason=incident.reason,
+        principal=reach.principal_id,
+        origin=origin,
+        session=reach.session,
+        under=reach.under,
+        since_ms=reach.since_ms,
+        with_descendants=reach.with_descendants,
+    )

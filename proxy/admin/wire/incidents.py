@@ -1,0 +1,91 @@
+"""What the operator API says and hears about isolation.
+
+POST /isolate                        IsolateRequest -> IsolationView
+GET  /incidents                                     -> IncidentList
+POST /incidents/{incident_id}/undo                  -> IsolationView
+POST /incidents/{incident_id}/resume                -> IsolationView
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import (  # noqa: TC001 - msgspec reads the annotations
+    MemoryClass,
+    SourceKind,
+)
+from proxy.admin.wire.store import Wide  # noqa: TC001 - msgspec reads the annotation
+from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+from storage.values import QUARANTINE_REASON_LEN_MAX
+
+Moment = Annotated[int, Meta(ge=0, le=10**15 - 1)]
+"""Unix milliseconds."""
+CAUGHT_NAMED_MAX = 1_000
+
+
+class IsolateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hide every memory of which one step fits all that is given; at least one thing must be."""
+
+    tenant: TenantName = DEFAULT_TENANT
+    principal: Wide | None = None
+    # SERVER or SERVER/TOOL, as the verdict's leaf names where the text came from.
+    origin: Wide | None = None
+    session: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
+    # A target, and all that continues it after a slash.
+    under: Wide | None = None
+    since_ms: Moment | None = None
+    with_descendants: bool = False
+    dry_run: bool = False
+    reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
+
+
+class CaughtView(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory in reach; `descendant`: only because of what it names as a parent."""
+
+    memory_id: str
+    principal: str
+    memory_class: MemoryClass
+    source: SourceKind
+    status: str
+    descendant: bool
+
+
+class IncidentView(msgspec.Struct, frozen=True, kw_only=True):
+    """One isolation or rewind. `open` and `undoing`: a crash cut it short; resume it."""
+
+    incident_id: str
+    kind: str  # "isolate" | "rewind"
+    stage: str  # "open" | "done" | "undoing" | "undone"
+    tenant: str
+    by: str
+    at_ms: int
+    reason: str
+    principal: str | None
+    origin: str | None
+    session: str | None
+    under: str | None
+    since_ms: int | None
+    with_descendants: bool
+
+
+class IncidentList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every incident, oldest first."""
+
+    incidents: tuple[IncidentView, ...]
+
+
+class IsolationView(msgspec.Struct, frozen=True, kw_only=True):
+    """What an isolation, or its undoing, did; or with `dry_run` what it would reach.
+
+    `changed` were hidden, or shown again; `kept` are hidden by somebody else as well. `caught`
+    names the first 1000 of a dry run.
+    """
+
+    incident: IncidentView | None
+    changed: int
+    kept: int
+    caught_count: int = 0
+    caught: tuple[CaughtView, ...] = ()

@@ -1,0 +1,120 @@
+"""Which memories an incident means: one walk over the rows, and then from parents to children."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.model import MemoryStatus
+from storage.audit import VerdictLeaf
+from storage.errors import StoreCorrupt
+from storage.incidents import Caught
+from storage.tables.change import read_leaf
+from storage.tables.codec import decode_row
+from storage.tables.lmdb_store import CHILDREN, ROWS
+from storage.tables.rows import candidate_of, read_id, read_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policy.model import MemoryId, Tenant
+    from storage.incidents import Reach
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import View
+    from storage.values import Row
+
+_ORDINAL_LEN = 8
+
+
+class Reached(msgspec.Struct, frozen=True, kw_only=True):
+    """The memories in reach by their keys, in the order in which they were found."""
+
+    # Those of which a step is in reach, and by id those that only descend from them. Deleted ones
+    # too: what was derived from them may still be there.
+    own: dict[bytes, MemoryId]
+    descended: dict[bytes, MemoryId]
+
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """All of them."""
+        return (*self.own, *self.descended)
+
+
+def reached(view: View, names: KeyedNames, reach: Reach) -> Reached:
+    """Every memory in reach, deleted ones too. Walks every row."""
+    own: dict[bytes, MemoryId] = {}
+    for _, payload in view.scan(ROWS):
+        row = decode_row(payload)
+        if not row.erased and fits(view, reach, row):
+            own.setdefault(names.memory(row.tenant, row.memory_id), row.memory_id)
+    descended: dict[bytes, MemoryId] = {}
+    if reach.with_descendants:
+        waiting = list(own.values())
+        while waiting:
+            for child in children_of(view, names, reach.tenant, waiting.pop()):
+                name = names.memory(reach.tenant, child)
+                if name not in own and name not in descended:
+                    descended[name] = child
+                    waiting.append(child)
+    return Reached(own=own, descended=descended)
+
+
+def fits(view: View, reach: Reach, row: Row) -> bool:
+    """Whether this step is one that is meant; of an erased row what is left is looked at."""
+    if row.tenant != reach.tenant:
+        return False
+    if reach.since_ms is not None and row.at_ms < reach.since_ms:
+        return False
+    if reach.principal_id not in {None, row.principal_id}:
+        return False
+    if reach.under is not None and not row.erased:
+        target = row.kept.target if row.kept else candidate_of(row).target
+        if target != reach.under and not target.startswith(f"{reach.under}/"):
+            return False
+    return (reach.server is None and reach.session is None) or _of_origin(view, reach, row)
+
+
+def _of_origin(view: View, reach: Reach, row: Row) -> bool:
+    leaf = read_leaf(view, row.leaf_index)
+    if not isinstance(leaf, VerdictLeaf):
+        raise StoreCorrupt(f"leaf {row.leaf_index} is no verdict")
+    if reach.session not in {None, leaf.session}:
+        return False
+    if reach.server is None:
+        return True
+    culprit = leaf.culprit
+    if culprit is None or culprit.server != reach.server:
+        return False
+    return reach.tool in {None, culprit.tool}
+
+
+def children_of(
+    view: View, names: KeyedNames, tenant: Tenant, parent: MemoryId
+) -> Iterator[MemoryId]:
+    """The memories of which one step names this one as a parent; one may come twice."""
+    prefix = names.children(tenant, parent)
+    for key, _ in view.scan(CHILDREN, prefix):
+        if not key.startswith(prefix):
+            return
+        row = read_row(view, int.from_bytes(key[-_ORDINAL_LEN:], "big"))
+        # The prefix is 64 bits of a name; what the row says decides.
+        if row.tenant == tenant and parent in candidate_of(row).derived_from:
+            yield row.memory_id
+
+
+def caught(view: View, found: Reached) -> Iterator[Caught]:
+    """What an operator is told of those that can still be hidden."""
+    for name in found.names:
+        known = read_id(view, name)
+        if known is None or known.status is MemoryStatus.DELETED:
+            continue
+        row = read_row(view, known.ordinal)
+        yield Caught(
+            memory_id=row.memory_id,
+            principal_id=row.principal_id,
+            memory_class=row.memory_class,
+            source=row.source,
+            status=known.status,
+            descendant=name in found.descended,
+        )

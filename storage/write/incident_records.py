@@ -1,0 +1,100 @@
+"""The record of one isolation or rewind: made before its first batch, moved on after its last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from storage.audit import OperatorLeaf
+from storage.errors import UnknownIncident
+from storage.ground.randomness import random_bytes
+from storage.incidents import Incident, Kind, Stage
+from storage.tables.codec import decode_incident, encode
+from storage.tables.lmdb_store import INCIDENTS
+from storage.values import QUARANTINE_REASON_LEN_MAX
+
+if TYPE_CHECKING:
+    from policy.model import PrincipalId
+    from storage.incidents import Reach
+    from storage.tables.change import Change
+    from storage.tables.lmdb_store import View
+    from storage.write.engine import Engine
+
+_ID_LEN = 8
+
+
+class IncidentRecords:
+    """The incidents of one store. Writer thread only; each call is one transaction with a leaf."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def begin(
+        self, kind: Kind, reach: Reach, by: PrincipalId, reason: str, point: int = 0
+    ) -> Incident:
+        """A new incident, durable before anything is done about it."""
+        incident_id = random_bytes(_ID_LEN).hex()
+
+        def work(change: Change) -> Incident:
+            incident = Incident(
+                incident_id=incident_id,
+                kind=kind,
+                stage=Stage.OPEN,
+                reach=reach,
+                by=by,
+                at_ms=change.now_ms,
+                reason=reason[:QUARANTINE_REASON_LEN_MAX],
+                point=point,
+                leaf_count=change.leaf_count,
+            )
+            self._put(change, incident, by, reason)
+            return incident
+
+        return self._engine.transact(work)
+
+    def move(self, incident_id: str, stage: Stage, by: PrincipalId, detail: str = "") -> Incident:
+        """The incident at another stage.
+
+        Raises:
+            UnknownIncident: There is none of that id.
+        """
+
+        def work(change: Change) -> Incident:
+            found = read_incident(change.draft, incident_id)
+            moved = msgspec.structs.replace(found, stage=stage)
+            if moved != found:
+                self._put(change, moved, by, detail)
+            return moved
+
+        return self._engine.transact(work)
+
+    @staticmethod
+    def _put(change: Change, incident: Incident, by: PrincipalId, detail: str) -> None:
+        change.draft.put(INCIDENTS, bytes.fromhex(incident.incident_id), encode(incident))
+        said = f"{incident.reach.tenant}: {detail}" if detail else incident.reach.tenant
+        change.log(
+            OperatorLeaf(
+                at_ms=change.now_ms,
+                action=f"{incident.kind.value}.{incident.stage.value}",
+                subject=f"incident {incident.incident_id}",
+                by=by,
+                detail=said,
+            )
+        )
+
+
+def read_incident(view: View, incident_id: str) -> Incident:
+    """One incident.
+
+    Raises:
+        UnknownIncident: There is none of that id.
+    """
+    try:
+        key = bytes.fromhex(incident_id)
+    except ValueError:
+        key = b""
+    payload = view.get(INCIDENTS, key) if len(key) == _ID_LEN else None
+    if payload is None:
+        raise UnknownIncident("there is no incident of that id")
+    return decode_incident(payload)

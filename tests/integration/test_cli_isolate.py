@@ -1,0 +1,63 @@
+"""A leaked key through the real command line: what it wrote is hidden, and given back."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import TYPE_CHECKING
+
+from proxy.cli.exits import Exit
+from tests.integration.cli_process import DEADLINE_S, Place
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.cli_process import Running
+
+
+def _texts(sidecar: Running, key: str) -> set[str]:
+    """What an agent is shown."""
+    asked = urllib.request.Request(  # noqa: S310 - a server of this test
+        f"{sidecar.ready['data']}/v1/memories", headers={"Authorization": f"Bearer {key}"}
+    )
+    with urllib.request.urlopen(asked, timeout=DEADLINE_S) as answer:  # noqa: S310 - as above
+        return {one["text"] for one in json.load(answer)["memories"]}
+
+
+def test_what_a_leaked_key_wrote_is_isolated_with_what_follows_from_it_and_given_back(
+    tmp_path: Path,
+) -> None:
+    place = Place(root=tmp_path)
+    with place.running() as sidecar:
+        key = sidecar.key("agent")
+        mine = sidecar.key("operator")
+        lie = sidecar.write(key, text="The vendor is Acme.")[1]["id"]
+        sidecar.write(mine, text="Orders go to Acme.", derived_from=[lie])
+        sidecar.write(mine, text="The office is in Lisbon.")
+        everything = {"The vendor is Acme.", "Orders go to Acme.", "The office is in Lisbon."}
+        assert _texts(sidecar, key) == everything
+
+        whom = ("--principal", "agent", "--with-descendants")
+        dry = place.command("isolate", *whom, "--dry-run", "--json").data
+        assert (dry["caught_count"], dry["incident"]) == (2, None)
+        assert {one["descendant"] for one in dry["caught"]} == {True, False}
+        assert _texts(sidecar, key) == everything
+
+        done = place.command("isolate", *whom, "--reason", "key leaked", "--json").data
+        incident_id = done["incident"]["incident_id"]
+        assert (done["changed"], done["incident"]["stage"]) == (2, "done")
+        assert _texts(sidecar, key) == {"The office is in Lisbon."}
+        listed = place.command("isolate", "--list")
+        assert listed.code == Exit.OK
+        assert incident_id in listed.out
+        back = place.command("isolate", "--undo", incident_id)
+        assert (back.code, "2 shown again" in back.out) == (Exit.OK, True)
+        assert _texts(sidecar, key) == everything
+
+        nobody = place.command("isolate")
+        assert (nobody.code, "say whom" in nobody.err) == (Exit.USAGE, True)
+        unknown = place.command("isolate", "--undo", "0" * 16)
+        assert unknown.code == Exit.NOT_FOUND
+        assert "isolate --list" in unknown.err
+    assert place.command("audit", "verify").code == Exit.OK
+    assert place.command("check").code == Exit.OK
