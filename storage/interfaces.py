@@ -215,8 +215,9 @@ class MemoryReader(Protocol):
     ) -> tuple[Hit, ...]:
         """The `limit` nearest live memories that match, best first; older first on a tie.
 
-        Scores are exact. In a large store the choice of rows is approximate, and may depend on
-        what was merged meanwhile; with `exact` every live row is scored, for replays and tests.
+        Over the cap of its origin (`storage.read.exposure`): last. Scores are exact. In a large
+        store the choice of rows is approximate, and may depend on what was merged meanwhile; with
+        `exact` every live row is scored, for replays and tests.
 
         Raises:
             StoreUnavailable: The rows of a large store are still being read.

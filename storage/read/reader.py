@@ -16,6 +16,8 @@ from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatu
 from policy.query import EVERYTHING, matches
 from policy.trust.ladder import NEWCOMER, TrustState
 from storage.read.check import check_store
+from storage.read.exposure import EXAMINED_MIN, Exposure
+from storage.read.origins import Origins
 from storage.tables.codec import (
     decode_anchor,
     decode_evidence,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from policy.model import Candidate, HistoryEntry, PrincipalId, SourceKind, Tenant
     from policy.query import Filter
     from storage.derived.catalogue import Ordinals
+    from storage.read.exposure import Placing
     from storage.tables.lmdb_store import View
     from storage.values import Anchor, CheckReport, HeldCandidate, KeyRecord, Row
     from storage.write.engine import Engine
@@ -93,6 +96,7 @@ class EmbeddedReader:
         self._derived = engine.parts.derived
         self._catalogue = engine.parts.derived.catalogue
         self._clock = engine.parts.clock
+        self._origins = Origins(engine)
         # The count of changes under which they were read, and the anchors of every tenant.
         self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
 
@@ -244,7 +248,9 @@ class EmbeddedReader:
         *,
         exact: bool = False,
     ) -> tuple[Hit, ...]:
-        """The `limit` nearest live memories that match, best first; see `MemoryReader`.
+        """The `limit` nearest live memories that match, best first up to the caps of their origins.
+
+        See `MemoryReader`.
 
         Raises:
             BadVector: The vector is not a finite unit vector of the index's dimension.
@@ -253,29 +259,58 @@ class EmbeddedReader:
             wanted = limit if decided else limit * _OVERFETCH
             while True:
                 found = self._derived.index.search(vector, wanted, mask, exact=exact)
-                hits = list(self._hits(view, tenant, where, found, threshold))
+                near = [one for one in found if one[1] >= threshold]
+                placed, left = self._placed(view, tenant, where, near, limit)
                 # Stop if fewer than asked for came back, because all allowed rows were scored, or
                 # if a score is below the threshold.
-                exhausted = len(found) < wanted or found[-1][1] < threshold
-                if len(hits) >= limit or exhausted:
-                    best = [hit.memory for hit in hits[:limit]]
-                    return tuple(hits[: len(list(_Room(ANSWER_BYTES_MAX).taken(best)))])
+                exhausted = len(found) < wanted or len(near) < len(found)
+                if not placed.full and not exhausted and (not left or wanted < EXAMINED_MIN):
+                    wanted = max(wanted * _OVERFETCH, EXAMINED_MIN if left else 0)
+                    continue
+                placed.fill(self._placings(view, tenant, where, left))
+                if placed.full or exhausted:
+                    best = [hit.memory for hit in placed.hits]
+                    return placed.hits[: len(list(_Room(ANSWER_BYTES_MAX).taken(best)))]
                 wanted *= _OVERFETCH
 
-    def _hits(
+    def _placed(
         self,
         view: View,
         tenant: Tenant,
         where: Filter,
-        found: list[tuple[int, float]],
-        threshold: float,
-    ) -> Iterator[Hit]:
+        near: list[tuple[int, float]],
+        limit: int,
+    ) -> tuple[Exposure, list[tuple[int, float]]]:
+        """The places of a search, filled up to the caps, and what was over one, best first."""
+        rules = self._engine.ruleset.drift
+        placed = Exposure(limit, rules.shown_of_ten, rules.shown_on_probation)
+        left: list[tuple[int, float]] = []
+        for ordinal, score in near:
+            if placed.full:
+                break
+            known, origin = self._origins.known(ordinal)
+            if known and placed.is_over(origin):
+                left.append((ordinal, score))
+                continue
+            placings = self._placings(view, tenant, where, [(ordinal, score)])
+            left.extend((ordinal, score) for one in placings if not placed.place(one))
+        return placed, left
+
+    def _placings(
+        self, view: View, tenant: Tenant, where: Filter, found: list[tuple[int, float]]
+    ) -> Iterator[Placing]:
+        """Those that the store confirms, with all that the caps ask about them."""
+        header = view.header()
         for ordinal, score in found:
-            if score < threshold:
-                return
-            memory = self._shown_if_known(view, ordinal, tenant)
-            if memory is not None and matches(where, memory):
-                yield Hit(memory=memory, score=score)
+            if header is None or ordinal >= header.next_ordinal:
+                continue  # committed after this view was taken
+            live = self._live(view, ordinal, tenant)
+            if live is None:
+                continue
+            memory = memory_of(*live)
+            if matches(where, memory):
+                hit = Hit(memory=memory, score=score)
+                yield self._origins.placing(view, ordinal, live[0], hit)
 
     def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:
         """The ids that live memories of a tenant are filed under, by kind and name."""

@@ -115,8 +115,9 @@ class Change:
         self.superseded: list[tuple[int, Row]] = []
         self.readmitted: list[tuple[int, Row]] = []
         self.erased: list[int] = []
-        # Rows whose label a person raised, as they were.
+        # Live rows whose label a person raised, as they were; whether she raised that of any row.
         self.vouched: list[tuple[int, Row]] = []
+        self.relabelled = False
         # How much of these lists the name cells have counted, and what this did to alarms: by
         # tenant and word whether the name is accepted, or None where its alarm ended.
         self.counted = Counted()

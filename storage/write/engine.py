@@ -109,6 +109,8 @@ class Engine:
         self.anchor_changes = 0
         # Told of each hold that nobody decided, once its end is durable.
         self.expired: Callable[[HeldCandidate, Outcome], None] = _unheard
+        # A counter of labels that persons raised: an origin read under another count is stale.
+        self.labels_raised = 0
         # The interceptor's own records, kept apart from staging (MWP 3.2, check 7).
         self.register: dict[CandidateId, InterceptRecord] = {}
         # Purged ordinals whose vectors may still be in the index and in its files.
@@ -396,6 +398,7 @@ class Engine:
         parts.judge.waiting.adopt(change.held_came.items(), change.held_gone)
         parts.judge.usage.adopt(change)
         parts.judge.cells.adopt(change)
+        self.labels_raised += change.relabelled
         parts.staging.forget(change.judged)
         if change.asker_erases:
             parts.staging.condemn(change.held_gone)

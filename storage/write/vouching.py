@@ -58,6 +58,7 @@ class Vouching:
                 basis=Basis.CONFIRMATION,
             )
             stored = encode(raised)
+            change.relabelled = True
             if known.status is MemoryStatus.LIVE:
                 change.vouched.append((known.ordinal, row))
             change.charges[row.tenant] += len(stored) - len(encode(row))

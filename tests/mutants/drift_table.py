@@ -7,6 +7,8 @@ from typing import Final
 from tests.mutants.mutant import Mutant, at
 
 _CELLS: Final = "storage/write/cells.py"
+_EXPOSED: Final = "tests/unit/storage/read/test_exposure.py"
+_EXPOSURE: Final = "storage/read/exposure.py"
 _COUNTED: Final = "tests/unit/storage/write/test_cells.py"
 
 DRIFT: Final = (
@@ -65,6 +67,53 @@ DRIFT: Final = (
         new="        alarms: tuple[str, ...] = ()\n",
         invariant="each candidate is judged by the counts of those before it in its batch",
         tests=(at(_COUNTED, "test_one_batch_is_counted_candidate_by_candidate"),),
+    ),
+    Mutant(
+        name="one origin may fill a search",
+        file=_EXPOSURE,
+        old="    return of_ten * -(-limit // 10)\n",
+        new="    return limit + of_ten\n",
+        invariant="of five lies of one origin ten results show three",
+        tests=(
+            at(_EXPOSED, "test_of_five_lies_of_one_origin_ten_results_show_three_and_stay_ten"),
+        ),
+    ),
+    Mutant(
+        name="what is over the cap is hidden",
+        file="storage/read/reader.py",
+        old="                placed.fill(self._placings(view, tenant, where, left))\n",
+        new="",
+        invariant="the cap reorders, and hides nothing",
+        tests=(at(_EXPOSED, "test_the_cap_reorders_and_hides_nothing"),),
+    ),
+    Mutant(
+        name="near copies of two origins are two",
+        file=_EXPOSURE,
+        old="            for vector, copied in self._copies:\n",
+        new="            for vector, copied in self._copies[:0]:\n",
+        invariant="near copies count as one origin, whoever brought them",
+        tests=(at(_EXPOSED, "test_near_copies_count_as_one_origin_whoever_brought_them"),),
+    ),
+    Mutant(
+        name="accepting a name lifts its cap",
+        file="storage/read/origins.py",
+        old="cells.hashed(tenant, text) & alarmed.keys()",
+        new="cells.hashed(tenant, text) & {one for one, known in alarmed.items() if not known}",
+        invariant="accepting a name exempts it from holds, and from nothing else",
+        tests=(
+            at(
+                _EXPOSED,
+                "test_a_name_under_alarm_has_a_hard_cap_whoever_brings_it_and_accepting_lifts_none",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a raised label is capped like before",
+        file="storage/write/engine.py",
+        old="        self.labels_raised += change.relabelled\n",
+        new="",
+        invariant="a label that a person raised is capped no longer",
+        tests=(at(_EXPOSED, "test_a_label_that_a_person_raised_is_capped_no_longer"),),
     ),
     Mutant(
         name="everybody waits where names are held",

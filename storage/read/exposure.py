@@ -1,0 +1,133 @@
+"""How much of one search one origin may fill: a cap that reorders, and hides nothing by itself.
+
+However many texts an origin gets in, a reader is shown a few of them beside what others say. What
+is over the cap goes to the end, and fills the places that nothing else can fill. A name under alarm
+and an origin on probation have a hard cap: theirs fill no more places.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from policy.model import Hit
+
+EXAMINED_MIN: Final = 200
+"""So many of the nearest memories compete for the places of a search."""
+NEAR_COPY: Final = 0.9
+"""The cosine from which on two texts of low trust count as one, whoever brought them."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a memory of low trust came from, as the cap counts it.
+
+    `group`: server, tool and session; else the session; else the principal.
+    """
+
+    group: Hashable
+    restricted: bool = False
+
+
+class Placing(msgspec.Struct, frozen=True):
+    """One memory that competes for a place. `origin` None: its label is at `user_input` or above.
+
+    `names`: names under alarm that it mentions.
+    """
+
+    hit: Hit
+    origin: Origin | None = None
+    names: tuple[bytes, ...] = ()
+    vector: NDArray[np.float32] | None = None
+
+
+class Exposure:
+    """The places of one search, filled best first."""
+
+    def __init__(self, limit: int, shown_of_ten: int, restricted_of_ten: int) -> None:
+        self._limit = limit
+        self._shown = places(limit, shown_of_ten)
+        self._restricted = places(limit, restricted_of_ten)
+        self._hits: list[Hit] = []
+        self._counts: Counter[Hashable] = Counter()
+        self._copies: list[tuple[NDArray[np.float32], Hashable]] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether every place is taken."""
+        return len(self._hits) >= self._limit
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """What is shown, in its order."""
+        return tuple(self._hits)
+
+    def is_over(self, origin: Origin | None) -> bool:
+        """Whether the origin has its share already, so that the memory need not be read."""
+        return origin is not None and self._counts[origin.group] >= self._share(origin)
+
+    def place(self, one: Placing) -> bool:
+        """Give the memory a place, or leave it for the end; whether it got one."""
+        copied = self._copied(one)
+        keys = _keys(one, copied)
+        if any(self._counts[key] >= share for key, share, _ in self._caps(one, keys)):
+            return False
+        self._take(one, keys, copied)
+        return True
+
+    def fill(self, left: Iterator[Placing]) -> None:
+        """Fill the places that are left with what was over a cap, best first.
+
+        What is over a hard cap gets none.
+        """
+        for one in left:
+            if self.full:
+                return
+            copied = self._copied(one)
+            keys = _keys(one, copied)
+            caps = self._caps(one, keys)
+            if not any(hard and self._counts[key] >= share for key, share, hard in caps):
+                self._take(one, keys, copied)
+
+    def _share(self, origin: Origin) -> int:
+        return self._restricted if origin.restricted else self._shown
+
+    def _caps(self, one: Placing, keys: list[Hashable]) -> list[tuple[Hashable, int, bool]]:
+        """Each cap that counts for it: what it counts, how many, and whether it is hard."""
+        if one.origin is None:
+            return []
+        share, hard = self._share(one.origin), one.origin.restricted
+        names = {("name", name) for name in one.names}
+        return [(key, self._shown, True) if key in names else (key, share, hard) for key in keys]
+
+    def _take(self, one: Placing, keys: list[Hashable], copied: Hashable) -> None:
+        self._hits.append(one.hit)
+        self._counts.update(keys)
+        if one.origin is not None and one.vector is not None:
+            self._copies.append((one.vector, copied))
+
+    def _copied(self, one: Placing) -> Hashable:
+        """The group of near copies that it belongs to; a new one where it is near none."""
+        if one.vector is not None:
+            for vector, copied in self._copies:
+                if float(vector @ one.vector) >= NEAR_COPY:
+                    return copied
+        return ("copy", len(self._hits))
+
+
+def places(limit: int, of_ten: int) -> int:
+    """The share of a search's places that `of_ten` in each ten, or in what is left of ten, are."""
+    return of_ten * -(-limit // 10)
+
+
+def _keys(one: Placing, copied: Hashable) -> list[Hashable]:
+    if one.origin is None:
+        return []
+    return [one.origin.group, copied, *(("name", name) for name in one.names)]

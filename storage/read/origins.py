@@ -1,0 +1,96 @@
+"""Where the memories of a search came from, as the exposure cap counts it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from policy.ruleset import Watch
+from storage.audit import VerdictLeaf
+from storage.read.exposure import Origin, Placing
+from storage.tables.change import read_leaf
+from storage.tables.codec import ordinal_key
+from storage.tables.lmdb_store import VECTORS
+from storage.write.cells import is_low
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from policy.model import Hit, Tenant
+    from storage.tables.lmdb_store import View
+    from storage.values import Row
+    from storage.write.engine import Engine
+
+_KEPT_MAX: Final = 65_536
+
+
+class Origins:
+    """The origins of rows. They never change, so what was read is kept, up to a bound. Any thread.
+
+    A label can rise (`Engine.labels_raised`); then everything is read anew.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._known: tuple[int, dict[int, Origin | None]] = (-1, {})
+        self._mentions: tuple[dict[bytes, bool], dict[int, tuple[bytes, ...]]] = ({}, {})
+
+    def known(self, ordinal: int) -> tuple[bool, Origin | None]:
+        """Whether the origin of a row was read before, and that origin."""
+        kept = self._kept()
+        return ordinal in kept, kept.get(ordinal)
+
+    def of(self, view: View, ordinal: int, row: Row) -> Origin | None:
+        """The origin of a row; None where its label is at `user_input` or above."""
+        kept = self._kept()
+        if ordinal not in kept:
+            if len(kept) >= _KEPT_MAX:
+                kept.clear()
+            kept[ordinal] = Origin(_group(view, row)) if is_low(row) else None
+        return kept.get(ordinal)
+
+    def placing(self, view: View, ordinal: int, row: Row, hit: Hit) -> Placing:
+        """A hit with all that the caps ask about it."""
+        origin = self.of(view, ordinal, row)
+        if origin is None:
+            return Placing(hit)
+        stored = view.get(VECTORS, ordinal_key(ordinal))
+        vector = None if stored is None else np.frombuffer(stored, dtype="<f4")
+        return Placing(hit, origin, self._named(row.tenant, ordinal, hit.memory.text), vector)
+
+    def _named(self, tenant: Tenant, ordinal: int, text: str) -> tuple[bytes, ...]:
+        """The names under alarm that a text mentions."""
+        cells = self._engine.parts.judge.cells
+        alarmed = cells.alarmed(tenant)
+        if not alarmed or self._engine.ruleset.drift.names is Watch.OFF:
+            return ()
+        under, mentions = self._mentions
+        # The alarms of a tenant are replaced as a whole, so another object may have other names.
+        if under is not alarmed or len(mentions) >= _KEPT_MAX:
+            mentions = {}
+            self._mentions = (alarmed, mentions)
+        found = mentions.get(ordinal)
+        if found is None:
+            found = tuple(sorted(cells.hashed(tenant, text) & alarmed.keys()))
+            mentions[ordinal] = found
+        return found
+
+    def _kept(self) -> dict[int, Origin | None]:
+        raised, kept = self._known
+        if raised != self._engine.labels_raised:
+            raised, kept = self._engine.labels_raised, {}
+            self._known = (raised, kept)
+        return kept
+
+
+def _group(view: View, row: Row) -> Hashable:
+    leaf = read_leaf(view, row.leaf_index)
+    if not isinstance(leaf, VerdictLeaf):
+        return ("principal", row.principal_id)
+    culprit = leaf.culprit
+    if culprit is not None and (culprit.server or culprit.tool):
+        return ("tool", culprit.server, culprit.tool, leaf.session)
+    if leaf.session is not None:
+        return ("session", leaf.session)
+    return ("principal", row.principal_id)
