@@ -177,11 +177,20 @@ class Sessions:
             most is typed for most in state.sessions[session].conversations.values()
         )
 
-    def held_in(self, session: str) -> tuple[str, ...]:
-        """The candidates that a session wrote and that were held, the oldest first."""
+    def held_in(self, session: str) -> dict[str, tuple[str, ...]]:
+        """The candidates that a session wrote and that were held, oldest first.
+
+        Each with the kinds of segments that its text was found in: label, server and tool.
+        """
         found = self._core.state.session(session)
         writes = () if found is None else found.writes
-        return tuple(one.candidate_id for one in writes if one.decision == "hold")
+        return {
+            one.candidate_id: tuple(
+                sorted({f"{row.label.value} {row.server} {row.tool}" for row in one.origins})
+            )
+            for one in writes
+            if one.decision == "hold"
+        }
 
     def tools(self, tenant: str) -> ToolList:
         """Tools with an unapproved description, for an operator."""
@@ -333,9 +342,11 @@ class Sessions:
         found = self._core.ring_of(principal_id).containing(text, "")
         return self._core.origins(found)[:CULPRITS_MAX]
 
-    def read_before(self, candidate_id: str) -> tuple[tuple[str, ...], ...] | None:
-        """Names of what the writing conversation had read before a candidate."""
-        return read_before(self._core.state, candidate_id)
+    def read_before(
+        self, candidate_id: str, below: SourceKind = SourceKind.USER_INPUT
+    ) -> tuple[tuple[str, ...], ...] | None:
+        """Names of what the writing conversation had read before a candidate, by their labels."""
+        return read_before(self._core.state, candidate_id, below)
 
     def beside(self, candidate_id: str) -> frozenset[str]:
         """Other candidates of the same conversation, and of those that began under it."""

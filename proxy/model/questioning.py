@@ -17,7 +17,7 @@ import msgspec
 
 from policy.labels.endorsement import UserTurns
 from policy.labels.floor import class_once_confirmed
-from policy.model import PrincipalId
+from policy.model import PrincipalId, SourceKind
 from proxy.dialects.model.confirm.block import (
     QUESTIONS_MAX,
     Outcomes,
@@ -90,8 +90,10 @@ class _Waiting(NamedTuple):
 
     candidate_id: CandidateId
     shown: ShownWhole
-    had_read: tuple[str, ...]
+    # All of its strings: no name that is shown beside it may spell them.
+    said: tuple[str | None, ...]
     stands: int
+    had_read: tuple[str, ...] = ()
 
 
 class Questioning:
@@ -254,10 +256,12 @@ class Questioning:
 
     async def _question(self, prepared: Prepared) -> str | None:
         principal, session = prepared.asked.principal, prepared.session
-        ids = frozenset(self._sessions.held_in(session))
-        if not ids:
+        held = self._sessions.held_in(session)
+        fresh = {one: held[one] for one in held if not self._codes.was_asked(one)}
+        if not fresh:
             return None
-        chosen = await asyncio.to_thread(self._chosen, prepared, ids)
+        groups = await asyncio.to_thread(self._read, principal, fresh)
+        chosen = self._chosen(prepared, groups)
         had_read = tuple(dict.fromkeys(name for one in chosen for name in one.had_read))
         if not chosen or len(had_read) > READ_NAMED_MAX:
             return None
@@ -288,40 +292,45 @@ class Questioning:
             return None
         return text
 
-    def _chosen(self, prepared: Prepared, ids: frozenset[str]) -> list[_Waiting]:
-        """The candidates to ask about, one of each origin: those with fewest first. Any thread.
+    def _read(
+        self, principal: Principal, origins: dict[str, tuple[str, ...]]
+    ) -> list[list[_Waiting]]:
+        """What waits and can be shown whole, by origin: those with fewest first. Any thread.
 
         Whoever has many held cannot keep another's from being asked about.
         """
-        principal = prepared.asked.principal
-        by_origin: dict[str, list[HeldCandidate]] = {}
+        by_origin: dict[tuple[str, ...], list[HeldCandidate]] = {}
         for one in self._reader.held(principal.tenant):
-            mine = one.principal_id == principal.principal_id and one.candidate_id in ids
-            if mine and not self._codes.was_asked(one.candidate_id):
-                by_origin.setdefault(one.origin, []).append(one)
+            if one.principal_id == principal.principal_id and one.candidate_id in origins:
+                origin = (one.origin, *origins[one.candidate_id])
+                by_origin.setdefault(origin, []).append(one)
         groups = sorted(by_origin.values(), key=lambda one: (len(one), -one[-1].held_at_ms))
-        found: list[_Waiting] = []
-        for group in groups:
-            looked_at = (self._waiting(prepared, one) for one in group[: -LOOKED_AT_MAX - 1 : -1])
-            first = next((one for one in looked_at if one is not None), None)
-            if first is not None:
-                found.append(first)
-        return found[:QUESTIONS_MAX]
+        newest = [group[: -LOOKED_AT_MAX - 1 : -1] for group in groups]
+        return [[one for row in group for one in self._waiting(row)] for group in newest]
 
-    def _waiting(self, prepared: Prepared, row: HeldCandidate) -> _Waiting | None:
+    def _waiting(self, row: HeldCandidate) -> Iterator[_Waiting]:
         held = self._reader.held_candidate(row.candidate_id)
         if held is None or held.candidate is None:
-            return None
+            return
         candidate = held.candidate
         stored = None
         if candidate.memory_id is not None:
             stored = self._reader.get(candidate.tenant, candidate.memory_id)
         becomes = class_once_confirmed(candidate, held.memory_class, held.basis)
         shown = shown_whole(candidate, becomes, None if stored is None else stored.text)
-        had_read = self._had_read(prepared, held)
-        if shown is None or had_read is None:
-            return None
-        return _Waiting(held.candidate_id, shown, had_read, self._standing(held))
+        if shown is not None:
+            said = (candidate.text, candidate.metadata_json)
+            yield _Waiting(held.candidate_id, shown, said, self._standing(held))
+
+    def _chosen(self, prepared: Prepared, groups: list[list[_Waiting]]) -> list[_Waiting]:
+        """One of each origin, with what its conversation had read."""
+        found: list[_Waiting] = []
+        for group in groups:
+            named = (self._named(prepared, one) for one in group)
+            first = next((one for one in named if one is not None), None)
+            if first is not None:
+                found.append(first)
+        return found[:QUESTIONS_MAX]
 
     def _standing(self, held: HeldCandidate) -> int:
         """The version of the memory that a candidate would change; 0 where there is none."""
@@ -331,20 +340,20 @@ class Questioning:
         stored = self._reader.get(candidate.tenant, candidate.memory_id)
         return 0 if stored is None else stored.version
 
-    def _had_read(self, prepared: Prepared, held: HeldCandidate) -> tuple[str, ...] | None:
-        """What its conversation had read, each by its name; None where that cannot be told."""
-        found = self._sessions.read_before(held.candidate_id)
-        if found is None or len(found) >= READ_NAMED_MAX or held.candidate is None:
+    def _named(self, prepared: Prepared, one: _Waiting) -> _Waiting | None:
+        """The same with all that lowered its label by name; None where that cannot be told."""
+        below = SourceKind.MODEL_INFERENCE
+        found = self._sessions.read_before(one.candidate_id, below)
+        if found is None or len(found) >= READ_NAMED_MAX:
             return None
         hosts = _hosts_in(prepared.request)
-        said = (held.candidate.text, held.candidate.metadata_json)
         names: list[str] = []
-        for one in found:
-            reached = hosts.get(one[-1], ())
-            if len(reached) > HOSTS_MAX or any(plain_name(name, *said) != name for name in one):
+        for parts in found:
+            reached = hosts.get(parts[-1], ())
+            if len(reached) > HOSTS_MAX or any(plain_name(a, *one.said) != a for a in parts):
                 return None
-            names.append(" ".join((*one, *reached)))
-        return tuple(dict.fromkeys(names))
+            names.append(" ".join((*parts, *reached)))
+        return one._replace(had_read=tuple(dict.fromkeys(names)))
 
     # ---- as the other one ----------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ FETCH, NOTE, SEARCH = "fetch", "core_memory_append", "archival_memory_search"
 TOOLS = (FETCH, NOTE, SEARCH)
 CONFIRM = f'confirm = "reply"\nconfirm_tools = {json.dumps(TOOLS)}\n'
 PAGE = "The museum of clocks opens at nine and closes at five on weekdays."
+FOUND = "The user keeps four hives of bees behind the old mill."
 LIKES = "The user prefers tea in the morning."
 
 
@@ -101,7 +102,8 @@ class ChatAgent:
 
     def results(self, calls: list[tuple[str, str]]) -> None:
         """What the tools answered."""
-        said = [(one, self.page if name == FETCH else "None") for one, name in calls]
+        answers = {FETCH: self.page, SEARCH: FOUND}
+        said = [(one, answers.get(name, "None")) for one, name in calls]
         match self.api:
             case "anthropic":
                 content = [

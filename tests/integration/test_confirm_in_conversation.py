@@ -8,11 +8,28 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from proxy.dialects.model.confirm.block import ANSWERED, HEADING, Outcomes
-from tests.integration.chat_agent import CONFIRM, ChatAgent, asked, codes_in, note, read
+from tests.integration.chat_agent import (
+    CONFIRM,
+    FETCH,
+    FOUND,
+    LIKES,
+    NOTE,
+    PAGE,
+    SEARCH,
+    ChatAgent,
+    asked,
+    codes_in,
+    note,
+    read,
+)
 from tests.integration.model_bench import APIS, fronted
+from tests.integration.models.script import Move, Proposed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.integration.models.script import Context
 
 Json = dict[str, Any]
 each_api = pytest.mark.parametrize("api", APIS)
@@ -43,3 +60,107 @@ async def test_she_is_asked_and_her_yes_alone_lets_it_in(
     assert "Mnemogate:" not in sent
     assert ANSWERED in sent
     assert not asked(again)
+
+
+def noting(*texts: tuple[str, ...]) -> Callable[[Context], Move]:
+    """A model that reads a page, searches, and then notes these texts in one reply."""
+    first = Proposed(
+        call_id="call_page", name=FETCH, arguments={"url": "https://museum.example.com"}
+    )
+    second = Proposed(call_id="call_search", name=SEARCH, arguments={"query": "bees"})
+    notes = tuple(
+        Proposed(
+            call_id=f"call_note_{at}", name=NOTE, arguments={"label": "human", "content": text}
+        )
+        for at, text in enumerate(one for group in texts for one in group)
+    )
+    steps = iter(((first,), (second,), notes))
+
+    def move(context: Context) -> Move:
+        del context
+        calls = next(steps, ())
+        return Move(text="I look." if calls else "It opens at nine.", calls=calls)
+
+    return move
+
+
+async def test_of_three_texts_each_is_decided_by_its_own_code(tmp_path: Path) -> None:
+    async with fronted(tmp_path, more=CONFIRM) as bench:
+        agent = ChatAgent(bench)
+        bench.model.move = noting((LIKES,), (PAGE,), (FOUND,))
+        said = await agent.say("Look at the museum, and for bees.")
+        lines = said.partition(HEADING)[2].splitlines()[1:]
+        assert len(lines) == 3, said
+        yes = next(code for code in codes_in(said) if f"yes {code}" in _of(lines, LIKES))
+        no = next(code for code in codes_in(said) if f"yes {code}" in _of(lines, PAGE))
+        assert len(agent.held()) == 3
+        told = await agent.say(f"yes {yes}\nno {no}")
+        assert told.endswith(Outcomes.REMEMBERED), told
+        (left,) = bench.front.sidecar.store.reader.held()
+        held = bench.front.sidecar.store.reader.held_candidate(left.candidate_id)
+        assert held is not None
+        assert held.candidate is not None
+        assert FOUND in (held.candidate.text or "")
+
+
+def _of(lines: list[str], text: str) -> str:
+    return next(line for line in lines if text in line)
+
+
+async def test_a_response_that_is_gone_on_from_carries_no_question(tmp_path: Path) -> None:
+    async with fronted(tmp_path, more=CONFIRM) as bench:
+
+        async def ask(given: object, previous: str | None = None) -> Json:
+            tools = [{"type": "function", "name": name} for name in ChatAgent(bench).tools]
+            body = {"model": "scripted", "input": given, "tools": tools}
+            body |= {"previous_response_id": previous} if previous else {}
+            answer = await bench.ask("responses", body)
+            assert answer.status == 200, answer.raw
+            return answer.body
+
+        reply = await ask(f"When? {read()} THEN {note()}")
+        called = reply["output"][-1]["call_id"]
+        result = {"type": "function_call_output", "call_id": called, "output": PAGE}
+        reply = await ask([result], reply["id"])
+        (code,) = codes_in(reply["output"][-1]["content"][0]["text"])
+        reply = await ask(f"yes {code}", reply["id"])
+        # What was released goes on now: the model proposes it again.
+        called = reply["output"][-1]["call_id"]
+        result = {"type": "function_call_output", "call_id": called, "output": "None"}
+        reply = await ask([result], reply["id"])
+        assert reply["output"][-1]["content"][0]["text"].endswith(Outcomes.REMEMBERED)
+        await ask("Thanks!", reply["id"])
+        sent = bench.model.sent_upstream().decode()
+        assert len(bench.front.sidecar.store.reader.held()) == 0
+    assert code not in sent
+    assert HEADING not in sent
+    assert ANSWERED in sent
+
+
+async def test_after_a_restart_the_question_is_taken_out_and_decides_nothing(
+    tmp_path: Path,
+) -> None:
+    async with fronted(tmp_path, more=CONFIRM) as bench:
+        agent = ChatAgent(bench)
+        (code,) = codes_in(await agent.say(f"When? {read()} THEN {note()}"))
+        (held,) = agent.held()
+    async with fronted(tmp_path, more=CONFIRM) as bench:
+        agent.bench = bench
+        await agent.say(f"yes {code}")
+        assert held in agent.held()
+        await agent.say("Thanks!")
+        sent = bench.model.sent_upstream().decode()
+    assert code not in sent
+    assert HEADING not in sent
+
+
+@pytest.mark.heavy
+async def test_three_hundred_holds_of_one_origin_starve_no_other(tmp_path: Path) -> None:
+    copies = tuple(f"Clock number {at} of Acme runs for {at + 7} days." for at in range(300))
+    async with fronted(tmp_path, more=CONFIRM) as bench:
+        agent = ChatAgent(bench, page=" ".join(copies))
+        bench.model.move = noting(copies[:150], (LIKES,), copies[150:])
+        said = await agent.say("Look at the museum, and for bees.")
+        assert LIKES in said.partition(HEADING)[2], said[-600:]
+        assert len(codes_in(said)) == 2, "and one place for the page's"
+        assert len(agent.held()) > 200, "control"
