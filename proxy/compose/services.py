@@ -43,7 +43,7 @@ from proxy.model.sending import Behind
 from proxy.seams.ledger import NoSessions
 from proxy.seams.recalls import UnheardRecalls
 from proxy.seams.withholding import Unwatched
-from proxy.settings.model import unset_in
+from proxy.settings.model import base_of, unset_in
 from proxy.transport.auth import Authenticator
 from telemetry.events import StoreGauges
 
@@ -226,7 +226,10 @@ class Services:
     def memory_front(self, dialects: tuple[Dialect, ...], halt: Callable[[], None]) -> MemoryFront:
         """What the data listener serves to agents."""
         pace = self._foundation.surroundings.pace
-        return MemoryFront(dialects, self.operations, self.authenticator, halt, pace=pace)
+        bases = tuple(base_of(model) for model in self._foundation.settings.models)
+        return MemoryFront(
+            dialects, self.operations, self.authenticator, halt, pace=pace, bases=bases
+        )
 
     def admin_front(self, health: Health, halt: Callable[[], None]) -> AdminFront:
         """What the admin listener and the admin socket serve."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, get_args
 
+import msgspec
+
 from proxy.seams.faults import NotFound, UnknownWrite
 from proxy.seams.operation import (
     DeleteWhere,
@@ -11,6 +13,7 @@ from proxy.seams.operation import (
     HttpReply,
     HttpRequest,
     Operation,
+    Refusal,
     Write,
 )
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 UNKNOWN_ROUTE: Final = "unknown"
+_OF_MODELS: Final = ("/chat/completions", "/responses", "/messages", "/completions", "/embeddings")
 
 
 def route_of(dialect: Dialect, operation: Operation | None) -> str:
@@ -73,7 +77,10 @@ class MemoryFront:
         halt: Callable[[], None],
         *,
         pace: Pace,
+        bases: tuple[str, ...] = (),
     ) -> None:
+        """`bases`: what the base URL of a client of each model API must end in, by its variable."""
+        self._bases = bases
         self._dialects = dialects
         self._pace = pace
         self._operations = operations
@@ -93,7 +100,8 @@ class MemoryFront:
         failed = isinstance(done, Failure)
         if isinstance(done, Failure):
             error_type = done.error_type
-            done = dialect.refuse(progress.request, done.refusal, incoming.answering)
+            refusal = self._hinted(done.refusal, incoming.head.path)
+            done = dialect.refuse(progress.request, refusal, incoming.answering)
         return Answered(
             reply=done,
             route=route,
@@ -125,10 +133,18 @@ class MemoryFront:
         served = ", ".join(dialect.name for dialect in self._dialects)
         failure = await attempt(_nobody(incoming.head.method, served), self._halt)
         return Answered(
-            reply=problem(failure.refusal, incoming.answering),
+            reply=problem(self._hinted(failure.refusal, incoming.head.path), incoming.answering),
             route=UNKNOWN_ROUTE,
             error_type=failure.error_type,
         )
+
+    def _hinted(self, refusal: Refusal, path: str) -> Refusal:
+        """With where a model's API is served, for a client whose base URL lacks its name."""
+        if not path.rstrip("/").endswith(_OF_MODELS):
+            return refusal
+        bases = ", ".join(self._bases) or "no [[model]] table is configured"
+        hint = f"; a model's API is served below its name alone: {bases}"
+        return msgspec.structs.replace(refusal, detail=refusal.detail + hint)
 
 
 async def _nobody(method: str, served: str) -> Failure:

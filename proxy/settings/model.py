@@ -142,6 +142,13 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
     reply_bytes_max: int
 
 
+def base_of(model: ModelUpstream) -> str:
+    """What the base URL of a client ends in, after the variable that clients take it from."""
+    if model.api is Api.ANTHROPIC:
+        return f"ANTHROPIC_BASE_URL=.../{model.name}"
+    return f"OPENAI_BASE_URL=.../{model.name}/v1"
+
+
 def unset_in(models: tuple[ModelUpstream, ...]) -> tuple[str, ...]:
     """The names of the tables whose `user_turns` is not set."""
     return tuple(one.name for one in models if one.user_turns is None)

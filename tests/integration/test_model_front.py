@@ -120,6 +120,32 @@ async def test_without_a_table_the_answer_says_which_one_to_write(tmp_path: Path
             status, body = await front.call("POST", f"/{name}/v1/messages", AGENT_KEY, {})
             assert status == 404
             assert f'[[model]] table "{name}"' in body["error"]["message"]
+        status, body = await front.call("POST", "/v1/messages", AGENT_KEY, {})
+        assert (status, "no [[model]] table is configured" in body["detail"]) == (403, True)
+
+
+async def test_a_client_whose_base_url_lacks_the_name_is_told_which_one_it_needs(
+    tmp_path: Path,
+) -> None:
+    async with fronted(tmp_path) as bench:
+        ours = {"Authorization": f"Bearer {AGENT_KEY}"}
+        own = {"Authorization": "Bearer sk-of-the-agent"}
+        for path, given, status in (
+            ("/v1/chat/completions", ours, 403),
+            ("/v1/messages", ours, 403),
+            ("/chat/completions", ours, 403),
+            ("/v1/messages", own, 401),
+        ):
+            answer = await bench.send("POST", path, asking("chat", "hello"), given, key=None)
+            assert answer.status == status
+            detail = answer.body["detail"]
+            assert detail.startswith("unknown_write: ") is (status == 403)
+            assert "ANTHROPIC_BASE_URL=.../anthropic" in detail
+            assert "OPENAI_BASE_URL=.../openai/v1" in detail
+        # Control: another unknown write is not told of models.
+        answer = await bench.send("POST", "/v1/threads", b"{}", ours, key=None)
+        assert (answer.status, "BASE_URL" in answer.body["detail"]) == (403, False)
+        assert bench.model.requests == []
 
 
 async def test_other_routes_pass_untouched_and_hosted_memory_does_not(tmp_path: Path) -> None:
