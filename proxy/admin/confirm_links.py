@@ -79,9 +79,12 @@ class Confirming:
         held = None if self._base is None else self._held(candidate_id)
         return None if held is None else f"{self._base}{CONFIRM}/{candidate_id}"
 
-    def page_of(self, candidate_id: CandidateId) -> str | None:
-        """The address of a candidate's page, held or not; the page asks for the key."""
-        base = self._base
+    def page_of(self, candidate_id: CandidateId, base: str | None = None) -> str | None:
+        """The address of a candidate's page, held or not; the page asks for the key.
+
+        `base` stands for the listener's own address, where people come by another one.
+        """
+        base = base or self._base
         return None if base is None else f"{base}{CONFIRM}/{candidate_id}"
 
     def link_of(self, candidate_id: CandidateId) -> str | None:

@@ -151,6 +151,10 @@ def _show(terminal: Terminal, found: Examination) -> None:
         )
     else:
         terminal.say(f"separated: nothing worked ({skipped} of {len(found.findings)} skipped)")
+    warned = [one for one in found.findings if one.verdict is ProbeResult.WARNED]
+    if warned:
+        terminal.say("no hole, but look at these:")
+        terminal.pairs([(finding.id, finding.got) for finding in warned])
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -62,7 +62,7 @@ async def tellers(
             message_id,
             holds,
             source=f"urn:mnemogate:{store.reader.status().incarnation}",
-            page_of=confirming.page_of,
+            page_of=lambda candidate_id: confirming.page_of(candidate_id, table.page_url),
         ),
     )
     sink = Webhook(table, surroundings.now_ms, CONTENT_TYPE)

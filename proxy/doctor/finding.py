@@ -19,6 +19,7 @@ class ProbeResult(enum.Enum):
     OK = "ok"
     FAIL = "FAIL"
     SKIPPED = "skipped"
+    WARNED = "warn"  # nothing worked, and a person should look all the same
     UNSEEN = "unseen"  # the target is not visible from here, and that is the wall
 
 
@@ -66,6 +67,10 @@ class Attempt:
     def skipped(self, why: str) -> Finding:
         """Nothing was learnt, with the reason."""
         return self._finding(why, ProbeResult.SKIPPED)
+
+    def warned(self, got: str) -> Finding:
+        """No hole, but what was found is for a person to judge."""
+        return self._finding(got, ProbeResult.WARNED)
 
     def _finding(self, got: str, verdict: ProbeResult) -> Finding:
         return Finding(

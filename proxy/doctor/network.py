@@ -111,7 +111,7 @@ def _staged(attempt: Attempt, place: str) -> Finding:
     if place == STAGED_IN_MEMORY:
         return attempt.ok(f"in memory ({place})")
     # No hole: the ciphertexts on disk have their keys in memory only.
-    return attempt.skipped(f"not in memory: {place or 'nowhere, no file can be had'}")
+    return attempt.warned(f"not in memory: {place or 'nowhere, no file can be had'}")
 
 
 def _relays(attempt: Attempt, unbound: tuple[int, ...]) -> Finding:
@@ -119,7 +119,7 @@ def _relays(attempt: Attempt, unbound: tuple[int, ...]) -> Finding:
         return attempt.ok("none comes from a uid that is bound to nobody")
     # No hole: the relay judges the call again, but without a conversation.
     uids = ", ".join(map(str, unbound))
-    return attempt.skipped(
+    return attempt.warned(
         f"uid {uids} is bound to no principal: a call that the model front let through is judged a "
         "second time, as nobody's conversation. In the file of settings, add a table "
         f"[[principals]] with the id and the tenant of the agent's key, and uid = {unbound[0]}"
@@ -151,22 +151,22 @@ def _modes(aim: Aim) -> Iterator[Finding]:
     if ready.user_turns_unset:
         # No hole: labels are lower than they could be.
         unset = ", ".join(ready.user_turns_unset)
-        yield typing.skipped(f"set user_turns in the [[model]] tables: {unset}")
+        yield typing.warned(f"set user_turns in the [[model]] tables: {unset}")
     else:
         yield typing.ok("it was told, or has no model API")
     if ready.unmapped_tools:
         # Calls of these tools are not judged; whether one keeps memory, a person has to say.
-        yield maps.skipped(f"see `mnemogate mcp map` for {', '.join(ready.unmapped_tools)}")
+        yield maps.warned(f"see `mnemogate mcp map` for {', '.join(ready.unmapped_tools)}")
     else:
         yield maps.ok("none was seen")
     if ready.flooding:
-        yield heard.skipped(f"{ready.flooding} did; `mnemogate session list` names them")
+        yield heard.warned(f"{ready.flooding} did; `mnemogate session list` names them")
     else:
         yield heard.ok("none did")
     yield _relays(relays, ready.unbound_uids)
     if ready.wider:
         # An operator may choose these, but doctor reports them.
-        yield wide.skipped("; ".join(ready.wider))
+        yield wide.warned("; ".join(ready.wider))
     else:
         yield wide.ok("nothing does")
 

@@ -214,22 +214,29 @@ def _home(env: Mapping[str, str]) -> Path:
         return Path("/nonexistent")
 
 
+def _table_in(file: Path) -> dict[str, object]:
+    """The file as TOML says it."""
+    try:
+        data = read_file(file, _CONFIG_BYTES_MAX)
+        return cast("dict[str, object]", tomllib.loads(data.decode("utf-8")))
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read ({error.strerror})") from None
+    except UnfitFile as error:
+        raise SettingsError(f"{file}: must be {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        # It names line and column, and no value: a secret may stand there by mistake.
+        raise SettingsError(f"{file}: not TOML: {error}") from None
+    except (ValueError, RecursionError):
+        # Encoding, and errors of the TOML reader's limits: thousands of digits or brackets.
+        raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
+
+
 def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object]]]:
     """The settings of the file, and its tables that may occur more than once."""
     listed: dict[str, list[object]] = {name: [] for name in (*_LISTED, _REVIEW)}
     if file is None:
         return {}, listed
-    try:
-        data = read_file(file, _CONFIG_BYTES_MAX)
-        table = cast("dict[str, object]", tomllib.loads(data.decode("utf-8")))
-    except OSError as error:
-        raise SettingsError(f"{file}: cannot be read ({error.strerror})") from None
-    except UnfitFile as error:
-        raise SettingsError(f"{file}: must be {error}") from None
-    except (ValueError, RecursionError):
-        # Besides syntax and encoding, errors of the TOML reader's limits: thousands of digits or
-        # brackets.
-        raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
+    table = _table_in(file)
     # This table is parsed with the others of its kind.
     listed[_REVIEW] = [table.pop(_REVIEW)] if _REVIEW in table else []
     for name in _LISTED:

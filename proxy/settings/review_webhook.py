@@ -29,6 +29,7 @@ class WebhookTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     secret_file: Text
     second_secret_file: Text | None = None
     allow: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+    page_url: Text | None = None
 
 
 class _ReviewTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,6 +45,9 @@ MEANINGS: Final[dict[str, str]] = {
     "allow": "Ranges of addresses that notices may go to although they are not public "
     '(`["10.1.0.0/16"]`): loopback, private, link-local, carrier-grade NAT, IPv4 inside IPv6. '
     "Every address that the name of the URL has is judged at each notice.",
+    "page_url": "What the address of a candidate's page begins with, where people do not come by "
+    "the `admin` address (`https://gate.example`): a notice names `<page_url>/confirm/<id>`. Its "
+    "host belongs in `allowed_hosts`.",
 }
 
 
@@ -53,6 +57,7 @@ class ReviewWebhook(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     secrets: tuple[Secret, ...]
     allow: tuple[Network, ...]
+    page_url: str | None = None
 
 
 def review_webhook(tables: list[object]) -> ReviewWebhook | None:
@@ -93,7 +98,14 @@ def _checked(given: WebhookTable) -> ReviewWebhook:
         raise BadValue("url: must be https://, or http:// to addresses that `allow` lists")
     files = {"secret_file": given.secret_file, "second_secret_file": given.second_secret_file}
     secrets = tuple(_secret(key, file) for key, file in files.items() if file is not None)
-    return ReviewWebhook(url=given.url, secrets=secrets, allow=allow)
+    page_url = given.page_url
+    if page_url is not None:
+        try:
+            check_url(page_url, has_credential=False)
+        except BadValue as error:
+            raise BadValue(f"page_{error}") from None
+        page_url = page_url.rstrip("/")
+    return ReviewWebhook(url=given.url, secrets=secrets, allow=allow, page_url=page_url)
 
 
 def _secret(key: str, file: str) -> Secret:

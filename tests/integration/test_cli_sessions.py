@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -183,6 +184,8 @@ async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_wherever_a_p
             assert "no map takes: save_memory" in told.out
         aim = ("--data", sidecar.ready["data"], "--admin", sidecar.ready["admin"])
         told = await asyncio.to_thread(place.command, "doctor", *aim)
+        assert re.search(r"^warn +model\.memory_tools ", told.out, re.MULTILINE)
+        assert "no hole, but look at these:\nmodel.memory_tools" in told.out
         assert "`mnemogate mcp map` for save_memory" in told.out
         written = (await sidecar.command("mcp", "map", "save_memory"))["map"]
         assert parse_map(written, "skeleton").tools["save_memory"].texts == ("note",)

@@ -150,12 +150,15 @@ async def test_a_receiver_that_is_down_slows_nobody_and_is_told_after_the_next_s
         assert len({body for _, body in asked}) == 1
         receiver.status = 204
         receiver.got.clear()
-        async with running(tmp_path, Composition(wait=soon), tables=tables):
+        elsewhere = f'{tables}\npage_url = "https://gate.example/held/"'
+        async with running(tmp_path, Composition(wait=soon), tables=elsewhere):
             await receiver.after(1)
         again, body = receiver.got[0]
     first, _ = asked[0]
     assert again["webhook-id"] == first["webhook-id"], "the same message"
-    assert msgspec.json.decode(body)["data"]["held"][0]["id"] == held[0]
+    (told, *_) = msgspec.json.decode(body)["data"]["held"]
+    assert told["id"] == held[0]
+    assert told["page"] == f"https://gate.example/held/confirm/{held[0]}", "where people come by"
 
 
 async def test_nothing_of_a_receivers_answer_or_of_the_secret_is_logged(

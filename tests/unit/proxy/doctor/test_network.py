@@ -118,7 +118,7 @@ def test_a_memory_tool_that_no_map_takes_is_named_and_proves_nothing(tmp_path: P
 
     with _server(unmapped) as url:
         found = _probe(url, tmp_path)["model.memory_tools"]
-    assert found.verdict is ProbeResult.SKIPPED
+    assert found.verdict is ProbeResult.WARNED
     assert "save_memory" in found.got
 
 
@@ -128,7 +128,7 @@ def test_a_key_that_floods_what_a_tenant_remembers_is_counted(tmp_path: Path) ->
 
     with _server(flooded) as url:
         found = _probe(url, tmp_path)["model.heard"]
-    assert found.verdict is ProbeResult.SKIPPED
+    assert found.verdict is ProbeResult.WARNED
     assert "2 did" in found.got
 
 
@@ -143,7 +143,7 @@ def test_a_relay_of_a_uid_that_is_bound_to_nobody_is_told_with_what_to_write(
 
     with _server(unbound) as url:
         found = _probe(url, tmp_path)["relay.uid"]
-    assert found.verdict is ProbeResult.SKIPPED
+    assert found.verdict is ProbeResult.WARNED
     assert "uid 1001 is bound to no principal" in found.got
     assert "[[principals]]" in found.got
     assert found.got.endswith("uid = 1001")
@@ -160,7 +160,7 @@ def test_what_lets_in_more_than_as_shipped_is_named(tmp_path: Path) -> None:
 
     with _server(wider) as url:
         found = _probe(url, tmp_path)["settings.wider"]
-    assert (found.verdict, found.got) == (ProbeResult.SKIPPED, "ruleset: matrix.unknown.L1")
+    assert (found.verdict, found.got) == (ProbeResult.WARNED, "ruleset: matrix.unknown.L1")
     with _server(as_shipped) as url:
         assert _probe(url, tmp_path)["settings.wider"].verdict is ProbeResult.OK, "control"
 
@@ -169,8 +169,8 @@ def test_what_lets_in_more_than_as_shipped_is_named(tmp_path: Path) -> None:
     ("said", "verdict"),
     [
         ("", ProbeResult.OK),
-        (', "staging": "unlinked file"', ProbeResult.SKIPPED),
-        (', "staging": ""', ProbeResult.SKIPPED),
+        (', "staging": "unlinked file"', ProbeResult.WARNED),
+        (', "staging": ""', ProbeResult.WARNED),
     ],
 )
 def test_where_candidates_are_staged_is_told(
@@ -229,7 +229,7 @@ def test_without_an_agent_key_the_write_is_skipped(tmp_path: Path) -> None:
     ("ready", "verdict"),
     [
         (b'{"mode":"enforce"}', ProbeResult.OK),
-        (b'{"mode":"enforce","user_turns_unset":["anthropic"]}', ProbeResult.SKIPPED),
+        (b'{"mode":"enforce","user_turns_unset":["anthropic"]}', ProbeResult.WARNED),
         (b"no JSON", ProbeResult.SKIPPED),
     ],
 )

@@ -147,6 +147,15 @@ def test_file_beyond_the_limits_of_the_toml_reader_is_an_error_that_names_it(
         load(tmp_path, f"unix_uids = {value}")
 
 
+@pytest.mark.parametrize("line", ["quota_bytes = = 7", f"agent_key = {SECRET}"])
+def test_what_is_no_toml_is_said_with_its_line_and_column_and_without_its_value(
+    tmp_path: Path, line: str
+) -> None:
+    with pytest.raises(SettingsError, match=r"not TOML: .* \(at line 2, column 1[35]\)") as caught:
+        load(tmp_path, f"allowed_hosts = []\n{line}")
+    assert SECRET not in str(caught.value)
+
+
 def test_secret_does_not_belong_in_the_file(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="MNEMOGATE_AGENT_KEY"):
         load(tmp_path, f'agent_key = "{SECRET}"')

@@ -37,6 +37,10 @@ def test_a_table_with_two_secrets_and_ranges(tmp_path: Path) -> None:
     assert [one.reveal() for one in found.secrets] == [GOOD, GOOD]
     assert [str(one) for one in found.allow] == ["10.1.0.0/16", "fd00::/8"]
     assert GOOD not in repr(found)
+    assert found.page_url is None
+    elsewhere = review_webhook(table(tmp_path, page_url="https://gate.example/held/"))
+    assert elsewhere is not None
+    assert elsewhere.page_url == "https://gate.example/held"
     assert review_webhook([]) is None
 
 
@@ -53,6 +57,8 @@ def test_a_table_with_two_secrets_and_ranges(tmp_path: Path) -> None:
         ({"secret_file": "/does/not/exist"}, "secret_file: must be a readable file"),
         ({"second_secret_file": "/does/not/exist"}, "second_secret_file: must be a readable file"),
         ({"retries": 3}, "retries"),
+        ({"page_url": "gate.example"}, "page_url: must be http:// or https://"),
+        ({"page_url": "https://u:p@gate.example/"}, "page_url: must be"),
     ],
 )
 def test_a_bad_table_says_which_key(tmp_path: Path, more: dict[str, Any], says: str) -> None:
