@@ -35,7 +35,8 @@ from policy.model import (
     SourceKind,
 )
 from policy.ruleset import Cell, OverBudget, Ruleset, Watch
-from policy.trust.ladder import TrustLevel, soft_score
+from policy.trust.ladder import TrustLevel
+from policy.trust.score import known_score
 from policy.verdict import Reason
 
 
@@ -350,10 +351,29 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
     judged = _judged_as(candidate, facts, ruleset)
     if facts.trust.level is TrustLevel.UNTRUSTED and judged is not MemoryClass.L4:
         return Objection(Reason.TRUST_INSUFFICIENT)
+    # A latch holds each change but scratch, removals included: outcomes closed it, and a good score
+    # does not open it.
+    if judged is not MemoryClass.L4 and _is_latched(facts):
+        return Objection(Reason.TRUST_LATCHED, holds=True)
     # A class that the ruleset does not name asks for a score that nobody can reach.
-    if soft_score(facts.trust) < ruleset.trust.soft_score_min.get(judged, 1.0):
+    least = ruleset.trust.soft_score_min.get(judged, 1.0)
+    if known_score(facts.trust, ruleset.trust.scoring) < least:
         return Objection(Reason.TRUST_SOFT_SCORE, holds=True)
     return None
+
+
+def _is_latched(facts: Facts) -> bool:
+    """Whether the principal is latched, or the tool that the text came from."""
+    return any(one is not None and one.latched for one in (facts.trust, facts.origin_trust))
+
+
+def contradicted_anchors(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> tuple[str, ...]:
+    """The anchors that a candidate of L1 or L2 contradicts in the shadow; none for a removal."""
+    if facts.shadow is None or candidate.change in _REMOVALS:
+        return ()
+    if _judged_as(candidate, facts, ruleset) not in _SHADOWED:
+        return ()
+    return tuple(probe.anchor_id for probe in facts.shadow if probe.contradicts)
 
 
 def cognitive_staging(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
@@ -367,7 +387,7 @@ def cognitive_staging(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> F
         return None
     if facts.shadow is None:
         return UNAVAILABLE
-    if any(probe.contradicts for probe in facts.shadow):
+    if contradicted_anchors(candidate, facts, ruleset):
         return Objection(Reason.CONTRADICTS_ANCHOR, holds=True)
     if any(probe.outranks for probe in facts.shadow):
         return Objection(Reason.OUTRANKS_ANCHOR, holds=True)

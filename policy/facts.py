@@ -111,6 +111,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # What `policy.labels.derive.read_candidate` found; for a change without text, of "".
     reading: Reading | None
     trust: TrustState | None
+    # Trust of the tool that the text came from; None where no tool is named.
+    origin_trust: TrustState | None
     nonce: NonceState | None
     token: TokenState | None
     # One probe per anchor; () where the tenant has no anchors. None: the shadow retrieval failed.

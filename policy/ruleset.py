@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from policy.labels.taint import LabelRule
 from policy.model import MemoryClass, SourceKind
-from policy.trust.ladder import SoftScoring  # noqa: TC001 - msgspec reads the annotation
+from policy.trust.score import SoftScoring  # noqa: TC001 - msgspec reads the annotation
 
 
 class RulesetError(ValueError):

@@ -36,6 +36,7 @@ class Reason(enum.Enum):
     # (3) trust
     TRUST_INSUFFICIENT = "trust_insufficient"
     TRUST_SOFT_SCORE = "trust_soft_score"
+    TRUST_LATCHED = "trust_latched"
     # (4) digest
     DIGEST_MISMATCH = "digest_mismatch"
     # (5) nonce

@@ -19,6 +19,7 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
+from storage.trust import TrustReader
 from storage.values import (
     Anchor,
     AuditHead,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from policy.query import Filter
     from policy.ruleset import Ruleset
     from policy.trust.ladder import TrustState
+    from policy.trust.outcomes import Reported
     from storage.audit import Decided, InterceptedLeaf, Leaf
     from storage.drift import Drift
     from storage.errors import StoreCorrupt
@@ -147,14 +149,20 @@ class MemoryWriter(Protocol):
         """The operator's way back up the trust ladder; leaves a leaf of its own."""
         ...
 
+    async def restore_origin(
+        self, tenant: Tenant, server: str, tool: str, by: PrincipalId
+    ) -> TrustState:
+        """The same for what a server's tool brings into a tenant's sessions."""
+        ...
+
     async def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
         """Add a key, or replace the record of the same key id (revocation); leaves a leaf."""
 
     async def put_anchor(self, anchor: Anchor, by: PrincipalId) -> None:
         """Register or replace an anchor; leaves a leaf."""
 
-    async def record_outcome(self, principal_id: PrincipalId, *, good: bool) -> TrustState:
-        """Feed a principal's soft score with how a memory of it turned out."""
+    async def record_outcome(self, reported: Reported) -> bool:
+        """Take an outcome of the closed list into trust; whether it counted."""
         ...
 
     async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
@@ -169,7 +177,7 @@ class MemoryWriter(Protocol):
         ...
 
 
-class MemoryReader(Protocol):
+class MemoryReader(TrustReader, Protocol):
     """Reads of the last committed generation. Quarantined, held and deleted items do not exist.
 
     Cheap calls (`get`, `keys`, `trust`) may run on the event loop; `search` and `page` are safe to
@@ -246,14 +254,6 @@ class MemoryReader(Protocol):
 
     def anchors(self, tenant: Tenant) -> tuple[Anchor, ...]:
         """The anchors of a tenant."""
-        ...
-
-    def trust(self, principal_id: PrincipalId) -> TrustState:
-        """The trust of one principal; that of a newcomer where it never wrote."""
-        ...
-
-    def all_trust(self) -> tuple[tuple[PrincipalId, TrustState], ...]:
-        """Every principal with a recorded trust."""
         ...
 
     def usage(self) -> tuple[TenantUsage, ...]:

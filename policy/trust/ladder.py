@@ -1,17 +1,15 @@
-"""Trust of one principal: a ladder that only goes down, and a soft score beside it.
+"""What is known of a principal's trust, and the ladder that only goes down.
 
 The ladder is fed by structural violations alone: what the principal's program must have done, and
-no page can have its model do. The score is fed by outcomes; it throttles and holds, and never
-unlocks anything the ladder has closed.
+no page can have its model do. It alone refuses. Score and latch (`policy.trust.score`) are fed by
+outcomes; they hold, and never unlock anything that the ladder has closed.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 
 class TrustLevel(enum.Enum):
@@ -31,23 +29,32 @@ _RUNG = {TrustLevel.TRUSTED: 2, TrustLevel.DEGRADED: 1, TrustLevel.UNTRUSTED: 0}
 
 
 class TrustState(msgspec.Struct, frozen=True, kw_only=True):
-    """One principal's standing. `good` and `bad` are discounted weights of outcomes."""
+    """The standing of one principal, or of one origin, which has no ladder.
+
+    `good` and `bad` are discounted weights of outcomes, and `cusum` is the sum of evidence against
+    it. `probation_left` outcomes in a row are missing since `probation_since_ms`, where it is
+    latched. `good_today` outcomes counted on `good_day`. Times are Unix milliseconds.
+    """
 
     level: TrustLevel = TrustLevel.TRUSTED
     violations_count: int = 0
     good: float = 0.0
     bad: float = 0.0
+    cusum: float = 0.0
+    latched_at_ms: int | None = None
+    probation_left: int = 0
+    probation_since_ms: int | None = None
+    good_day: int = 0
+    good_today: int = 0
+    restores_count: int = 0
 
-
-class SoftScoring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How fast outcomes are forgotten, and how much heavier a bad one weighs."""
-
-    forgetting: Annotated[float, Meta(ge=0.0, le=1.0)]
-    bad_weight: Annotated[float, Meta(ge=0.0, le=1_000.0)]
+    @property
+    def latched(self) -> bool:
+        """Whether its changes wait for a person and its memories are shown sparingly."""
+        return self.latched_at_ms is not None
 
 
 NEWCOMER = TrustState()
-SOFT_SCORING = SoftScoring(forgetting=0.95, bad_weight=5.0)
 
 # The whole ladder (MWP Table 6). Rows: the level before a violation. Columns: the number of
 # violations including this one. Cells: the level afterwards. Counts beyond the last column stay in
@@ -70,23 +77,3 @@ def after_violation(state: TrustState) -> TrustState:
     return msgspec.structs.replace(
         state, level=_TRANSITIONS[state.level][column], violations_count=count
     )
-
-
-def after_outcome(state: TrustState, good: bool, scoring: SoftScoring = SOFT_SCORING) -> TrustState:  # noqa: FBT001 - the outcome is this one bit
-    """The state after an outcome: older ones are discounted, then this one is added."""
-    keep = scoring.forgetting
-    return msgspec.structs.replace(
-        state,
-        good=state.good * keep + (1.0 if good else 0.0),
-        bad=state.bad * keep + (0.0 if good else scoring.bad_weight),
-    )
-
-
-def soft_score(state: TrustState) -> float:
-    """Mean of the Beta distribution over good outcomes, in (0, 1); 0.5 for a newcomer."""
-    return (1.0 + state.good) / (2.0 + state.good + state.bad)
-
-
-def restored(_state: TrustState) -> TrustState:
-    """The state after an operator restored trust: that of a newcomer. The only way up."""
-    return NEWCOMER

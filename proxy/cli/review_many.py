@@ -41,6 +41,7 @@ _IN_WORDS: Final = {
     "source_below_stored": "would change what somebody more trusted wrote",
     "person_required": "may be the user's own",
     "trust_soft_score": "its principal's recent outcomes were bad",
+    "trust_latched": "its principal or its tool is latched",
     "promotion_token_missing": "needs a person's word",
     "contradicts_anchor": "contradicts what you registered",
     "outranks_anchor": "outranks what you registered",

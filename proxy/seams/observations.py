@@ -31,6 +31,7 @@ NEXT: Final[dict[Reason, str]] = {
     Reason.INJECTION_LANGUAGE: f"It reads as an attempt to steer an agent. {_ORDINARY}",
     Reason.TRUST_INSUFFICIENT: f"This credential may write episodes only. {_OPERATOR}",
     Reason.TRUST_SOFT_SCORE: "Too many recent writes of this credential went wrong. Slow down.",
+    Reason.TRUST_LATCHED: f"Writes of this credential, or from this tool, wait. {_ASK_PERSON}",
     Reason.DIGEST_MISMATCH: "What was to be committed is not what was judged. Send it again.",
     Reason.NONCE_REPLAYED: "This nonce was used for another request. Send a new one.",
     Reason.NONCE_INCARNATION: "This nonce belongs to another life of the store. Send a new one.",

@@ -19,6 +19,7 @@ from storage.tables.change import read_leaf
 from storage.tables.codec import IdRecord, decode_forward, decode_trust
 from storage.tables.lmdb_store import FORWARDS, KEYED, TRUST
 from storage.tables.rows import candidate_of, guarded_row, held_key, read_id, read_row, trust_of
+from storage.trust import LATCHED, TRUST_OUTCOME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +105,7 @@ class Unmoved:
         for index in range(record.leaf_index + 1, now):
             leaf = read_leaf(self._view, index)
             match leaf:
-                case OperatorLeaf() if not leaf.action.startswith(_OF_TOOLS):
+                case OperatorLeaf() if not _is_nobodys_act(leaf):
                     return None
                 case VerdictLeaf(reason=Reason.DENIED_BY_PERSON):
                     return None
@@ -143,3 +144,10 @@ class Unmoved:
         if one.sent.change is ChangeKind.DELETE:
             return how is not Forwarded.DONE
         return how is not Forwarded.FAILED
+
+
+def _is_nobodys_act(leaf: OperatorLeaf) -> bool:
+    """Whether it changes no verdict: tools that were pinned, or an outcome that latched nobody."""
+    if leaf.action == TRUST_OUTCOME:
+        return not leaf.detail.endswith(LATCHED)
+    return leaf.action.startswith(_OF_TOOLS)

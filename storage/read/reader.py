@@ -14,18 +14,17 @@ from policy.canonical import decode_canonical
 from policy.labels.ceiling import ceiling_of
 from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
 from policy.query import EVERYTHING, matches
-from policy.trust.ladder import NEWCOMER, TrustState
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, Exposure
 from storage.read.origins import Origins
+from storage.read.trust_reads import TrustReads
 from storage.tables.codec import (
     decode_anchor,
     decode_evidence,
     decode_held,
     decode_key,
-    decode_trust,
 )
-from storage.tables.lmdb_store import ANCHORS, HELD, KEYS, TRUST
+from storage.tables.lmdb_store import ANCHORS, HELD, KEYS
 from storage.tables.rows import (
     chain,
     held_candidate_of,
@@ -35,7 +34,6 @@ from storage.tables.rows import (
     memory_of,
     read_id,
     read_row,
-    trust_of,
 )
 from storage.values import EntityPage, Page, StoreStatus, TenantUsage, Turnover
 from storage.write.wellness import notice, writable
@@ -43,7 +41,7 @@ from storage.write.wellness import notice, writable
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-    from policy.model import Candidate, HistoryEntry, PrincipalId, SourceKind, Tenant
+    from policy.model import Candidate, HistoryEntry, SourceKind, Tenant
     from policy.query import Filter
     from storage.derived.catalogue import Ordinals
     from storage.read.exposure import Placing
@@ -86,10 +84,11 @@ class _Room:
             yield memory
 
 
-class EmbeddedReader:
+class EmbeddedReader(TrustReads):
     """Implements `MemoryReader`. Any thread."""
 
     def __init__(self, engine: Engine) -> None:
+        super().__init__(engine.parts.store, engine.parts.names)
         self._engine = engine
         self._store = engine.parts.store
         self._names = engine.parts.names
@@ -408,18 +407,6 @@ class EmbeddedReader:
         for anchor in sorted(found, key=lambda one: (one.created_at_ms, one.anchor_id)):
             by_tenant[anchor.tenant] = (*by_tenant.get(anchor.tenant, ()), anchor)
         return by_tenant
-
-    def trust(self, principal_id: PrincipalId) -> TrustState:
-        """The trust of one principal; that of a newcomer where it never wrote."""
-        with self._store.reading() as view:
-            payload = view.get(TRUST, self._names.principal(principal_id))
-        return NEWCOMER if payload is None else trust_of(decode_trust(payload))
-
-    def all_trust(self) -> tuple[tuple[PrincipalId, TrustState], ...]:
-        """Every principal with a recorded trust."""
-        with self._store.reading() as view:
-            found = [decode_trust(payload) for _, payload in view.scan(TRUST)]
-        return tuple(sorted((record.principal_id, trust_of(record)) for record in found))
 
     # ---- the store itself ----------------------------------------------------------------------
 

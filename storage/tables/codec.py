@@ -33,6 +33,7 @@ from policy.trust.ladder import TrustLevel
 from policy.verdict import Reason
 from storage.errors import StoreCorrupt
 from storage.incidents import Incident
+from storage.trust import TrustEvent
 from storage.values import Anchor, Decision, KeyRecord, Pinned, Row
 
 FORMAT: Final = b"\x01"
@@ -163,13 +164,46 @@ class NonceRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TrustRecord(msgspec.Struct, frozen=True, array_like=True):
-    """Trust of one channel principal."""
+    """Trust of one channel principal; the fields are those of `TrustState`."""
 
     principal_id: PrincipalId
     level: TrustLevel
     violations_count: int
     good: float
     bad: float
+    # From here on since format 5.
+    cusum: float = 0.0
+    latched_at_ms: int | None = None
+    probation_left: int = 0
+    probation_since_ms: int | None = None
+    good_day: int = 0
+    good_today: int = 0
+    restores_count: int = 0
+
+
+class OriginRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Trust of what one tool of one server brings into the sessions of a tenant.
+
+    `trust.principal_id` is empty. Server and tool are named as leaves may name them.
+    """
+
+    tenant: Tenant
+    server: str
+    tool: str
+    trust: TrustRecord
+
+
+class StandingRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A release that becomes a good outcome if it still stands when its time has come."""
+
+    tenant: Tenant
+    name: bytes  # key of the memory in the table of ids
+    ordinal: int
+    leaf_index: int
+    principal_id: PrincipalId
+    origin: bytes = b""  # key in the table of origins; empty where there is none
+    server: str = ""
+    tool: str = ""
 
 
 class HeldRow(msgspec.Struct, frozen=True, array_like=True):
@@ -192,6 +226,7 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     sealed: bytes
     ceiling: SourceKind | None = None
     origin: str = ""  # the origin, as `storage.write.waiting` names it
+    origin_key: bytes = b""  # key in the table of origins; empty where no tool is named
 
 
 class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):
@@ -266,6 +301,10 @@ decode_scope = msgspec.msgpack.Decoder(Scope).decode
 decode_id = msgspec.msgpack.Decoder(IdRecord).decode
 decode_nonce = msgspec.msgpack.Decoder(NonceRecord).decode
 decode_trust = msgspec.msgpack.Decoder(TrustRecord).decode
+decode_origin = msgspec.msgpack.Decoder(OriginRecord).decode
+decode_recent = msgspec.msgpack.Decoder(tuple[TrustEvent, ...]).decode
+decode_counted = msgspec.msgpack.Decoder(int).decode
+decode_standing = msgspec.msgpack.Decoder(StandingRecord).decode
 decode_held = msgspec.msgpack.Decoder(HeldRow).decode
 decode_intercept = msgspec.msgpack.Decoder(SealedIntercept).decode
 decode_evidence = msgspec.msgpack.Decoder(HeldEvidence).decode

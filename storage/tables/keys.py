@@ -132,6 +132,14 @@ class KeyedNames:
         """The key of a principal's trust."""
         return self._name(b"principal", principal_id.encode())
 
+    def origin(self, tenant: Tenant, server: str, tool: str) -> bytes:
+        """The key of the trust of what a server's tool brings into a tenant's sessions."""
+        return self._name(b"origin", tenant.encode(), server.encode(), tool.encode())
+
+    def counted(self, holder: bytes, kind: str, subject: str) -> bytes:
+        """The key of an outcome about a subject that counted for one principal or origin."""
+        return self._name(b"counted", holder, kind.encode(), subject.encode())
+
     def api_key(self, key_id: str) -> bytes:
         """The key of an API key's record."""
         return self._name(b"key", key_id.encode())

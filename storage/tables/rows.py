@@ -11,7 +11,7 @@ from policy.labels.ceiling import ceiling_of
 from policy.model import ChangeKind, HistoryEntry, Memory, MemoryStatus
 from policy.trust.ladder import TrustState
 from storage.errors import StoreCorrupt
-from storage.tables.codec import NO_ORDINAL, decode_id, decode_row, ordinal_key
+from storage.tables.codec import NO_ORDINAL, TrustRecord, decode_id, decode_row, ordinal_key
 from storage.tables.expiry import expiry_ms
 from storage.tables.lmdb_store import IDS, KEYED, ROWS
 from storage.values import HeldCandidate
@@ -19,8 +19,8 @@ from storage.values import HeldCandidate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from policy.model import Candidate, CandidateId, Tenant
-    from storage.tables.codec import HeldRow, IdRecord, TrustRecord
+    from policy.model import Candidate, CandidateId, PrincipalId, Tenant
+    from storage.tables.codec import HeldRow, IdRecord
     from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import View
     from storage.values import Row
@@ -153,12 +153,13 @@ def is_expired(row: Row, now_ms: int) -> bool:
 
 def trust_of(record: TrustRecord) -> TrustState:
     """The trust that a record stands for."""
-    return TrustState(
-        level=record.level,
-        violations_count=record.violations_count,
-        good=record.good,
-        bad=record.bad,
-    )
+    return TrustState(**{name: getattr(record, name) for name in TrustState.__struct_fields__})
+
+
+def trust_record(state: TrustState, principal_id: PrincipalId) -> TrustRecord:
+    """The record of a trust; `principal_id` is empty for that of an origin."""
+    fields = {name: getattr(state, name) for name in TrustState.__struct_fields__}
+    return TrustRecord(principal_id=principal_id, **fields)
 
 
 def held_key(candidate_id: CandidateId) -> bytes | None:

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from storage.tables.lmdb_store import View
     from storage.values import Outcome
     from storage.write.case import Arrived
-    from storage.write.gathering import Gatherer
+    from storage.write.trust_intake import TrustIntake
 
 
 class FirstOutcomes:
     """Reads the records that nonces left. Any thread."""
 
-    def __init__(self, names: KeyedNames, gatherer: Gatherer) -> None:
+    def __init__(self, names: KeyedNames, intake: TrustIntake) -> None:
         self._names = names
-        self._gatherer = gatherer
+        self._intake = intake
 
     def replayed(
         self, view: View, first: FirstOutcome, principal_id: PrincipalId, now_ms: int = 0
     ) -> Outcome:
         """The first verdict of an equal request, given again, with the memory as it was then."""
-        outcome = outcome_of(first, self._gatherer.trust(view, principal_id), replayed=True)
+        outcome = outcome_of(first, self._intake.trust(view, principal_id), replayed=True)
         if first.ordinal == NO_ORDINAL:
             return outcome
         row = read_row(view, first.ordinal)

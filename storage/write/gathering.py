@@ -15,11 +15,10 @@ from policy.labels.derive import Attested, read_beside, read_text, standing_labe
 from policy.labels.editing import How, text_after
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
-from policy.trust.ladder import NEWCOMER, TrustState, after_violation
-from storage.tables.codec import TrustRecord, decode_nonce, decode_trust, encode
+from storage.tables.codec import decode_nonce
 from storage.tables.keys import named_incarnation
-from storage.tables.lmdb_store import CHARGES, NONCES, TOKENS, TRUST
-from storage.tables.rows import is_expired, memory_of, read_id, read_row, text_of, trust_of
+from storage.tables.lmdb_store import NONCES, TOKENS
+from storage.tables.rows import is_expired, memory_of, read_id, read_row, text_of
 from storage.write.text_behind import NOTHING_THERE, read_thing
 
 if TYPE_CHECKING:
@@ -28,15 +27,16 @@ if TYPE_CHECKING:
     from policy.labels.derive import Reading
     from policy.labels.editing import TextStanding
     from policy.labels.taint import LabelRule
-    from policy.model import Candidate, MemoryClass, PrincipalId
+    from policy.model import Candidate, MemoryClass
+    from policy.trust.ladder import TrustState
     from storage.tables.change import Change
     from storage.tables.codec import FirstOutcome
     from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
     from storage.values import Row, Submission
     from storage.write.case import Case
     from storage.write.cells import Cells
     from storage.write.text_behind import Thing
+    from storage.write.trust_intake import TrustIntake
     from storage.write.usage import Usage
 
 
@@ -58,11 +58,12 @@ class _Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gatherer:
-    """Reads what the gate must be told. Writer thread only, except `trust`."""
+    """Reads what the gate must be told. Writer thread only."""
 
-    def __init__(self, names: KeyedNames, usage: Usage, cells: Cells) -> None:
+    def __init__(self, names: KeyedNames, usage: Usage, cells: Cells, intake: TrustIntake) -> None:
         self._names = names
         self._cells = cells
+        self._intake = intake
         self._usage = usage
         # A cache of readings by the digest of the text: no content is kept here.
         self._flags: OrderedDict[bytes, tuple[bool, bool]] = OrderedDict()
@@ -124,6 +125,9 @@ class Gatherer:
             provenance=provenance,
             reading=reading,
             trust=known.trust,
+            origin_trust=self._intake.origin_trust(
+                change.draft, self._intake.origin_of(candidate, provenance)
+            ),
             nonce=known.nonce_state,
             token=self._token_state(change, submission, target),
             shadow=submission.shadow if not submission.shadow or unmoved else None,
@@ -239,28 +243,6 @@ class Gatherer:
                 source = source if is_expired(row, change.now_ms) else ceiling_of(row)
             lowest = source if lowest is None else meet(lowest, source)
         return lowest
-
-    def trust(self, view: View, principal_id: PrincipalId) -> TrustState:
-        """The trust of one principal."""
-        payload = view.get(TRUST, self._names.principal(principal_id))
-        return NEWCOMER if payload is None else trust_of(decode_trust(payload))
-
-    def put_trust(self, change: Change, principal_id: PrincipalId, trust: TrustState) -> None:
-        """Replace the trust of one principal."""
-        record = TrustRecord(
-            principal_id, trust.level, trust.violations_count, trust.good, trust.bad
-        )
-        change.draft.put(TRUST, self._names.principal(principal_id), encode(record))
-
-    def charge(self, change: Change, submission: Submission, trust: TrustState) -> TrustState:
-        """Count a structural violation; each (nonce, digest) counts once."""
-        key = self._names.charge(submission.candidate, submission.digest)
-        if change.draft.has(CHARGES, key):
-            return trust
-        change.draft.put(CHARGES, key, b"")
-        lowered = after_violation(trust)
-        self.put_trust(change, submission.candidate.principal_id, lowered)
-        return lowered
 
 
 def _is_seen(submission: Submission, target: _Target | None) -> bool:

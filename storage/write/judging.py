@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.canonical import decode_canonical
+from policy.checks import contradicted_anchors
 from policy.facts import NonceState, TokenState
 from policy.labels.ceiling import ceiling_of
 from policy.model import ChangeKind
 from policy.ruleset import Watch
+from policy.trust.outcomes import OutcomeKind
 from policy.verdict import Admit, Hold, InvariantBroken, Reason, Reject
 from storage.audit import (
     SALT_LEN,
@@ -41,6 +43,7 @@ from storage.write.case import Case, evidence_of, labelled, not_held, outcome_of
 from storage.write.commit import Committer, Judged, Landed
 from storage.write.first_outcomes import FirstOutcomes
 from storage.write.gathering import Gatherer, Known
+from storage.write.trust_intake import OutcomeEvent, TrustIntake
 from storage.write.usage import VERDICT_BYTES
 from storage.write.waiting import HeldQueue, origin_of
 
@@ -74,6 +77,8 @@ class _Docket(msgspec.Struct, kw_only=True):
     trust: TrustState
     # Version of the memory to change; 0 where there is none.
     target_version: int = 0
+    # Anchors that a held candidate contradicts.
+    contradicts: tuple[str, ...] = ()
     gate_us: int = 0
 
     @property
@@ -102,8 +107,9 @@ class Judge:
         self._failpoint = failpoint
         self.waiting = HeldQueue()
         self._committer = Committer(names, gate.required, failpoint)
-        self.gatherer = Gatherer(names, usage, cells)
-        self.first_outcomes = FirstOutcomes(names, self.gatherer)
+        self.intake = TrustIntake(names)
+        self.gatherer = Gatherer(names, usage, cells, self.intake)
+        self.first_outcomes = FirstOutcomes(names, self.intake)
 
     def judge(self, change: Change, case: Case, ruleset: Ruleset) -> Outcome:
         """The outcome of one case, with everything it changes put into the transaction.
@@ -125,7 +131,7 @@ class Judge:
             salt=case.held.salt if case.held else random_bytes(SALT_LEN),
             intercepted_index=case.held.row.intercepted_index if case.held else NO_ORDINAL,
             nonce_state=state,
-            trust=self.gatherer.trust(change.draft, intercepted.principal_id),
+            trust=self.intake.trust(change.draft, intercepted.principal_id),
         )
         if case.held is None:
             docket.intercepted_index = self._log_intercepted(change, docket, ruleset)
@@ -140,6 +146,8 @@ class Judge:
         docket.case = labelled(docket.case, facts.provenance)
         docket.target_version = 0 if facts.stored is None else facts.stored.version
         verdict = self._gate.decide(docket.candidate, facts, ruleset)
+        if isinstance(verdict, Hold):
+            docket.contradicts = contradicted_anchors(docket.candidate, facts, ruleset)
         docket.gate_us = (time.perf_counter_ns() - started) // 1_000
         return verdict
 
@@ -251,6 +259,8 @@ class Judge:
             session=provenance.session,
         )
         landed = self._committer.commit(change, permit, judged, ruleset.epoch)
+        if docket.case.held is not None:
+            self.intake.released(change, submission, landed)
         if submission.token is TokenState.VALID and submission.token_key is not None:
             change.draft.put(TOKENS, self._names.token(submission.token_key), b"")
         first = FirstOutcome(
@@ -277,15 +287,22 @@ class Judge:
     def _reject(
         self, change: Change, docket: _Docket, verdict: Reject, ruleset: Ruleset
     ) -> Outcome:
+        before = docket.trust
         if verdict.structural:
-            docket.trust = self.gatherer.charge(change, docket.case.submission, docket.trust)
+            docket.trust = self.intake.charge(change, docket.case.submission, before)
         first = self._refusal(change, docket, verdict, ruleset, Decision.REJECT)
+        if docket.trust is not before:
+            subject = docket.case.submission.candidate_id
+            self._happened(
+                change, docket, ruleset, OutcomeKind.STRUCTURAL_REFUSAL, subject, first.leaf_index
+            )
         return self._close(change, docket, first, None)
 
     def _hold(self, change: Change, docket: _Docket, verdict: Hold, ruleset: Ruleset) -> Outcome:
         first = self._refusal(change, docket, verdict, ruleset, Decision.HOLD)
         submission = docket.case.submission
         candidate_id, candidate = submission.candidate_id, docket.candidate
+        origin = self.intake.origin_of(candidate, submission.provenance)
         intercept = SealedIntercept(submission.digest, candidate.target, docket.salt)
         row = HeldRow(
             principal_id=candidate.principal_id,
@@ -300,6 +317,7 @@ class Judge:
             intercepted_index=docket.intercepted_index,
             sealed=self._staging.seal(candidate_id, encode(intercept)),
             origin=origin_of(submission),
+            origin_key=b"" if origin is None else origin.key,
             ceiling=submission.provenance.ceiling,
         )
         change.draft.put(HELD, bytes.fromhex(candidate_id), encode(row))
@@ -345,6 +363,9 @@ class Judge:
                 ceiling=submission.provenance.ceiling,
             )
         )
+        for anchor_id in docket.contradicts:
+            kind = OutcomeKind.CONTRADICTED_ANCHOR
+            self._happened(change, docket, ruleset, kind, anchor_id, leaf_index)
         return FirstOutcome(
             candidate_id=submission.candidate_id,
             decision=decision,
@@ -360,6 +381,32 @@ class Judge:
             ordinal=NO_ORDINAL,
             ceiling=submission.provenance.ceiling,
         )
+
+    def _happened(
+        self,
+        change: Change,
+        docket: _Docket,
+        ruleset: Ruleset,
+        kind: OutcomeKind,
+        subject: str,
+        cause: int,
+    ) -> None:
+        """Hand what the gate found of a candidate to the intake."""
+        submission = docket.case.submission
+        candidate = submission.candidate
+        origin = None
+        if kind is not OutcomeKind.STRUCTURAL_REFUSAL:  # its program did that, and no tool's text
+            origin = self.intake.origin_of(candidate, submission.provenance)
+        event = OutcomeEvent(
+            kind=kind,
+            principal_id=candidate.principal_id,
+            tenant=candidate.tenant,
+            subject=subject,
+            origin=origin,
+            cause=cause,
+        )
+        self.intake.take(change, event, ruleset)
+        docket.trust = self.intake.trust(change.draft, candidate.principal_id)
 
     def _close(
         self, change: Change, docket: _Docket, first: FirstOutcome, landed: Landed | None
@@ -390,7 +437,7 @@ class Judge:
         reason: Reason = Reason.DENIED_BY_PERSON,
     ) -> Outcome:
         """Refuse a held candidate without judging it: a person refused it, or it expired unread."""
-        trust = self.gatherer.trust(change.draft, row.principal_id)
+        trust = self.intake.trust(change.draft, row.principal_id)
         leaf_index = change.log(
             VerdictLeaf(
                 candidate_id=candidate_id,
@@ -426,6 +473,9 @@ class Judge:
             ordinal=NO_ORDINAL,
             ceiling=ceiling_of(row),
         )
+        if reason is Reason.DENIED_BY_PERSON and by != THE_STORE:
+            self.intake.denied(change, row, ruleset, leaf_index)
+            trust = self.intake.trust(change.draft, row.principal_id)
         spent = change.draft.get(NONCES, row.nonce_key)
         if spent is not None:
             record = NonceRecord(decode_nonce(spent).binding, first)

@@ -14,7 +14,6 @@ import msgspec
 
 from policy.facts import Approval, InterceptRecord
 from policy.model import CandidateId
-from policy.trust.ladder import after_outcome, restored
 from storage.audit import OperatorLeaf
 from storage.errors import StorageError, StoreCorrupt, UnknownCandidate
 from storage.tables.codec import decode_held, decode_intercept, encode
@@ -28,9 +27,10 @@ from storage.write.vouching import Vouching
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from policy.model import PrincipalId
+    from policy.model import PrincipalId, Tenant
     from policy.ruleset import Ruleset
     from policy.trust.ladder import TrustState
+    from policy.trust.outcomes import Reported
     from storage.tables.change import Change
     from storage.tables.codec import HeldRow
     from storage.tables.lmdb_store import View
@@ -202,30 +202,35 @@ class Operating:
 
     def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
         """The way back up the trust ladder."""
-        gatherer = self._engine.parts.judge.gatherer
+        intake = self._engine.parts.judge.intake
+        return self._engine.transact(lambda change: intake.restore(change, principal_id, by))
+
+    def restore_origin(self, tenant: Tenant, server: str, tool: str, by: PrincipalId) -> TrustState:
+        """Put the trust of an origin back to a newcomer's."""
+        intake = self._engine.parts.judge.intake
 
         def work(change: Change) -> TrustState:
-            before = gatherer.trust(change.draft, principal_id)
-            after = restored(before)
-            gatherer.put_trust(change, principal_id, after)
-            detail = f"{before.level.value} to {after.level.value}"
-            self._log(change, "trust.restore", principal_id, by, detail)
-            return after
+            return intake.restore_origin(change, tenant, server, tool, by)
 
         return self._engine.transact(work)
 
-    def record_outcome(self, principal_id: PrincipalId, *, good: bool) -> TrustState:
-        """Feed the soft score with how a memory of this principal turned out."""
-        gatherer, ruleset = self._engine.parts.judge.gatherer, self._engine.ruleset
+    def record_outcome(self, reported: Reported) -> bool:
+        """Take an outcome that another room reports; whether it counted."""
+        engine = self._engine
+        intake = engine.parts.judge.intake
+        return engine.transact(lambda change: intake.report(change, reported, engine.ruleset))
 
-        def work(change: Change) -> TrustState:
-            before = gatherer.trust(change.draft, principal_id)
-            after = after_outcome(before, good, ruleset.trust.scoring)
-            gatherer.put_trust(change, principal_id, after)
-            self._log(change, "trust.outcome", principal_id, THE_STORE, "good" if good else "bad")
-            return after
-
-        return self._engine.transact(work)
+    def count_stood(self) -> None:
+        """Count the releases that stood for their time, a limited number at a time."""
+        engine = self._engine
+        intake = engine.parts.judge.intake
+        with engine.parts.store.reading() as view:
+            due = intake.is_due(view, engine.parts.clock())
+        if not due:
+            return
+        # What the disk refuses to count now is found again the next time.
+        with contextlib.suppress(StorageError):
+            engine.transact(lambda change: intake.stood(change, engine.ruleset))
 
     # ---- what governs the store ----------------------------------------------------------------
 

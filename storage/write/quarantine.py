@@ -18,7 +18,13 @@ from storage.errors import UnknownMemory
 from storage.tables.codec import OPERATOR, HiddenBy, IdRecord, decode_hidden_by, encode
 from storage.tables.lmdb_store import IDS, QUARANTINES
 from storage.tables.rows import read_id, read_row
-from storage.values import PAROLE, QUARANTINE, QUARANTINE_REASON_LEN_MAX, Standing
+from storage.values import (
+    PAROLE,
+    QUARANTINE,
+    QUARANTINE_REASON_LEN_MAX,
+    THE_STORE,
+    Standing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +83,10 @@ class Quarantine:
             place(change, name, known, row, after)
             detail = f"{tenant}: {reason[:QUARANTINE_REASON_LEN_MAX]}" if reason else tenant
             leaf_index = log_standing(change, memory_id, row, by, detail, hidden=hide)
+            if hide and by != THE_STORE:
+                self._engine.parts.judge.intake.quarantined(
+                    change, row, memory_id, self._engine.ruleset, leaf_index
+                )
             return msgspec.structs.replace(standing, changed=True, leaf_index=leaf_index)
 
         return self._engine.transact(work)

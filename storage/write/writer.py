@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from policy.model import CandidateId, MemoryId, PrincipalId, Tenant
     from policy.ruleset import Ruleset
     from policy.trust.ladder import TrustState
+    from policy.trust.outcomes import Reported
     from storage.values import Anchor, KeyRecord, Standing, Submission
     from storage.write.checkpoint_copy import CheckpointCopy
     from storage.write.engine import Engine
@@ -201,9 +202,16 @@ class EmbeddedWriter:
         """The operator's way back up the trust ladder; leaves a leaf of its own."""
         return await self._run(lambda: self._operating.restore_trust(principal_id, by))
 
-    async def record_outcome(self, principal_id: PrincipalId, *, good: bool) -> TrustState:
-        """Feed a principal's soft score with an outcome."""
-        return await self._run(lambda: self._operating.record_outcome(principal_id, good=good))
+    async def restore_origin(
+        self, tenant: Tenant, server: str, tool: str, by: PrincipalId
+    ) -> TrustState:
+        """The same for what a server's tool brings into a tenant's sessions."""
+        restore = self._operating.restore_origin
+        return await self._run(lambda: restore(tenant, server, tool, by))
+
+    async def record_outcome(self, reported: Reported) -> bool:
+        """Take an outcome of the closed list into trust; whether it counted."""
+        return await self._run(lambda: self._operating.record_outcome(reported))
 
     async def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
         """Add a key, or replace the record of the same key id; leaves a leaf."""
@@ -382,6 +390,7 @@ class EmbeddedWriter:
             self._housekeeping_due_ns = now + _HOUSEKEEPING_EVERY_NS
             self._engine.tidy()
             self._operating.expire()
+            self._operating.count_stood()
             self._engine.mark_time()
         if now >= self._snapshot_due_ns:
             self._snapshot_due_ns = now + _SNAPSHOT_EVERY_NS

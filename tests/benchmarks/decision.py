@@ -44,6 +44,7 @@ def _facts(candidate: Candidate, canonical: bytes) -> Facts:
         provenance=derive_provenance(principal, candidate, None),
         reading=read_text(candidate.text, None),
         trust=NEWCOMER,
+        origin_trust=None,
         nonce=NonceState.FRESH,
         token=TokenState.ABSENT,
         shadow=(),

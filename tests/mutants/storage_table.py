@@ -10,6 +10,7 @@ _JUDGING: Final = "storage/write/judging.py"
 _HELD_LIMITS: Final = "tests/unit/storage/write/test_held_limits.py"
 _COMMIT: Final = "storage/write/commit.py"
 _GATHERING: Final = "storage/write/gathering.py"
+_INTAKE: Final = "storage/write/trust_intake.py"
 _STAGING: Final = "storage/staging/staging.py"
 _SEALING: Final = "storage/staging/sealing.py"
 _UNDECIDED: Final = "storage/staging/undecided.py"
@@ -183,7 +184,7 @@ STORAGE: Final = (
     ),
     Mutant(
         name="one violation counts each time it is sent",
-        file=_GATHERING,
+        file=_INTAKE,
         old="        if change.draft.has(CHARGES, key):\n            return trust\n",
         new="",
         invariant="one (nonce, digest) counts once",
@@ -191,9 +192,9 @@ STORAGE: Final = (
     ),
     Mutant(
         name="trust is not kept",
-        file=_GATHERING,
-        old="        self.put_trust(change, submission.candidate.principal_id, lowered)\n",
-        new="",
+        file=_INTAKE,
+        old="        lowered = after_violation(trust)\n",
+        new="        lowered = trust\n",
         invariant="the ladder is durable",
         tests=(at(_WRITES, "test_the_same_violation_counts_once_and_the_third_makes_untrusted"),),
     ),

@@ -29,6 +29,7 @@ from tests.mutants.session_labels_table import SESSION_LABELS
 from tests.mutants.session_table import SESSIONS
 from tests.mutants.settle_table import SETTLE
 from tests.mutants.storage_table import STORAGE
+from tests.mutants.trust_table import TRUST
 from tests.mutants.veto_table import VETO
 from tests.mutants.walls_table import WALLS
 from tests.mutants.withheld_table import WITHHELD
@@ -58,6 +59,7 @@ MUTANTS: Final = (
     *ENDORSED,
     *PACE,
     *WALLS,
+    *TRUST,
     *REPORTING,
     *AFTER,
     *DRIFT,

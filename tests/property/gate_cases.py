@@ -157,6 +157,7 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
         provenance=provenance,
         reading=labels.reading,
         trust=None if labels.trust is None else TrustState(level=labels.trust),
+        origin_trust=None,
         nonce=labels.nonce,
         token=labels.token,
         shadow=labels.shadow,

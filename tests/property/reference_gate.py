@@ -359,7 +359,14 @@ def complain_3(facts: Facts, ruleset: Ruleset, view: View) -> list[Complaint]:
     assert facts.trust is not None
     if facts.trust.level.value == "untrusted" and view.judged_as != "L4":
         return [Complaint(3, "reject", Reason.TRUST_INSUFFICIENT)]
+    latched = [facts.trust.latched_at_ms is not None]
+    if facts.origin_trust is not None:
+        latched.append(facts.origin_trust.latched_at_ms is not None)
+    if any(latched) and view.judged_as in ("L1", "L2", "L3"):
+        return [Complaint(3, "hold", Reason.TRUST_LATCHED)]
     alpha, beta = 1 + facts.trust.good, 1 + facts.trust.bad
+    if facts.trust.good + facts.trust.bad / ruleset.trust.scoring.bad_weight < 5:
+        alpha, beta = 1, 1
     wanted = {cls.value: share for cls, share in ruleset.trust.soft_score_min.items()}
     if alpha / (alpha + beta) < wanted.get(view.judged_as, 1):
         return [Complaint(3, "hold", Reason.TRUST_SOFT_SCORE)]

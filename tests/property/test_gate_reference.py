@@ -186,7 +186,9 @@ def ruleset_of(
         violations_count=st.integers(0, 9),
         good=st.floats(0, 100),
         bad=st.floats(0, 100),
+        latched_at_ms=st.sampled_from((None, 0)),
     ),
+    origin=st.sampled_from((None, TrustState(), TrustState(latched_at_ms=0))),
     alarms=st.sampled_from((None, (), ("cell",))),
     skipped=st.frozensets(st.integers(1, 10)),
 )
@@ -197,10 +199,16 @@ def test_gate_agrees_with_the_reference_under_any_ruleset_and_with_any_step_left
     trust: TrustState,
     alarms: tuple[str, ...] | None,
     skipped: frozenset[int],
+    *,
+    origin: TrustState | None,
 ) -> None:
     candidate, facts = case_of(case)
     changed = msgspec.structs.replace(
-        facts, budget=budget, trust=trust if case.trust else None, drift_alarms=alarms
+        facts,
+        budget=budget,
+        trust=trust if case.trust else None,
+        origin_trust=origin,
+        drift_alarms=alarms,
     )
     if len(skipped) < len(GATE.required):
         assert_agree(candidate, changed, ruleset, skipped)

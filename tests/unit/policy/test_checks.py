@@ -10,7 +10,7 @@ from policy.facts import BudgetState, TargetState
 from policy.gate import GATE
 from policy.model import Basis, ChangeKind, MemoryClass, MemoryStatus, SourceKind
 from policy.ruleset import OverBudget
-from policy.trust.ladder import TrustLevel, TrustState, after_outcome
+from policy.trust.ladder import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reason, Reject
 from tests.property.gate_cases import RULESET, Labels, case_of
 
@@ -200,11 +200,36 @@ def test_an_untrusted_principal_writes_scratch_and_nothing_else(memory_class: Me
     assert isinstance(verdict, Admit) is (memory_class is MemoryClass.L4)
 
 
+@pytest.mark.parametrize("whose", ["trust", "origin_trust"])
+@pytest.mark.parametrize("memory_class", MemoryClass)
+@pytest.mark.parametrize("change", [ChangeKind.CREATE, ChangeKind.DELETE])
+def test_a_latch_holds_changes_of_any_kind_but_scratch(
+    whose: str, memory_class: MemoryClass, change: ChangeKind
+) -> None:
+    labels = Labels(
+        source=SourceKind.OPERATOR,
+        basis=Basis.CHANNEL,
+        memory_class=memory_class,
+        change=change,
+        stored=msgspec.structs.replace(OWN, memory_class=memory_class),
+    )
+    candidate, facts = case_of(labels)
+    assert trust_level(candidate, facts, RULESET) is None
+    known = TrustState(good=1_000.0, latched_at_ms=0)
+    found = trust_level(candidate, msgspec.structs.replace(facts, **{whose: known}), RULESET)
+    if memory_class is MemoryClass.L4:
+        assert found is None
+    else:
+        assert found is not None
+        assert (found.reason, found.holds) == (Reason.TRUST_LATCHED, True)
+
+
 def test_a_bad_soft_score_holds_and_a_good_one_opens_nothing() -> None:
     candidate, facts = case_of(Labels())
-    bad, good = TrustState(), TrustState(level=TrustLevel.UNTRUSTED)
-    for _ in range(9):
-        bad, good = after_outcome(bad, good=False), after_outcome(good, good=True)
+    good = TrustState(level=TrustLevel.UNTRUSTED, good=20.0)
+    few, bad = TrustState(good=1.0, bad=19.0), TrustState(good=1.0, bad=20.0)
+    known = msgspec.structs.replace(facts, trust=few)
+    assert trust_level(candidate, known, RULESET) is None, "four bad outcomes are no rate"
     held = trust_level(candidate, msgspec.structs.replace(facts, trust=bad), RULESET)
     assert held is not None
     assert (held.reason, held.holds) == (Reason.TRUST_SOFT_SCORE, True)

@@ -15,7 +15,8 @@ import pytest
 from policy.model import ChangeKind, Channel, MemoryClass, Principal, PrincipalId, Scope
 from policy.query import EVERYTHING
 from policy.ruleset import parse_ruleset
-from policy.trust.ladder import NEWCOMER, TrustLevel
+from policy.trust.ladder import TrustLevel, TrustState
+from policy.trust.outcomes import OutcomeKind, Reported
 from storage.derived.vectors.faiss_index import BadVector
 from storage.embedded import EmbeddedOptions
 from storage.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
@@ -213,13 +214,18 @@ async def test_operator_commands_leave_leaves_and_no_version(store: EmbeddedStor
     anchor = Anchor(anchor_id="a1", tenant=TENANT, statement="s", questions=("q",), created_at_ms=1)
     await store.writer.put_key(key, BY)
     await store.writer.put_anchor(anchor, BY)
-    await store.writer.record_outcome(PrincipalId("agent-1"), good=False)
+    burst = Reported(
+        kind=OutcomeKind.SUSTAINED_BURST, principal_id=PrincipalId("agent-1"), tenant=TENANT
+    )
+    assert await store.writer.record_outcome(burst)
+    assert not await store.writer.record_outcome(burst), "once a day"
     assert store.reader.keys() == (key,)
     assert store.reader.anchors(TENANT) == (anchor,)
     soured = store.reader.trust(PrincipalId("agent-1"))
     assert (soured.level, soured.bad > 0) == (TrustLevel.TRUSTED, True)
     assert dict(store.reader.all_trust()) == {PrincipalId("agent-1"): soured}
-    assert await store.writer.restore_trust(PrincipalId("agent-1"), BY) == NEWCOMER
+    restored = await store.writer.restore_trust(PrincipalId("agent-1"), BY)
+    assert restored == TrustState(restores_count=1)
     after = store.reader.status()
     assert (after.version, after.leaf_count) == (before.version, before.leaf_count + 4)
     assert store.reader.check().problems == ()

@@ -76,7 +76,7 @@ def test_rejected_candidate_leaves_no_row_no_vector_no_version(store: EmbeddedSt
     assert outcome.memory is None
     assert (report.rows, report.vectors, report.problems) == (0, 0, ())
     assert (after.version, after.live_count) == (before.version, before.live_count)
-    assert after.leaf_count == before.leaf_count + 2
+    assert after.leaf_count == before.leaf_count + 3, "seen, refused, and what it costs in trust"
 
 
 def test_batch_of_three_admissions_is_three_versions(store: EmbeddedStore) -> None:

@@ -1,0 +1,68 @@
+"""Reads of trust: of principals, of origins, and why it is what it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.trust.ladder import NEWCOMER, TrustState
+from storage.tables.codec import decode_origin, decode_recent, decode_trust
+from storage.tables.lmdb_store import ORIGINS, RECENT, TRUST
+from storage.tables.rows import trust_of
+from storage.trust import OriginTrust, TrustEvent
+
+if TYPE_CHECKING:
+    from policy.model import PrincipalId, Tenant
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import LmdbStore
+
+
+class TrustReads:
+    """`storage.trust.TrustReader` over the tables. Any thread."""
+
+    def __init__(self, store: LmdbStore, names: KeyedNames) -> None:
+        self._store = store
+        self._names = names
+
+    def trust(self, principal_id: PrincipalId) -> TrustState:
+        """The trust of one principal; that of a newcomer where it never wrote."""
+        with self._store.reading() as view:
+            payload = view.get(TRUST, self._names.principal(principal_id))
+        return NEWCOMER if payload is None else trust_of(decode_trust(payload))
+
+    def all_trust(self) -> tuple[tuple[PrincipalId, TrustState], ...]:
+        """Every principal with a recorded trust."""
+        with self._store.reading() as view:
+            found = [decode_trust(payload) for _, payload in view.scan(TRUST)]
+        found.sort(key=lambda record: record.principal_id)
+        return tuple((record.principal_id, trust_of(record)) for record in found)
+
+    def trust_history(self, principal_id: PrincipalId) -> tuple[TrustEvent, ...]:
+        """The last changes of a principal's trust, oldest first."""
+        return self._history(self._names.principal(principal_id))
+
+    def origin_trust(self, tenant: Tenant, server: str, tool: str) -> TrustState:
+        """The trust of an origin; that of a newcomer where nothing came from it."""
+        with self._store.reading() as view:
+            payload = view.get(ORIGINS, self._names.origin(tenant, server, tool))
+        return NEWCOMER if payload is None else trust_of(decode_origin(payload).trust)
+
+    def all_origins(self) -> tuple[OriginTrust, ...]:
+        """Every origin with a recorded trust."""
+        with self._store.reading() as view:
+            found = [decode_origin(payload) for _, payload in view.scan(ORIGINS)]
+        found.sort(key=lambda one: (one.tenant, one.server, one.tool))
+        return tuple(
+            OriginTrust(
+                tenant=one.tenant, server=one.server, tool=one.tool, state=trust_of(one.trust)
+            )
+            for one in found
+        )
+
+    def origin_history(self, tenant: Tenant, server: str, tool: str) -> tuple[TrustEvent, ...]:
+        """The last changes of an origin's trust, oldest first."""
+        return self._history(self._names.origin(tenant, server, tool))
+
+    def _history(self, key: bytes) -> tuple[TrustEvent, ...]:
+        with self._store.reading() as view:
+            payload = view.get(RECENT, key)
+        return () if payload is None else decode_recent(payload)

@@ -1,0 +1,370 @@
+"""The one intake of outcomes: what happened to a write becomes trust, in the same transaction.
+
+Everything that moves a soft score or a latch goes through here, with a leaf; so a crash leaves
+either the act and its outcome, or neither. What an outcome is worth, and how often it counts, is
+the closed list of `policy.trust.outcomes`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import ChangeKind, MemoryStatus, PrincipalId, Tenant
+from policy.trust.ladder import NEWCOMER, TrustState, after_violation
+from policy.trust.outcomes import (
+    RULES,
+    STANDS_AFTER_MS,
+    OutcomeKind,
+    counts_again,
+    may_count,
+)
+from policy.trust.score import after_outcome, has_room, restored
+from storage.audit import OperatorLeaf, VerdictLeaf, culprit_of
+from storage.tables.change import read_leaf
+from storage.tables.codec import (
+    IdRecord,
+    OriginRecord,
+    StandingRecord,
+    decode_counted,
+    decode_origin,
+    decode_recent,
+    decode_standing,
+    decode_trust,
+    encode,
+    ordinal_key,
+)
+from storage.tables.lmdb_store import CHARGES, COUNTED, ORIGINS, RECENT, STANDING, TRUST
+from storage.tables.rows import read_id, trust_of, trust_record
+from storage.trust import LATCHED, RESTORED, TRUST_OUTCOME, UNLATCHED, TrustEvent
+from storage.values import THE_STORE
+
+if TYPE_CHECKING:
+    from policy.model import Candidate, MemoryId, Provenance
+    from policy.ruleset import Ruleset
+    from policy.trust.outcomes import Reported
+    from storage.tables.change import Change
+    from storage.tables.codec import HeldRow
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import View
+    from storage.values import Row, Submission
+    from storage.write.commit import Landed
+
+RECENT_MAX: Final = 64
+OUTCOME_BYTES: Final = 768
+"""What one outcome takes of a tenant's share: a leaf with its nodes, and what is counted once."""
+_STOOD_AT_ONCE: Final = 256
+_NAMED_OTHER: Final = "other"
+NOBODY: Final = PrincipalId("")
+NO_TENANT: Final = Tenant("")
+
+
+class NamedOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """A server's tool: its key, made of its real names, and the names that a leaf may say.
+
+    The key holds also where the text of a candidate spells the name, so that no page can shed its
+    history by naming its own server.
+    """
+
+    key: bytes
+    server: str
+    tool: str
+
+
+class OutcomeEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One outcome inside a transaction. `cause` is the index of the leaf of what happened."""
+
+    kind: OutcomeKind
+    principal_id: PrincipalId
+    tenant: Tenant
+    subject: str = ""
+    origin: NamedOrigin | None = None
+    cause: int | None = None
+
+
+class _Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose trust it is: a principal's, or an origin's."""
+
+    key: bytes
+    table: bytes
+    subject: str
+    principal_id: PrincipalId = NOBODY
+    tenant: Tenant = NO_TENANT
+    server: str = ""
+    tool: str = ""
+
+
+class TrustIntake:
+    """Trust of principals and origins inside a transaction. Writer thread only.
+
+    `trust` and `origin_trust` take any view.
+    """
+
+    def __init__(self, names: KeyedNames) -> None:
+        self._names = names
+
+    # ---- reading -------------------------------------------------------------------------------
+
+    def trust(self, view: View, principal_id: PrincipalId) -> TrustState:
+        """The trust of one principal."""
+        payload = view.get(TRUST, self._names.principal(principal_id))
+        return NEWCOMER if payload is None else trust_of(decode_trust(payload))
+
+    def origin_trust(self, view: View, origin: NamedOrigin | None) -> TrustState | None:
+        """The trust of an origin; None where a candidate has none."""
+        if origin is None:
+            return None
+        payload = view.get(ORIGINS, origin.key)
+        return NEWCOMER if payload is None else trust_of(decode_origin(payload).trust)
+
+    def origin_of(self, candidate: Candidate, provenance: Provenance | None) -> NamedOrigin | None:
+        """The tool that a candidate's text came from, where one is known."""
+        culprits = () if provenance is None else provenance.culprits
+        named = next((one for one in culprits if one.server is not None), None)
+        said = culprit_of(culprits, candidate)
+        if named is None or said is None:
+            return None
+        key = self._names.origin(candidate.tenant, named.server or "", named.tool or "")
+        return NamedOrigin(key=key, server=said.server, tool=said.tool)
+
+    def origin_named(self, tenant: Tenant, server: str, tool: str) -> NamedOrigin | None:
+        """The origin that a leaf names; None where the leaf had to leave the name out."""
+        if _NAMED_OTHER in {server, tool}:
+            return None
+        return NamedOrigin(key=self._names.origin(tenant, server, tool), server=server, tool=tool)
+
+    # ---- what happened -------------------------------------------------------------------------
+
+    def charge(self, change: Change, submission: Submission, trust: TrustState) -> TrustState:
+        """Count a structural violation on the ladder; each (nonce, digest) counts once."""
+        key = self._names.charge(submission.candidate, submission.digest)
+        if change.draft.has(CHARGES, key):
+            return trust
+        change.draft.put(CHARGES, key, b"")
+        principal_id = submission.candidate.principal_id
+        lowered = after_violation(trust)
+        record = trust_record(lowered, principal_id)
+        change.draft.put(TRUST, self._names.principal(principal_id), encode(record))
+        return lowered
+
+    def denied(self, change: Change, row: HeldRow, ruleset: Ruleset, cause: int) -> None:
+        """A person refused a held candidate."""
+        event = OutcomeEvent(
+            kind=OutcomeKind.DENIED_BY_PERSON,
+            principal_id=row.principal_id,
+            tenant=row.tenant,
+            subject=str(row.intercepted_index),
+            origin=_origin_of_row(row),
+            cause=cause,
+        )
+        self.take(change, event, ruleset)
+
+    def released(self, change: Change, submission: Submission, landed: Landed) -> None:
+        """A person released a candidate: in seven days it is looked at whether it still stands."""
+        row = landed.row
+        if row.change not in {ChangeKind.CREATE, ChangeKind.UPDATE}:
+            return
+        origin = self.origin_of(submission.candidate, submission.provenance)
+        standing = StandingRecord(
+            tenant=row.tenant,
+            name=self._names.memory(row.tenant, row.memory_id),
+            ordinal=landed.ordinal,
+            leaf_index=landed.leaf_index,
+            principal_id=row.principal_id,
+            origin=b"" if origin is None else origin.key,
+            server="" if origin is None else origin.server,
+            tool="" if origin is None else origin.tool,
+        )
+        due_ms = change.now_ms + STANDS_AFTER_MS
+        change.draft.put(STANDING, _due_key(due_ms, landed.ordinal), encode(standing))
+
+    def quarantined(
+        self, change: Change, row: Row, memory_id: MemoryId, ruleset: Ruleset, cause: int
+    ) -> None:
+        """An operator hid a memory; its row names the leaf, and the leaf the tool."""
+        leaf = read_leaf(change.draft, row.leaf_index)
+        culprit = leaf.culprit if isinstance(leaf, VerdictLeaf) else None
+        origin = None
+        if culprit is not None:
+            origin = self.origin_named(row.tenant, culprit.server, culprit.tool)
+        event = OutcomeEvent(
+            kind=OutcomeKind.QUARANTINED_BY_HAND,
+            principal_id=row.principal_id,
+            tenant=row.tenant,
+            subject=memory_id,
+            origin=origin,
+            cause=cause,
+        )
+        self.take(change, event, ruleset)
+
+    def is_due(self, view: View, now_ms: int) -> bool:
+        """Whether a release has stood for its time."""
+        first = next(view.keys(STANDING), None)
+        return first is not None and first < _due_key(now_ms + 1, 0)
+
+    def stood(self, change: Change, ruleset: Ruleset) -> None:
+        """Count the releases whose time has come, a limited number at a time."""
+        end = _due_key(change.now_ms + 1, 0)
+        due: list[tuple[bytes, bytes]] = []
+        for key, payload in change.draft.scan(STANDING):
+            if key >= end or len(due) == _STOOD_AT_ONCE:
+                break
+            due.append((key, payload))
+        for key, payload in due:
+            change.draft.delete(STANDING, key)
+            one = decode_standing(payload)
+            # What was taken back, changed or hidden since did not stand as it was released.
+            if read_id(change.draft, one.name) != IdRecord(one.ordinal, MemoryStatus.LIVE):
+                continue
+            origin = NamedOrigin(key=one.origin, server=one.server, tool=one.tool)
+            event = OutcomeEvent(
+                kind=OutcomeKind.RELEASE_STOOD,
+                principal_id=one.principal_id,
+                tenant=one.tenant,
+                subject=one.name.hex(),
+                origin=origin if one.origin else None,
+                cause=one.leaf_index,
+            )
+            self.take(change, event, ruleset)
+
+    def report(self, change: Change, reported: Reported, ruleset: Ruleset) -> bool:
+        """Take what another room reports: a burst, an incident, recalls; whether it counted."""
+        if not may_count(reported):
+            return False
+        origin = None
+        if reported.server is not None:
+            origin = self.origin_named(reported.tenant, reported.server, reported.tool or "")
+        event = OutcomeEvent(
+            kind=reported.kind,
+            principal_id=reported.principal_id,
+            tenant=reported.tenant,
+            subject=reported.subject,
+            origin=origin,
+        )
+        return self.take(change, event, ruleset)
+
+    def take(self, change: Change, event: OutcomeEvent, ruleset: Ruleset) -> bool:
+        """Move the trust of the principal, and apart that of the origin; whether any moved."""
+        holders = [self._principal(event.principal_id)]
+        if event.origin is not None:
+            holders.append(_origin(event.tenant, event.origin))
+        counted = [self._feed(change, one, event, ruleset) for one in holders]
+        return any(counted)
+
+    # ---- an operator ---------------------------------------------------------------------------
+
+    def restore(self, change: Change, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
+        """Put a principal back to a newcomer's trust, with a leaf."""
+        return self._restore(change, self._principal(principal_id), by)
+
+    def restore_origin(
+        self, change: Change, tenant: Tenant, server: str, tool: str, by: PrincipalId
+    ) -> TrustState:
+        """Put an origin back to a newcomer's trust, with a leaf."""
+        key = self._names.origin(tenant, server, tool)
+        origin = NamedOrigin(key=key, server=server, tool=tool)
+        return self._restore(change, _origin(tenant, origin), by)
+
+    def _restore(self, change: Change, holder: _Holder, by: PrincipalId) -> TrustState:
+        before = self._state(change.draft, holder)
+        after = restored(before)
+        self._put(change, holder, after)
+        leaf_index = change.log(
+            OperatorLeaf(
+                at_ms=change.now_ms,
+                action="trust.restore",
+                subject=holder.subject,
+                by=by,
+                detail=f"{before.level.value} to {after.level.value}",
+            )
+        )
+        became = UNLATCHED if before.latched else ""
+        event = TrustEvent(change.now_ms, RESTORED, leaf_index, None, became)
+        self._remember(change, holder, event)
+        return after
+
+    # ---- one holder ----------------------------------------------------------------------------
+
+    def _feed(self, change: Change, holder: _Holder, event: OutcomeEvent, ruleset: Ruleset) -> bool:
+        rule, now_ms = RULES[event.kind], change.now_ms
+        before = self._state(change.draft, holder)
+        if not has_room(before, rule, now_ms) or not self._counts(change, holder, event):
+            return False
+        after = after_outcome(before, rule, now_ms, ruleset.trust.scoring)
+        self._put(change, holder, after)
+        became = ""
+        if before.latched is not after.latched:
+            became = LATCHED if after.latched else UNLATCHED
+        said = f"{'good' if rule.good else 'bad'} {rule.weight:g} {event.kind.value}"
+        cause = "" if event.cause is None else f", leaf {event.cause}"
+        leaf_index = change.log(
+            OperatorLeaf(
+                at_ms=now_ms,
+                action=TRUST_OUTCOME,
+                subject=holder.subject,
+                by=THE_STORE,
+                detail=f"{said}{cause}{', ' if became else ''}{became}",
+            )
+        )
+        recent = TrustEvent(now_ms, event.kind.value, leaf_index, event.cause, became)
+        self._remember(change, holder, recent)
+        change.charges[event.tenant] += OUTCOME_BYTES
+        return True
+
+    def _counts(self, change: Change, holder: _Holder, event: OutcomeEvent) -> bool:
+        """Whether an outcome about this subject counts for this holder; it is noted if so."""
+        key = self._names.counted(holder.key, event.kind.value, event.subject)
+        payload = change.draft.get(COUNTED, key)
+        last_ms = None if payload is None else decode_counted(payload)
+        if not counts_again(event.kind, last_ms, change.now_ms):
+            return False
+        change.draft.put(COUNTED, key, encode(change.now_ms))
+        return True
+
+    def _state(self, view: View, holder: _Holder) -> TrustState:
+        payload = view.get(holder.table, holder.key)
+        if payload is None:
+            return NEWCOMER
+        record = decode_trust(payload) if holder.table == TRUST else decode_origin(payload).trust
+        return trust_of(record)
+
+    def _put(self, change: Change, holder: _Holder, state: TrustState) -> None:
+        record = trust_record(state, holder.principal_id)
+        if holder.table == TRUST:
+            change.draft.put(TRUST, holder.key, encode(record))
+        else:
+            origin = OriginRecord(holder.tenant, holder.server, holder.tool, record)
+            change.draft.put(ORIGINS, holder.key, encode(origin))
+
+    def _remember(self, change: Change, holder: _Holder, event: TrustEvent) -> None:
+        payload = change.draft.get(RECENT, holder.key)
+        before = () if payload is None else decode_recent(payload)
+        change.draft.put(RECENT, holder.key, encode((*before, event)[-RECENT_MAX:]))
+
+    def _principal(self, principal_id: PrincipalId) -> _Holder:
+        key = self._names.principal(principal_id)
+        return _Holder(key=key, table=TRUST, subject=principal_id, principal_id=principal_id)
+
+
+def _origin(tenant: Tenant, origin: NamedOrigin) -> _Holder:
+    return _Holder(
+        key=origin.key,
+        table=ORIGINS,
+        subject=f"origin {tenant} {origin.server} {origin.tool}"[:256],
+        tenant=tenant,
+        server=origin.server,
+        tool=origin.tool,
+    )
+
+
+def _origin_of_row(row: HeldRow) -> NamedOrigin | None:
+    """The origin that a held candidate was filed under: a kind, a server, a tool."""
+    if not row.origin_key:
+        return None
+    _, server, tool = row.origin.split(" ")
+    return NamedOrigin(key=row.origin_key, server=server, tool=tool)
+
+
+def _due_key(due_ms: int, ordinal: int) -> bytes:
+    return ordinal_key(due_ms) + ordinal_key(ordinal)

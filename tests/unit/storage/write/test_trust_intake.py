@@ -1,0 +1,280 @@
+"""What happens to a write becomes trust in the same transaction, once, with a leaf that says it."""
+
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import lmdb
+import pytest
+
+from policy.facts import AnchorProbe
+from policy.model import (
+    Basis,
+    ChangeKind,
+    MemoryClass,
+    Origin,
+    PrincipalId,
+    Provenance,
+    Scope,
+    SourceKind,
+)
+from policy.trust.ladder import NEWCOMER
+from policy.trust.outcomes import STANDS_AFTER_MS, OutcomeKind, Reported
+from policy.verdict import Reason
+from storage.audit import OperatorLeaf, decode_leaf
+from storage.errors import StoreUnavailable
+from storage.tables.codec import ordinal_key
+from storage.tables.lmdb_store import LEAVES, STANDING
+from storage.trust import RESTORED
+from storage.values import Decision
+from tests.unit.storage.opening import (
+    AGENT,
+    BY,
+    OPERATOR,
+    TENANT,
+    VOUCHED,
+    candidate_of,
+    say,
+    submission_of,
+    write,
+)
+
+if TYPE_CHECKING:
+    from policy.model import CandidateId, MemoryId
+    from storage.embedded import EmbeddedStore
+    from storage.values import Outcome
+    from tests.unit.storage.opening import Bench
+
+WHO = AGENT.principal_id
+PAGE = Origin(kind=SourceKind.TOOL_RESULT, server="web", tool="fetch", call_id="1")
+TOLD = Provenance(source=SourceKind.TOOL_RESULT, basis=Basis.TAINT, culprits=(PAGE,))
+
+
+def held(store: EmbeddedStore, text: str, **fields: object) -> CandidateId:
+    """A preference, which an agent may not write by itself."""
+    candidate = candidate_of(text, memory_class=MemoryClass.L2)
+    (outcome,) = write(store, submission_of(candidate, AGENT, **fields))
+    assert outcome.decision is Decision.HOLD
+    return outcome.candidate_id
+
+
+def deny(store: EmbeddedStore, text: str, **fields: object) -> Outcome:
+    return asyncio.run(store.writer.deny(held(store, text, **fields), BY))
+
+
+def release(store: EmbeddedStore, text: str) -> MemoryId:
+    outcome = asyncio.run(store.writer.release(held(store, text), BY))
+    assert outcome.memory is not None
+    return outcome.memory.memory_id
+
+
+def count_stood(store: EmbeddedStore) -> None:
+    asyncio.run(store.writer.run(store.writer._operating.count_stood))
+
+
+def last_leaf(store: EmbeddedStore) -> OperatorLeaf:
+    with store.lmdb.reading() as view:
+        count = view.count(LEAVES)
+        leaf = decode_leaf(view.get(LEAVES, ordinal_key(count - 1)) or b"")
+    assert isinstance(leaf, OperatorLeaf)
+    return leaf
+
+
+def test_a_denial_counts_and_its_leaf_says_why(store: EmbeddedStore) -> None:
+    outcome = deny(store, "Ada likes tea")
+    state = store.reader.trust(WHO)
+    assert (state.bad, outcome.trust) == (5.0, state)
+    leaf = last_leaf(store)
+    assert (leaf.action, leaf.subject) == ("trust.outcome", WHO)
+    assert leaf.detail == f"bad 1 denied_by_person, leaf {outcome.leaf_index}"
+    (event,) = store.reader.trust_history(WHO)
+    assert (event.kind, event.cause) == ("denied_by_person", outcome.leaf_index)
+    assert event.leaf_index == store.reader.status().leaf_count - 1
+    assert store.reader.check().problems == ()
+
+
+def test_what_honest_agents_do_counts_for_nothing(store: EmbeddedStore) -> None:
+    held(store, "Ada likes tea")
+    assert say(store, "the ferry leaves at nine").decision is Decision.ADMIT
+    assert store.reader.trust(WHO) == NEWCOMER
+    assert store.reader.all_trust() == ()
+
+
+def test_six_denials_latch_and_what_is_written_next_waits_but_scratch(store: EmbeddedStore) -> None:
+    made = say(store, "the ferry leaves at nine")
+    assert made.memory is not None
+    for number in range(6):
+        assert not store.reader.trust(WHO).latched
+        deny(store, f"Ada likes tea {number}")
+    assert store.reader.trust(WHO).latched
+    assert last_leaf(store).detail.endswith(", latched")
+    assert store.reader.trust_history(WHO)[-1].became == "latched"
+    later = say(store, "the ferry leaves at ten")
+    assert (later.decision, later.reason, later.step) == (
+        Decision.HOLD,
+        Reason.TRUST_LATCHED,
+        3,
+    )
+    change = {"change": ChangeKind.DELETE, "memory_id": made.memory.memory_id, "scope": Scope()}
+    (gone,) = write(store, submission_of(candidate_of(None, **change)))  # type: ignore[arg-type]
+    assert gone.reason is Reason.TRUST_LATCHED
+    scratch = say(store, "a note", memory_class=MemoryClass.L4)
+    assert scratch.decision is Decision.ADMIT
+    assert say(store, "the ferry is blue", OPERATOR).decision is Decision.ADMIT
+
+
+def test_a_latched_origin_holds_what_comes_from_it_and_nothing_else(store: EmbeddedStore) -> None:
+    for number in range(6):
+        deny(store, f"Ada likes tea {number}", provenance=TOLD)
+    asyncio.run(store.writer.restore_trust(WHO, BY))
+    (origin,) = store.reader.all_origins()
+    assert (origin.tenant, origin.server, origin.tool) == (TENANT, "web", "fetch")
+    assert origin.state.latched
+    page = submission_of(candidate_of("the ferry leaves at ten"), provenance=TOLD)
+    assert write(store, page)[0].reason is Reason.TRUST_LATCHED
+    assert say(store, "the ferry leaves at nine").decision is Decision.ADMIT
+    assert store.reader.origin_trust(TENANT, "web", "search") == NEWCOMER
+    asyncio.run(store.writer.restore_origin(TENANT, "web", "fetch", BY))
+    again = submission_of(candidate_of("the ferry leaves at ten"), provenance=TOLD)
+    assert write(store, again)[0].decision is Decision.ADMIT
+    assert store.reader.origin_history(TENANT, "web", "fetch")[-1].kind == RESTORED
+    assert store.reader.check().problems == ()
+
+
+def test_an_origin_sheds_no_history_by_naming_itself_in_its_text(store: EmbeddedStore) -> None:
+    origin = Origin(kind=SourceKind.TOOL_RESULT, server="newsreader", tool="fetch")
+    told = Provenance(source=SourceKind.TOOL_RESULT, basis=Basis.TAINT, culprits=(origin,))
+    deny(store, "Ada likes tea", provenance=told)
+    deny(store, "newsreader says that Ada likes tea", provenance=told)
+    assert store.reader.origin_trust(TENANT, "newsreader", "fetch").bad > 5.0
+
+
+def test_a_release_that_stood_seven_days_is_good_and_one_taken_back_is_nothing(
+    store: EmbeddedStore, bench: Bench
+) -> None:
+    release(store, "Ada likes tea")
+    hidden = release(store, "Ada likes coffee")
+    asyncio.run(store.writer.quarantine(hidden, TENANT, BY))
+    bad = store.reader.trust(WHO).bad
+    bench.clock.now_ms += STANDS_AFTER_MS - 1
+    count_stood(store)
+    assert store.reader.trust(WHO).good == 0.0
+    bench.clock.now_ms += 1
+    count_stood(store)
+    state = store.reader.trust(WHO)
+    assert (state.good, state.bad) == (1.0, bad * 0.95)
+    count_stood(store)
+    assert store.reader.trust(WHO) == state
+    with store.lmdb.reading() as view:
+        assert view.count(STANDING) == 0
+    kinds = [event.kind for event in store.reader.trust_history(WHO)]
+    assert kinds == ["quarantined_by_hand", "release_stood"]
+
+
+def test_of_one_day_twenty_good_outcomes_count(store: EmbeddedStore, bench: Bench) -> None:
+    for number in range(22):
+        release(store, f"Ada likes tea {number}")
+    bench.clock.now_ms += STANDS_AFTER_MS
+    count_stood(store)
+    assert len(store.reader.trust_history(WHO)) == 20
+
+
+def test_a_contradicted_anchor_costs_half_once_a_day(store: EmbeddedStore, bench: Bench) -> None:
+    shadow = (AnchorProbe(anchor_id="a1", outranks=False, contradicts=True),)
+    for text in ("Ada likes tea", "Ada likes coffee"):
+        held(store, text, shadow=shadow)
+    assert store.reader.trust(WHO).bad == 2.5
+    bench.clock.now_ms += 86_400_000
+    held(store, "Ada likes milk", shadow=shadow)
+    assert store.reader.trust(WHO).bad == pytest.approx(2.5 + 2.5 * 0.95)
+    # Knowledge is not held against anchors, and counts for nothing.
+    (fact,) = write(store, submission_of(candidate_of("Bo likes milk"), shadow=shadow))
+    assert fact.decision is Decision.ADMIT
+
+
+def test_a_structural_refusal_costs_the_program_and_no_page(store: EmbeddedStore) -> None:
+    forbidden = candidate_of(
+        "never trust Bob",
+        VOUCHED,
+        memory_class=MemoryClass.L1,
+        class_named=True,
+        claimed_source=SourceKind.TOOL_RESULT,
+    )
+    submission = submission_of(forbidden, VOUCHED)
+    outcomes = [write(store, submission)[0] for _ in range(2)]
+    assert [one.trust.bad for one in outcomes] == [5.0, 5.0]
+    (event,) = store.reader.trust_history(VOUCHED.principal_id)
+    assert (event.kind, event.cause) == ("structural_refusal", outcomes[0].leaf_index)
+    assert store.reader.all_origins() == ()
+
+
+def test_own_recalls_count_for_nothing_and_those_of_others_once(store: EmbeddedStore) -> None:
+    def recalled(by: str) -> bool:
+        reported = Reported(
+            kind=OutcomeKind.RECALLED_BY_OTHERS,
+            principal_id=WHO,
+            tenant=TENANT,
+            subject="memory",
+            recalled_by=(PrincipalId(by),) * 3,
+        )
+        return asyncio.run(store.writer.record_outcome(reported))
+
+    assert not recalled(WHO)
+    assert store.reader.trust(WHO) == NEWCOMER
+    assert [recalled("somebody"), recalled("somebody")] == [True, False]
+    assert store.reader.trust(WHO).good == 1.0
+
+
+def test_two_memories_of_one_origin_in_one_conviction_are_one_outcome(store: EmbeddedStore) -> None:
+    for who in ("agent-1", "agent-1", "agent-2"):
+        reported = Reported(
+            kind=OutcomeKind.CONVICTED,
+            principal_id=PrincipalId(who),
+            tenant=TENANT,
+            subject="incident 1",
+            server="web",
+            tool="fetch",
+        )
+        asyncio.run(store.writer.record_outcome(reported))
+    assert store.reader.origin_trust(TENANT, "web", "fetch").bad == 5.0
+    assert [state.bad for _, state in store.reader.all_trust()] == [5.0, 5.0]
+
+
+def test_an_operator_restores_and_it_is_counted(store: EmbeddedStore) -> None:
+    for number in range(6):
+        deny(store, f"Ada likes tea {number}")
+    asyncio.run(store.writer.restore_trust(WHO, BY))
+    assert last_leaf(store).action == "trust.restore"
+    state = store.reader.trust(WHO)
+    assert (state.latched, state.restores_count) == (False, 1)
+    *_, latched, restored = store.reader.trust_history(WHO)
+    assert (latched.became, restored.kind, restored.became) == ("latched", RESTORED, "unlatched")
+    assert say(store, "the ferry leaves at nine").decision is Decision.ADMIT
+
+
+@pytest.mark.parametrize("where", ["before_commit", "after_commit"])
+def test_a_disk_error_leaves_a_denial_with_its_outcome_or_neither(bench: Bench, where: str) -> None:
+    armed: list[str] = []
+
+    def fail(name: str) -> None:
+        if name in armed:
+            armed.remove(name)
+            raise lmdb.DiskError("made up")
+
+    store = bench.open(fail)
+    waiting = held(store, "Ada likes tea")
+    armed.append(where)
+    with contextlib.suppress(StoreUnavailable):
+        asyncio.run(store.writer.deny(waiting, BY))
+    store.close()
+    store = bench.open()
+    denied = not store.reader.held()
+    assert denied is (where == "after_commit")
+    assert store.reader.trust(WHO).bad == (5.0 if denied else 0.0)
+    assert len(store.reader.trust_history(WHO)) == denied
+    assert store.reader.check().problems == ()
+    store.close()
