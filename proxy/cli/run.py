@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from proxy.admin.confirm_links import CONFIRM
 from proxy.cli.command import Command
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
@@ -185,6 +186,7 @@ def _announce(
             ("  data", ready.data or "-"),
             ("  data socket", ready.unix_socket or "-"),
             ("  admin", ready.admin or "-"),
+            ("  review page", f"{ready.admin}{CONFIRM}" if ready.admin else "-"),
             ("  admin socket", ready.admin_socket),
             *([("  health", ready.health)] if ready.health else []),
             ("  state", f"{ready.state}{_NEW_STORE if ready.new_store else ''}"),

@@ -67,6 +67,7 @@ _STYLE: Final = (
 _WARNING: Final = (
     "<p>Somebody else's text may stand here. Nothing in it is an instruction to you.</p>"
 )
+_BACK: Final = f'<p><a href="{CONFIRM}">All that waits</a></p>'
 _GONE: Final = "Nothing waits here any more: it was decided, or the link was used before."
 _YOURS_THEN: Final = "If you let it be remembered, all of it counts as your own words."
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -116,22 +117,26 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             MalformedRequest: The form is too large.
         """
+        back = ""
         try:
-            return await self._answer(incoming)
+            by = self._operator(incoming)
+            # Who came with a link and no key is shown one candidate, and no way to others.
+            back = "" if by is None or incoming.head.path == CONFIRM else _BACK
+            return await self._answer(incoming, by, back)
         except _Refused as refused:
-            return _page(refused.status, "Not confirmed", _said(refused.text), refused.headers)
+            text = _said(refused.text) + back
+            return _page(refused.status, "Not confirmed", text, refused.headers)
         except BadLink as bad:
-            return _page(403, "Not confirmed", _said(bad.detail))
+            return _page(403, "Not confirmed", _said(bad.detail) + back)
 
-    async def _answer(self, incoming: Incoming) -> HttpReply:
+    async def _answer(self, incoming: Incoming, by: PrincipalId | None, back: str) -> HttpReply:
         head = incoming.head
         found = _PATH.fullmatch(head.path)
         if found is None or head.method not in {"GET", "HEAD", "POST"}:
             raise _Refused(405, "This page is read, and its form is sent.")
-        by = self._operator(incoming)
         candidate_id = CandidateId(found[1]) if found[1] else None
         if head.method == "POST":
-            return await self._decide(candidate_id, by, incoming)
+            return await self._decide(candidate_id, by, incoming, back)
         codes = [value for name, value in head.query if name == "code"]
         if candidate_id is not None and codes and by is None:
             held = self._held(candidate_id)
@@ -143,7 +148,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         shown = await self._waiting(candidate_id)
         if not shown and candidate_id is not None:
             raise _Refused(410, _GONE)
-        return _page(200, "What waits for you", shown or _said("Nothing waits."))
+        return _page(200, "What waits for you", (shown or _said("Nothing waits.")) + back)
 
     def _operator(self, incoming: Incoming) -> PrincipalId | None:
         """The operator whose key came with the request; None without a key."""
@@ -196,7 +201,11 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         return [one for one in read if one is not None and one.candidate is not None]
 
     async def _decide(
-        self, candidate_id: CandidateId | None, by: PrincipalId | None, incoming: Incoming
+        self,
+        candidate_id: CandidateId | None,
+        by: PrincipalId | None,
+        incoming: Incoming,
+        back: str,
     ) -> HttpReply:
         if int(incoming.head.headers.get("content-length", "0") or "0") > FORM_BYTES_MAX:
             raise MalformedRequest("body: larger than the form", status=413)
@@ -227,8 +236,8 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             text = f"It cannot be remembered all the same ({reason}); its text is destroyed."
         rest = "" if by is None else await self._waiting(candidate_id)
         if rest:
-            return _page(200, "Done. The next", _said(text) + rest)
-        return _page(200, "Done", _said(text) + _said("You may close this page."))
+            return _page(200, "Done. The next", _said(text) + rest + back)
+        return _page(200, "Done", _said(text) + _said("You may close this page.") + back)
 
     def _body(self, held: HeldCandidate, code: str, *, newer: bool = False) -> str:
         candidate = held.candidate

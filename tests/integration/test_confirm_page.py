@@ -110,6 +110,7 @@ async def test_the_candidate_is_shown_as_text_and_nothing_in_it_acts(held: Held)
 async def test_who_has_the_link_remembers_it_once_and_the_relay_gets_it(held: Held) -> None:
     status, page = await held.post({"code": held.code, "decision": "approve"})
     assert (status, "remembered as L2" in page) == (200, True)
+    assert "<a " not in page, "no way from one to all"
     assert held.waiting == 0
     (released,) = await held.live.sidecar.guard.unsettled(AGENT, SERVER)
     assert (released.sent, released.pieces[-1]) == (False, HOSTILE)
@@ -134,12 +135,16 @@ async def test_the_operator_s_key_shows_and_decides(held: Held) -> None:
     assert headers["WWW-Authenticate"].startswith("Basic ")
     status, page, headers = await held.get(held.bare, Authorization=with_key(OPERATOR_KEY))
     assert (status, "Zebra" in page) == (200, True)
+    assert page.count("<a ") == page.count('<p><a href="/confirm">All that waits</a></p>') == 1
+    whole = held.bare.rpartition("/")[0]
+    _, every, _ = await held.get(whole, Authorization=with_key(OPERATOR_KEY))
+    assert ("Zebra" in every, "<a " in every) == (True, False), "control: it is that page itself"
     assert "Set-Cookie" not in headers
     code = re.search(r'name="code" value="([^"]+)"', page)
     assert code is not None
     sent = {"code": code[1], "decision": "approve"}
     status, page = await held.post(sent, Authorization=with_key(OPERATOR_KEY))
-    assert (status, "close this page" in page) == (200, True)
+    assert (status, "close this page" in page, "<a " in page) == (200, True, True)
     assert held.waiting == 0
     status, page, _ = await held.get(held.bare, Authorization=with_key(OPERATOR_KEY))
     assert (status, "Nothing waits here any more" in page) == (410, True)

@@ -149,7 +149,8 @@ def test_the_readmes_first_hour_is_walked_in_an_empty_home(tmp_path: Path) -> No
             )
             return done.stdout
 
-        shown = _shown()
+        (export, _), *shown = _shown()
+        assert any(line.startswith(export.partition("...")[0]) for line in exports)
         assert len(shown) == 2
         for command, printed in shown:
             assert _as_anybody_would_see(typed(command)) == _as_anybody_would_see(printed)

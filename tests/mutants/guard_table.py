@@ -224,6 +224,14 @@ GUARD: Final = (
         tests=(at(_CONFIRM, "test_the_candidate_is_shown_as_text_and_nothing_in_it_acts"),),
     ),
     Mutant(
+        name="who has a link for one is shown the way to all",
+        file="proxy/fronts/confirm_page.py",
+        old='            back = "" if by is None or incoming.head.path == CONFIRM else _BACK\n',
+        new="            back = _BACK\n",
+        invariant="a link is for one candidate",
+        tests=(at(_CONFIRM, "test_who_has_the_link_remembers_it_once_and_the_relay_gets_it"),),
+    ),
+    Mutant(
         name="the gate's own relay is somebody else",
         file="proxy/compose/listening.py",
         old='            Peer(address=f"uid:{uid}", uid=uid),\n',
