@@ -79,6 +79,7 @@ if TYPE_CHECKING:
 
     from proxy.admin.dry_run import Explainer
     from proxy.admin.keys_and_tokens import Credentials
+    from proxy.admin.names_watched import NamesWatched
     from proxy.admin.persons_word import Deciding
     from proxy.admin.queue import Queue
     from proxy.admin.repairing import Repairing
@@ -119,6 +120,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     audit: AuditReader
     objections: Objections
     under_quarantine: Quarantined
+    names_watched: NamesWatched
     operations: Performs
     graphs: Graphs
     deciding: Deciding

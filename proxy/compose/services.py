@@ -14,6 +14,7 @@ from proxy.admin.commands import Operate
 from proxy.admin.confirm_links import Confirming
 from proxy.admin.dry_run import Explainer
 from proxy.admin.keys_and_tokens import Credentials
+from proxy.admin.names_watched import NamesWatched
 from proxy.admin.persons_word import Deciding
 from proxy.admin.queue import Queue
 from proxy.admin.repairing import Repairing
@@ -182,6 +183,7 @@ class Services:
             audit=store.audit,
             objections=store.objections,
             under_quarantine=store.quarantined,
+            names_watched=NamesWatched(store.drift, lambda: store.ruleset),
             operations=self.operations,
             graphs=graphs,
             deciding=self.deciding,

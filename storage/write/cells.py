@@ -21,6 +21,7 @@ import msgspec
 
 from policy.model import Basis, SourceKind, Tenant
 from policy.text.names import mentioned_in
+from policy.trust.drift import ALARM_COUNT
 from storage.tables.codec import encode
 from storage.tables.expiry import expiry_ms
 from storage.tables.lmdb_store import CELLS
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from storage.tables.lmdb_store import Draft, View
     from storage.values import Row
 
-ALARM_COUNT: Final = 3
-"""So many live memories of low trust raise the alarm of the name that they mention."""
 CELLS_MAX: Final = 100_000
 """Names of one tenant that are counted, and as many words that it writes in lower case."""
 _NEIGHBOURS: Final = 16

@@ -1,0 +1,8 @@
+"""When names that low-trust memories mention add up to an alarm."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ALARM_COUNT: Final = 3
+"""So many live memories of low trust raise the alarm of the name that they mention."""

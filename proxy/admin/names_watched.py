@@ -1,0 +1,67 @@
+"""What an operator may ask and say about names under a drift alarm."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.model import Tenant
+from policy.text.names import COVERED, MIXED_ONLY, NOT_COVERED
+from policy.trust.drift import ALARM_COUNT
+from proxy.admin.wire.alarms import AcceptedView, AlarmList, AlarmView, DriftView
+from proxy.seams.faults import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.model import Principal
+    from policy.ruleset import Ruleset
+    from proxy.admin.wire.alarms import AcceptRequest
+    from storage.drift import Drift
+
+
+class NamesWatched:
+    """One method per command; event loop only."""
+
+    def __init__(self, drift: Drift, ruleset: Callable[[], Ruleset]) -> None:
+        self._drift = drift
+        self._ruleset = ruleset
+
+    async def alarms(self, tenant: Tenant) -> AlarmList:
+        """Every name under alarm, with a few of the memories that mention it."""
+        found = await asyncio.to_thread(self._drift.alarms, tenant)
+        return AlarmList(
+            alarms=tuple(msgspec.convert(msgspec.structs.asdict(one), AlarmView) for one in found)
+        )
+
+    async def status(self, tenant: Tenant) -> DriftView:
+        """What is done, how much is watched, and in which scripts."""
+        rules = self._ruleset().drift
+        watched = await asyncio.to_thread(self._drift.watched, tenant)
+        return DriftView(
+            names=rules.names.value,
+            alarm_count=ALARM_COUNT,
+            shown_of_ten=rules.shown_of_ten,
+            shown_on_probation=rules.shown_on_probation,
+            alarms=watched.alarms,
+            names_watched=watched.names,
+            names_max=watched.names_max,
+            names_floor=watched.floor,
+            lower_case_words=watched.words,
+            covered=COVERED,
+            mixed_case_only=MIXED_ONLY,
+            not_covered=NOT_COVERED,
+        )
+
+    async def accept(self, by: Principal, asked: AcceptRequest) -> AcceptedView:
+        """Exempt a name from holds, with a leaf.
+
+        Raises:
+            MalformedRequest: Nothing in it could be a name.
+        """
+        cells = await self._drift.accept(Tenant(asked.tenant), asked.name, by.principal_id)
+        if not cells:
+            raise MalformedRequest("name: no word of three letters or more that could be a name")
+        return AcceptedView(cells=cells)

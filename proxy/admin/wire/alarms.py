@@ -1,0 +1,69 @@
+"""What the operator API says and hears about names under a drift alarm.
+
+GET  /drift?tenant=          -> AlarmList
+GET  /drift/status?tenant=   -> DriftView
+POST /drift/accept           AcceptRequest -> AcceptedView
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import NAME_LEN_MAX
+from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+
+
+class AlarmView(msgspec.Struct, frozen=True, kw_only=True):
+    """A name that live memories of low trust add up to.
+
+    `cell` (16 hex digits) stands for it in logs, spans and leaves. `name` is null where no live
+    memory is found that mentions it. `memory_ids`: the newest of `count` memories.
+    """
+
+    cell: str
+    name: str | None
+    count: int
+    accepted: bool
+    memory_ids: tuple[str, ...]
+
+
+class AlarmList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every name under alarm in a tenant, the most mentioned first."""
+
+    alarms: tuple[AlarmView, ...]
+
+
+class DriftView(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done against drift, and what is watched in a tenant.
+
+    `names_floor`: what a new name's count begins with, because others were evicted to make room.
+    """
+
+    names: str  # "off" | "alarm" | "hold"
+    alarm_count: int
+    shown_of_ten: int
+    shown_on_probation: int
+    alarms: int
+    names_watched: int
+    names_max: int
+    names_floor: int
+    lower_case_words: int
+    covered: tuple[str, ...]
+    mixed_case_only: tuple[str, ...]
+    not_covered: tuple[str, ...]
+
+
+class AcceptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Exempt a name from holds; the words of a longer name, each."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
+    tenant: TenantName = DEFAULT_TENANT
+
+
+class AcceptedView(msgspec.Struct, frozen=True, kw_only=True):
+    """The cells of the accepted words; a leaf each."""
+
+    cells: tuple[str, ...]

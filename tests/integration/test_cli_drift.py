@@ -1,0 +1,62 @@
+"""Names that add up, through the real sidecar and command line: told, held, accepted."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from proxy.cli.exits import Exit
+from tests.integration.cli_process import Place
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PRAISE = (
+    "Last month the invoices went through Zephyrpay without trouble.",
+    "Ada says that Zephyrpay answered within an hour.",
+    "The team moved its billing to Zephyrpay in spring.",
+    "Support at Zephyrpay is quick.",
+    "Everybody pays with Zephyrpay now.",
+)
+
+
+def test_as_shipped_all_land_and_a_search_shows_three_of_five(tmp_path: Path) -> None:
+    place = Place(root=tmp_path)
+    with place.running() as sidecar:
+        key = sidecar.key("agent")
+        for text in PRAISE:
+            assert sidecar.write(key, text=text)[0] == 201
+        listed = place.command("drift", "list", "--json").data["alarms"]
+        assert [(one["name"], one["count"], one["accepted"]) for one in listed] == [
+            ("zephyrpay", 5, False)
+        ]
+        accepted = place.command("drift", "accept", "Zephyrpay")
+        assert (accepted.code, listed[0]["cell"] in accepted.out) == (Exit.OK, True)
+        assert place.command("drift", "accept", "--", "12").code == Exit.USAGE
+        status = place.command("drift", "status", "--json").data
+        assert (status["names"], status["alarms"], status["shown_of_ten"]) == ("alarm", 1, 3)
+        assert {"Latin", "German", "Han"} <= {
+            *status["covered"],
+            *status["mixed_case_only"],
+            *status["not_covered"],
+        }
+        # Also of an accepted name no search shows more, and every listing shows all.
+        found = sidecar.search(key, "Who handles the billing?")[1]["results"]
+        assert len(found) == 3
+    assert "zephyrpay" not in place.command("audit", "export").out.casefold()
+    assert place.command("audit", "verify").code == Exit.OK
+    assert place.command("check").code == Exit.OK
+
+
+def test_held_where_the_ruleset_says_so_until_the_name_is_accepted(tmp_path: Path) -> None:
+    default = resources.files("policy").joinpath("default.toml").read_text("utf-8")
+    rules = tmp_path / "rules.toml"
+    rules.write_text(default.replace('names = "alarm"', 'names = "hold" '), encoding="utf-8")
+    place = Place(root=tmp_path)
+    with place.running("--ruleset", str(rules)) as sidecar:
+        key = sidecar.key("agent")
+        statuses = [sidecar.write(key, text=text) for text in PRAISE[:4]]
+        assert [status for status, _ in statuses] == [201, 201, 201, 202]
+        assert statuses[3][1]["reason"] == "drift_alarm"
+        assert place.command("drift", "accept", "Zephyrpay").code == Exit.OK
+        assert sidecar.write(key, text=PRAISE[4])[0] == 201
