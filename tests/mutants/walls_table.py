@@ -259,6 +259,19 @@ WALLS: Final = (
         ),
     ),
     Mutant(
+        name="interim answers are read without an end",
+        file="proxy/transport/upstream.py",
+        old="            if heads > INTERIM_MAX + 1:\n",
+        new="            if heads < 0:\n",
+        invariant="a server behind keeps the event loop with no flood of interim answers",
+        tests=(
+            at(
+                "tests/unit/proxy/transport/test_upstream.py",
+                "test_interim_answers_are_read_up_to_a_number",
+            ),
+        ),
+    ),
+    Mutant(
         name="a changed protocol is an answer",
         file="proxy/transport/upstream.py",
         old="        if response.status < _FINAL_FROM:\n",
