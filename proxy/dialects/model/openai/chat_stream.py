@@ -157,6 +157,10 @@ class ChatEditor:
         choices = [_streamed(object_of(choice)) for choice in list_of(body.get("choices"))]
         if not choices:
             return self._usage(event, body), ()
+        if self._askings:
+            # A client that puts pieces together has the role of this message already.
+            choices = [_without_role(choice) for choice in choices]
+            body = {**body, "choices": [*choices]}
         passing: list[Json] = []
         waiting: list[Waiting] = []
         for choice in choices:
@@ -324,6 +328,13 @@ def _streamed(choice: dict[str, Json]) -> dict[str, Json]:
         return choice
     rest = {key: value for key, value in choice.items() if key != "message"}
     return {**rest, "delta": {**message, **object_of(choice.get("delta"))}}
+
+
+def _without_role(choice: dict[str, Json]) -> dict[str, Json]:
+    delta = object_of(choice.get("delta"))
+    if "role" not in delta:
+        return choice
+    return {**choice, "delta": {key: part for key, part in delta.items() if key != "role"}}
 
 
 def _is(one: Json, other: dict[str, Json]) -> bool:

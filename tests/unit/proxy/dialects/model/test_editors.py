@@ -117,6 +117,17 @@ def test_when_every_call_is_refused_the_reply_goes_on_with_a_second_asking(api: 
     assert second.count(ends[api.name]) >= 1
 
 
+def test_a_message_of_two_askings_has_its_role_once() -> None:
+    editor = ChatEditor()
+    out = edited(editor, [streams.chat("a", Call(call_id="bad"))], frozenset({"bad"}))
+    editor.again()
+    second = b'data: {"id":"x","choices":[{"index":0,"delta":{"role":"assistant","content":"b"}}]}'
+    out += edited(editor, [second + b"\n\n"], frozenset())
+    assert b'"content":"b"' in out
+    assert second.count(b'"role":"assistant"') == 1, "control: each asking brings one"
+    assert out.count(b'"role":"assistant"') <= 1
+
+
 def test_numbers_and_places_of_a_response_have_no_gap_after_an_edit() -> None:
     editor = ResponsesEditor()
     poison = Call(call_id="bad")
