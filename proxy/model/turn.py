@@ -19,6 +19,7 @@ from proxy.dialects.model.confirm.replies import (
     event_ends_turn,
     own_words,
     with_last,
+    words_before_end,
 )
 from proxy.dialects.model.one_reading import straight_event, straight_object
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
@@ -312,7 +313,10 @@ class StreamedReply:
         """
         turn, editor = self._turn, self._editor
         out = b""
-        for event in chain.from_iterable(_cleaned(one, clean) for one in events):
+        came = chain.from_iterable(_cleaned(one, clean) for one in events)
+        if turn.asked.confirm is not None:
+            came = chain.from_iterable(words_before_end(turn.api.name, one) for one in came)
+        for event in came:
             if event_ends_turn(turn.api.name, event):
                 out += await self._closing()
             was_over = editor.over

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 from proxy.dialects.model.confirm.block import HEADING
 from proxy.dialects.sse import RawReader
 from tests.integration.model_bench import PATHS, asking, call
+from tests.integration.models.script import Move, Proposed
 from tests.integration.running import AGENT_KEY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.integration.model_bench import Bench
+    from tests.integration.models.script import Context
 
 Json = dict[str, Any]
 FETCH, NOTE, SEARCH = "fetch", "core_memory_append", "archival_memory_search"
@@ -30,6 +34,28 @@ def read(url: str = "https://museum.example.com/hours") -> str:
 def note(text: str = LIKES, label: str = "human") -> str:
     """The directive to note something at a place of the person's profile."""
     return call(NOTE, label=label, content=text)
+
+
+def noting(*texts: tuple[str, ...]) -> Callable[[Context], Move]:
+    """A model that reads a page, searches, and then notes these texts in one reply."""
+    first = Proposed(
+        call_id="call_page", name=FETCH, arguments={"url": "https://museum.example.com"}
+    )
+    second = Proposed(call_id="call_search", name=SEARCH, arguments={"query": "bees"})
+    notes = tuple(
+        Proposed(
+            call_id=f"call_note_{at}", name=NOTE, arguments={"label": "human", "content": text}
+        )
+        for at, text in enumerate(one for group in texts for one in group)
+    )
+    steps = iter(((first,), (second,), notes))
+
+    def move(context: Context) -> Move:
+        del context
+        calls = next(steps, ())
+        return Move(text="I look." if calls else "It opens at nine.", calls=calls)
+
+    return move
 
 
 class ChatAgent:

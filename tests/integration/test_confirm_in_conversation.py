@@ -10,26 +10,20 @@ import pytest
 from proxy.dialects.model.confirm.block import ANSWERED, HEADING, Outcomes
 from tests.integration.chat_agent import (
     CONFIRM,
-    FETCH,
     FOUND,
     LIKES,
-    NOTE,
     PAGE,
-    SEARCH,
     ChatAgent,
     asked,
     codes_in,
     note,
+    noting,
     read,
 )
 from tests.integration.model_bench import APIS, fronted
-from tests.integration.models.script import Move, Proposed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-    from tests.integration.models.script import Context
 
 Json = dict[str, Any]
 each_api = pytest.mark.parametrize("api", APIS)
@@ -60,28 +54,6 @@ async def test_she_is_asked_and_her_yes_alone_lets_it_in(
     assert "Mnemogate:" not in sent
     assert ANSWERED in sent
     assert not asked(again)
-
-
-def noting(*texts: tuple[str, ...]) -> Callable[[Context], Move]:
-    """A model that reads a page, searches, and then notes these texts in one reply."""
-    first = Proposed(
-        call_id="call_page", name=FETCH, arguments={"url": "https://museum.example.com"}
-    )
-    second = Proposed(call_id="call_search", name=SEARCH, arguments={"query": "bees"})
-    notes = tuple(
-        Proposed(
-            call_id=f"call_note_{at}", name=NOTE, arguments={"label": "human", "content": text}
-        )
-        for at, text in enumerate(one for group in texts for one in group)
-    )
-    steps = iter(((first,), (second,), notes))
-
-    def move(context: Context) -> Move:
-        del context
-        calls = next(steps, ())
-        return Move(text="I look." if calls else "It opens at nine.", calls=calls)
-
-    return move
 
 
 async def test_of_three_texts_each_is_decided_by_its_own_code(tmp_path: Path) -> None:

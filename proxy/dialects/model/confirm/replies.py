@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 from proxy.dialects.model.confirm.block import APART
 from proxy.dialects.model.openai.responses_stream import note_item
 from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
-from proxy.dialects.model.stream import payload
+from proxy.dialects.model.stream import event_of, payload
 from proxy.dialects.model.transcript import Voice
+from proxy.dialects.sse import Event
 
 if TYPE_CHECKING:
     from proxy.dialects.model.transcript import ModelReply, ModelRequest
-    from proxy.dialects.sse import Event
     from proxy.dialects.strict_json.tolerant import Json
 
 _STOP: Final = "stop"
@@ -86,6 +86,31 @@ def event_ends_turn(api: str, event: Event) -> bool:
             return ends and response.get("status") == _COMPLETED
         case _:
             return False
+
+
+def words_before_end(api: str, event: Event) -> tuple[Event, ...]:
+    """The event; as two where it brings the model's last words together with the end.
+
+    Raises:
+        Unread: It looks like JSON and cannot be parsed.
+    """
+    if api != "chat" or event.data is None or _STOP not in event.data:
+        return (event,)
+    body = payload(event) or {}
+    choices = [object_of(one) for one in list_of(body.get("choices"))]
+    delta = object_of(choices[0].get("delta")) if len(choices) == 1 else {}
+    if not delta.get("content") or choices[0].get("finish_reason") != _STOP:
+        return (event,)
+    said: dict[str, Json] = {**body, "choices": [{**choices[0], "finish_reason": None}]}
+    ended: dict[str, Json] = {**body, "choices": [{**choices[0], "delta": {}}]}
+    said.pop("usage", None)
+    return _event(event.name, said), _event(event.name, ended)
+
+
+def _event(name: str, body: dict[str, Json]) -> Event:
+    raw = event_of(name, body)
+    data = raw.partition(b"data: ")[2].strip().decode("utf-8", "surrogatepass")
+    return Event(raw=raw, name=name, data=data)
 
 
 def with_last(api: str, body: dict[str, Json], text: str) -> dict[str, Json]:
