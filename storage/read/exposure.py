@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from policy.model import Hit
+    from policy.model import Hit, PrincipalId, Tenant
 
 EXAMINED_MIN: Final = 200
 """So many of the nearest memories compete for the places of a search."""
@@ -29,11 +29,15 @@ NEAR_COPY: Final = 0.9
 class Origin(msgspec.Struct, frozen=True):
     """Where a memory of low trust came from, as the cap counts it.
 
-    `group`: server, tool and session; else the session; else the principal.
+    `group`: server, tool and session; else the session; else the principal. Whose trust decides
+    how much is shown: the principal's, and that of server and tool where they are known.
     """
 
     group: Hashable
-    restricted: bool = False
+    tenant: Tenant
+    principal_id: PrincipalId
+    server: str = ""
+    tool: str = ""
 
 
 class Placing(msgspec.Struct, frozen=True):
@@ -51,8 +55,16 @@ class Placing(msgspec.Struct, frozen=True):
 class Exposure:
     """The places of one search, filled best first."""
 
-    def __init__(self, limit: int, shown_of_ten: int, restricted_of_ten: int) -> None:
+    def __init__(
+        self,
+        limit: int,
+        shown_of_ten: int,
+        restricted_of_ten: int,
+        is_restricted: Callable[[Origin], bool],
+    ) -> None:
+        """`is_restricted`: whether an origin is latched, as one on probation is."""
         self._limit = limit
+        self._is_restricted = is_restricted
         self._shown = places(limit, shown_of_ten)
         self._restricted = places(limit, restricted_of_ten)
         self._hits: list[Hit] = []
@@ -97,13 +109,13 @@ class Exposure:
                 self._take(one, keys, copied)
 
     def _share(self, origin: Origin) -> int:
-        return self._restricted if origin.restricted else self._shown
+        return self._restricted if self._is_restricted(origin) else self._shown
 
     def _caps(self, one: Placing, keys: list[Hashable]) -> list[tuple[Hashable, int, bool]]:
         """Each cap that counts for it: what it counts, how many, and whether it is hard."""
         if one.origin is None:
             return []
-        share, hard = self._share(one.origin), one.origin.restricted
+        share, hard = self._share(one.origin), self._is_restricted(one.origin)
         names = {("name", name) for name in one.names}
         return [(key, self._shown, True) if key in names else (key, share, hard) for key in keys]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from storage.tables.lmdb_store import VECTORS
 from storage.write.cells import is_low
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable
 
     from policy.model import Hit, Tenant
     from storage.tables.lmdb_store import View
@@ -47,8 +48,24 @@ class Origins:
         if ordinal not in kept:
             if len(kept) >= _KEPT_MAX:
                 kept.clear()
-            kept[ordinal] = Origin(_group(view, row)) if is_low(row) else None
+            kept[ordinal] = _origin(view, row) if is_low(row) else None
         return kept.get(ordinal)
+
+    def restricted(self, view: View) -> Callable[[Origin], bool]:
+        """Whether an origin is latched, or its principal: asked once for each in one search."""
+        intake = self._engine.parts.judge.intake
+
+        @cache
+        def is_restricted(origin: Origin) -> bool:
+            if intake.trust(view, origin.principal_id).latched:
+                return True
+            if not origin.server and not origin.tool:
+                return False
+            named = intake.origin_named(origin.tenant, origin.server, origin.tool)
+            trust = intake.origin_trust(view, named)
+            return trust is not None and trust.latched
+
+        return is_restricted
 
     def placing(self, view: View, ordinal: int, row: Row, hit: Hit) -> Placing:
         """A hit with all that the caps ask about it."""
@@ -84,13 +101,15 @@ class Origins:
         return kept
 
 
-def _group(view: View, row: Row) -> Hashable:
+def _origin(view: View, row: Row) -> Origin:
     leaf = read_leaf(view, row.leaf_index)
+    by_principal = Origin(("principal", row.principal_id), row.tenant, row.principal_id)
     if not isinstance(leaf, VerdictLeaf):
-        return ("principal", row.principal_id)
+        return by_principal
     culprit = leaf.culprit
     if culprit is not None and (culprit.server or culprit.tool):
-        return ("tool", culprit.server, culprit.tool, leaf.session)
+        group = ("tool", culprit.server, culprit.tool, leaf.session)
+        return Origin(group, row.tenant, row.principal_id, culprit.server, culprit.tool)
     if leaf.session is not None:
-        return ("session", leaf.session)
-    return ("principal", row.principal_id)
+        return Origin(("session", leaf.session), row.tenant, row.principal_id)
+    return by_principal

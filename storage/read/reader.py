@@ -282,7 +282,8 @@ class EmbeddedReader(TrustReads):
     ) -> tuple[Exposure, list[tuple[int, float]]]:
         """The places of a search, filled up to the caps, and what was over one, best first."""
         rules = self._engine.ruleset.drift
-        placed = Exposure(limit, rules.shown_of_ten, rules.shown_on_probation)
+        restricted = self._origins.restricted(view)
+        placed = Exposure(limit, rules.shown_of_ten, rules.shown_on_probation, restricted)
         left: list[tuple[int, float]] = []
         for ordinal, score in near:
             if placed.full:

@@ -158,6 +158,8 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
         await get(template)
     for template in ("/observed", "/quarantined", "/anchors", "/mcp", "/unsettled", "/tools"):
         await get(template, query="tenant=default")
+    for template in ("/drift", "/drift/status"):
+        await get(template, query="tenant=default")
     await get("/memories", query="tenant=default&offset=0&limit=5")
     await get("/memories/{memory_id}", memory_id, "tenant=default")
     await get("/memories/{memory_id}/history", memory_id)
@@ -190,6 +192,7 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await post("/tokens", {"principal": "ben", "text": ORDER, "to_class": "L1"})
     await post("/anchors", {"statement": "The office is in Lisbon.", "questions": ["Where?"]})
     await post("/trust/{principal}/restore", {}, "agent")
+    await post("/drift/accept", {"name": "Lisbon"})
     await post("/policy/explain", {"text": ORDER})
     await post("/memories/{memory_id}/vouch", {"version": 1}, memory_id)
     await post("/memories/{memory_id}/quarantine", {"reason": "looked odd"}, memory_id)

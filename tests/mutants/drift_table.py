@@ -116,6 +116,14 @@ DRIFT: Final = (
         tests=(at(_EXPOSED, "test_a_label_that_a_person_raised_is_capped_no_longer"),),
     ),
     Mutant(
+        name="a latched origin fills a search",
+        file="storage/read/origins.py",
+        old="            return trust is not None and trust.latched\n",
+        new="            return False\n",
+        invariant="of a latched origin each ten results show one",
+        tests=(at(_EXPOSED, "test_a_latched_principal_or_tool_shows_one_and_no_more"),),
+    ),
+    Mutant(
         name="everybody waits where names are held",
         file="policy/checks.py",
         old="    held = facts.drift_alarms and ruleset.drift.names is Watch.HOLD\n",

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from policy.model import Basis, MemoryId, Origin, PrincipalId, Provenance, SourceKind
+from policy.model import Basis, MemoryClass, MemoryId, Origin, PrincipalId, Provenance, SourceKind
 from policy.query import EVERYTHING
 from policy.ruleset import DriftRules, Watch
 from storage.read.exposure import places
@@ -197,3 +197,21 @@ def test_agents_without_a_session_are_their_principals(bench: Bench) -> None:
         say(store, f"first {number}")
         say(store, f"second {number}", other)
     assert len(_texts(store, 8)) == 8
+
+
+def test_a_latched_principal_or_tool_shows_one_and_no_more(bench: Bench) -> None:
+    store = bench.open()
+    for number in range(3):
+        _put(store, f"page {number}", 0.9 - number / 100, number, tool="fetch")
+        _put(store, f"note {number}", 0.9 - number / 100, 3 + number, tool="notes")
+    assert len(_texts(store)) == 6  # control
+    kind = SourceKind.TOOL_RESULT
+    page = Origin(kind=kind, server="web", tool="fetch")
+    told = Provenance(source=kind, basis=Basis.TAINT, culprits=(page,))
+    for number in range(6):
+        wanted = candidate_of(f"Ada likes tea {number}", memory_class=MemoryClass.L2)
+        (held,) = write(store, submission_of(wanted, provenance=told))
+        asyncio.run(store.writer.deny(held.candidate_id, BY))
+    assert sorted(text[:4] for text in _texts(store)) == ["note", "page"]
+    asyncio.run(store.writer.restore_trust(AGENT.principal_id, BY))
+    assert sorted(text[:4] for text in _texts(store)) == ["note", "note", "note", "page"]
