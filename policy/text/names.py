@@ -29,7 +29,8 @@ MIXED_ONLY: Final = ("German",)
 _LETTERS_MIN: Final = 3
 # A hyphen or an underscore parts words: "Acme-based" mentions Acme.
 _WORD: Final = re.compile(r"[^\W\d_][^\W_]*(?:['\u2019][^\W_]+)*")
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?:;\u2026])\s+|\n+")
+# It begins with one of a few characters, so that a search skips the others.
+_SENTENCE_END: Final = re.compile(r"[.!?:;\u2026\n](?:(?<=\n)|\s)\s*")
 _UNSEEN: Final = frozenset({"Cf", "Mn", "Me"})
 _GERMAN_MIN: Final = 2
 
@@ -76,14 +77,14 @@ def _as_seen(text: str) -> str:
 
 
 def _sort(words: list[str], inner: set[str], first: set[str], lower: set[str]) -> None:
-    german = sum(word in GERMAN for word in words) >= _GERMAN_MIN
+    german = sum(map(GERMAN.__contains__, words)) >= _GERMAN_MIN
     for place, word in enumerate(words):
         small = word.lower()
         if small == word:
             if len(word) >= _LETTERS_MIN and word not in COMMON:
-                lower.add(_plain(word))
+                lower.add(_plain(small))
             continue
-        plain = _plain(word)
+        plain = _plain(small)
         if len(plain) < _LETTERS_MIN or plain in COMMON or CONTRACTED.search(plain):
             continue
         mixed = word[1:] != small[1:]
@@ -103,8 +104,9 @@ def _begins_a_run(words: list[str]) -> bool:
     return second[:1].isupper() and second.lower() not in COMMON
 
 
-def _plain(word: str) -> str:
-    small = word.lower()
-    for ending in ("'s", "\u2019s"):
-        small = small.removesuffix(ending)
+def _plain(small: str) -> str:
+    """The skeleton of case of a word in lower case."""
+    if small.endswith("s"):
+        for ending in ("'s", "\u2019s"):
+            small = small.removesuffix(ending)
     return small if small.isascii() else skeleton(small)

@@ -95,6 +95,8 @@ class _Prepared(NamedTuple):
     lineage: SourceKind | None
     # Whether it is within the limits of size. A larger one is rejected unread.
     fits: bool
+    # For how many writes it counts in its principal's window.
+    weight: int
 
 
 class Writing:
@@ -151,9 +153,10 @@ class Writing:
             RateLimited: The principal's window has no room for all of them; none was staged.
         """
         owner, limits = principal.principal_id, self._ruleset().budgets
+        weights = [*map(_weight, proposals)]
         kept = 0
         if limits.over_rate is OverBudget.REJECT:
-            kept = sum(map(_weight, proposals))
+            kept = sum(weights)
             now_ms = self._out.now_ms()
             self._budgets.keep_room(owner, kept, limits.writes_per_window_max, now_ms)
         alone = len(proposals) == 1
@@ -161,13 +164,13 @@ class Writing:
         try:
             # Malformed changes show here, before the first is judged: the writes of a judged chunk
             # cannot be taken back.
-            prepared = await self._prepared(principal, proposals)
+            prepared = await self._prepared(principal, proposals, weights)
             for start in range(0, len(prepared), CHUNK_LEN):
                 chunk: list[_Intercepted | WrittenItem] = []
                 for one in prepared[start : start + CHUNK_LEN]:
                     made = await self._intercept(principal, one, trace, alone=alone)
                     chunk.append(made)
-                    kept -= _weight(one.proposal) if isinstance(made, _Intercepted) else 0
+                    kept -= one.weight if isinstance(made, _Intercepted) else 0
                     await self._paced(owner, alone=alone)
                 items.extend(await self._verdicts(chunk, dialect, alone=alone))
         finally:
@@ -189,7 +192,7 @@ class Writing:
             await self._out.pace.step(owner)
 
     async def _prepared(
-        self, principal: Principal, proposals: tuple[Proposal, ...]
+        self, principal: Principal, proposals: tuple[Proposal, ...], weights: list[int]
     ) -> list[_Prepared]:
         """The proposals with the evidence that is needed before any of them is judged."""
         owner, limits = principal.principal_id, self._ruleset().budgets
@@ -202,10 +205,11 @@ class Writing:
         # A batch names the same parents again and again: each is looked up once.
         known: dict[MemoryId, SourceKind] = {}
         prepared: list[_Prepared] = []
-        for proposal, vector, within in zip(proposals, vectors, fits, strict=True):
+        alone = len(proposals) == 1
+        for proposal, vector, within, weight in zip(proposals, vectors, fits, weights, strict=True):
             lineage = self._lineage(principal.tenant, proposal, known)
-            prepared.append(_Prepared(proposal, vector, lineage, within))
-            await self._paced(owner, alone=len(proposals) == 1)
+            prepared.append(_Prepared(proposal, vector, lineage, within, weight))
+            await self._paced(owner, alone=alone)
         return prepared
 
     async def _verdicts(
@@ -335,7 +339,7 @@ class Writing:
     ) -> BudgetState:
         # An update writes the unchanged rest once more, so its size counts too.
         left = None if stored is None or candidate.text is not None else stored.text
-        weight = _weight(prepared.proposal) + weight_of(left) - 1
+        weight = prepared.weight + weight_of(left) - 1
         budget = self._budgets.measure(candidate, prepared.vector, now_ms, weight)
         if prepared.fits:
             return budget

@@ -142,6 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server: web.Server | None = None
         self._inner: asyncio.Protocol | None = None
         self._inner_paused = False
+        self._stopped = False  # whether the peer is not being read
         self._at = _At.HEAD
         self._request: Received | None = None
         self._speaking = False
@@ -453,12 +454,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _regulate(self) -> None:
         """Stop reading from the peer while it is ahead of what is wanted."""
-        if self._transport is None or self._transport.is_closing() or self._said_all:
+        ahead = self._inner_paused or (bool(self._held) and len(self._held) >= self._held_max)
+        transport = self._transport
+        if ahead is self._stopped or transport is None or transport.is_closing() or self._said_all:
             return
-        if self._inner_paused or len(self._held) >= self._held_max:
-            self._transport.pause_reading()
+        self._stopped = ahead
+        if ahead:
+            transport.pause_reading()
         else:
-            self._transport.resume_reading()
+            transport.resume_reading()
 
     def _start_clock(self) -> None:
         if self._deadline is None:

@@ -136,15 +136,28 @@ async def body_of(request: Received, limits: Limits) -> bytes:
     Raises:
         MalformedRequest: 400, 413 or 408; the connection closes behind the answer.
     """
+    try:
+        if request.content.is_eof():
+            # A small body arrives with its head, so no timer is needed.
+            received = request.content.read_nowait()
+        else:
+            received = await _arriving(request, limits)
+    except (web.RequestPayloadError, ConnectionError):
+        # A broken body is the peer's fault, and is not counted as ours.
+        raise MalformedRequest("body: did not arrive whole", status=400) from None
+    if len(received) > limits.body_bytes_max:
+        raise MalformedRequest("body: too large", status=413)
+    check_behind(request)
+    return received
+
+
+async def _arriving(request: Received, limits: Limits) -> bytes:
     connection = request.connection
     received: list[bytes] = []
     size = 0
     stop = Stop(limits.body_seconds)
+    connection.breakage.tell(stop)
     try:
-        if request.content.is_eof():
-            # A small body arrives with its head, so no timer is needed.
-            return _checked(request, request.content.read_nowait(), limits)
-        connection.breakage.tell(stop)
         async with stop:
             while chunk := await request.content.readany():
                 size += len(chunk)
@@ -157,19 +170,9 @@ async def body_of(request: Received, limits: Limits) -> bytes:
                 "body: framed badly, or at too great length", status=400
             ) from None
         raise MalformedRequest("body: took too long to arrive", status=408) from None
-    except (web.RequestPayloadError, ConnectionError):
-        # A broken body is the peer's fault, and is not counted as ours.
-        raise MalformedRequest("body: did not arrive whole", status=400) from None
     finally:
         connection.breakage.forget(stop)
-    return _checked(request, b"".join(received), limits)
-
-
-def _checked(request: Received, received: bytes, limits: Limits) -> bytes:
-    if len(received) > limits.body_bytes_max:
-        raise MalformedRequest("body: too large", status=413)
-    check_behind(request)
-    return received
+    return b"".join(received)
 
 
 def check_behind(request: Received) -> None:

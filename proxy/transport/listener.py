@@ -88,6 +88,7 @@ class Listener:
         self._limits = limits
         self._rules = rules
         self._out = surroundings
+        self._traces = surroundings.traces
         self._halt = halt
         self._in_flight = 0
         self._streams = Streams(halt)
@@ -293,7 +294,7 @@ class Listener:
         return head
 
     def _trace(self, request: Received) -> TraceContext:
-        return self._out.traces.accept(request.headers.getall("traceparent", []))
+        return self._traces.accept(request.headers.getall("traceparent", []))
 
     def _request_id(self, request: Received) -> str:
         """The peer's request id if it is plain hex, else one of ours."""

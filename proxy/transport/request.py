@@ -62,7 +62,9 @@ class Received:
         "body_bytes_max",
         "connection",
         "content",
+        "framed",
         "headers",
+        "length",
         "method",
         "raw_path",
     )
@@ -74,26 +76,16 @@ class Received:
         self.method: str = request.method
         self.raw_path: str = request.raw_path
         self.headers: CIMultiDictProxy[str] = request.headers
+        codings = self.headers.getall("Transfer-Encoding", None)
+        # The declared length of the body; None for a chunked one.
+        self.length = None if codings else request.content_length or 0
+        # Whether every reader finds the same end of the body. Only `chunked`, and on HTTP/1.1 only.
+        # RFC 9112, 6.1: a transfer coding on HTTP/1.0 counts as faulty framing.
+        self.framed = not codings or (
+            tuple(request.version) == _HTTP_11 and [*map(str.lower, codings)] == ["chunked"]
+        )
         # The largest body that is accepted; chunk framing is limited in proportion to it.
         self.body_bytes_max = 0
-
-    @property
-    def framed(self) -> bool:
-        """Whether every reader finds the same end of the body.
-
-        Only `chunked`, and on HTTP/1.1 only. RFC 9112, 6.1: a transfer coding on HTTP/1.0 counts as
-        faulty framing.
-        """
-        codings = self.headers.getall("Transfer-Encoding", [])
-        version = tuple(self._request.version)
-        return not codings or (version == _HTTP_11 and [*map(str.lower, codings)] == ["chunked"])
-
-    @property
-    def length(self) -> int | None:
-        """The declared length of the body; None for a chunked one."""
-        if "Transfer-Encoding" in self.headers:
-            return None
-        return self._request.content_length or 0
 
     @property
     def keep_alive(self) -> bool:

@@ -130,6 +130,8 @@ class Change:
         # New held candidates, and decided ones, whose keys are destroyed with the commit.
         self.held_came: dict[CandidateId, HeldRow] = {}
         self.held_gone: set[CandidateId] = set()
+        # Words that a tenant writes in lower case, hashed: all of them are in the table of cells.
+        self.lower_case: dict[Tenant, set[bytes]] = {}
         # Whether the key files of those are erased by whoever asked, before anybody is answered.
         self.asker_erases = False
         # Of those the ones that nobody decided, and what became of them.

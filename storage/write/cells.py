@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 CELLS_MAX: Final = 100_000
 """Names of one tenant that are counted, and as many words that it writes in lower case."""
 _NEIGHBOURS: Final = 16
+_REMEMBERED_MAX: Final = 65_536
 _ENDS_MAX: Final = 1_024
 _WORD_LEN: Final = 8
 _NOTHING: Final = bytes(8)
@@ -103,6 +104,9 @@ class Cells:
         self._names = names
         # By tenant and word: whether an operator accepted the name. Replaced whole per tenant.
         self._alarmed: dict[Tenant, dict[bytes, bool]] = {}
+        # Some of the words in lower case that the table has, so that it is not asked for each word
+        # of each text. Hashed as there.
+        self._lower_case_known: dict[Tenant, set[bytes]] = {}
 
     def load(self, view: View) -> None:
         """Read which names are under alarm.
@@ -211,6 +215,11 @@ class Cells:
                 elif whose == tenant:
                     standing.pop(word, None)
             self._alarmed[tenant] = standing
+        known = self._lower_case_known
+        for tenant, words in change.lower_case.items():
+            known.setdefault(tenant, set()).update(words)
+        if change.lower_case and sum(map(len, known.values())) > _REMEMBERED_MAX:
+            known.clear()
 
     # ---- counting ------------------------------------------------------------------------------
 
@@ -256,13 +265,15 @@ class Cells:
         Returns those that are under alarm: what was a name stays one in any spelling.
         """
         names, draft = self._names.cells(tenant), change.draft
+        hashed = set(map(names.word, words))
         spelt: list[bytes] = []
-        new: list[bytes] = []
-        for word in map(names.word, words):
-            if self._accepted(change, tenant, word) is not None:
-                spelt.append(word)
-            elif not draft.has(CELLS, names.lower(word)):
-                new.append(word)
+        if change.alarms or self.alarmed(tenant):
+            spelt = [one for one in hashed if self._accepted(change, tenant, one) is not None]
+        seen = change.lower_case.setdefault(tenant, set())
+        known = self._lower_case_known.setdefault(tenant, set())
+        hashed.difference_update(spelt, known, seen)
+        new = [word for word in hashed if not draft.has(CELLS, names.lower(word))]
+        seen |= hashed
         if new:
             tally = self.tally(draft, tenant)
             full = tally.word_count + len(new) - CELLS_MAX
@@ -272,6 +283,8 @@ class Cells:
             gone = self._beside(draft, names.lower(new[0]), names.lower(b""))[: max(0, full)]
             for key in gone:
                 draft.delete(CELLS, key)
+                known.discard(key[-_WORD_LEN:])
+                seen.discard(key[-_WORD_LEN:])
             count = tally.word_count + len(new) - len(gone)
             self._put_tally(draft, msgspec.structs.replace(tally, word_count=count))
         return spelt

@@ -53,6 +53,32 @@ DRIFT: Final = (
         tests=(at(_COUNTED, "test_a_flood_of_made_up_names_hides_none"),),
     ),
     Mutant(
+        name="a word that made room is still known",
+        file=_CELLS,
+        old="                known.discard(key[-_WORD_LEN:])\n",
+        new="",
+        invariant="what is remembered of words in lower case is in the table",
+        tests=(
+            at(
+                _COUNTED,
+                "test_of_words_in_lower_case_no_more_are_remembered_than_the_table_has",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a word is known before it is durable",
+        file=_CELLS,
+        old="        seen |= hashed\n",
+        new="        known |= hashed\n",
+        invariant="what is remembered of words in lower case is in the table",
+        tests=(
+            at(
+                _COUNTED,
+                "test_of_words_in_lower_case_no_more_are_remembered_than_the_table_has",
+            ),
+        ),
+    ),
+    Mutant(
         name="rows of before count names down",
         file=_CELLS,
         old="            if ordinal >= since:\n                self._lower(",

@@ -143,8 +143,8 @@ WALLS: Final = (
     Mutant(
         name="chunks are read on any version",
         file="proxy/transport/request.py",
-        old="        return not codings or (version == _HTTP_11 and ",
-        new="        return not codings or (version and ",
+        old="            tuple(request.version) == _HTTP_11 and ",
+        new="            tuple(request.version) and ",
         invariant="no reader finds another end of a request than ours",
         tests=(
             at(
@@ -343,8 +343,8 @@ WALLS: Final = (
     Mutant(
         name="what nobody asked for is held without end",
         file=_CONNECTION,
-        old="        if self._inner_paused or len(self._held) >= self._held_max:\n",
-        new="        if self._inner_paused:\n",
+        old="(bool(self._held) and len(self._held) >= self._held_max)\n",
+        new="False\n",
         invariant="nobody without a credential makes us hold much",
         tests=(
             at(_CONNECTIONS, "test_no_more_is_held_than_may_be_before_anybody_asks_for_a_body"),

@@ -1,5 +1,7 @@
 """Names that payloads of low trust add up to: counted in the commit, and counted down again."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
@@ -228,6 +230,37 @@ def test_a_flood_of_made_up_names_hides_none(bench: Bench, monkeypatch: pytest.M
     assert watched.floor >= 1
     say(store, PRAISE[2])
     assert _waits(store)
+
+
+def test_of_words_in_lower_case_no_more_are_remembered_than_the_table_has(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing: list[str] = []
+
+    def fail(name: str) -> None:
+        if name == "before_commit" and failing:
+            failing.clear()
+            raise lmdb.DiskError("the disk refuses")
+
+    monkeypatch.setattr(cells, "CELLS_MAX", 6)
+    store = bench.open(failpoint=fail)
+    engine = store._engine
+    remembered = engine.parts.judge.cells._lower_case_known
+    spelt = ["ferry", "harbour", "lantern", "meadow", "orchard", "pebble", "quarry", "saddle"]
+    for start in range(0, 30, 3):
+        text = " ".join(spelt[(start + step) % len(spelt)] for step in range(3))
+        if start % 2:
+            failing.append("once")
+            with pytest.raises(ExceptionGroup):
+                say(store, f"{text} window{start}")
+        else:
+            say(store, text)
+        with engine.parts.store.reading() as view:
+            there = {key[8:] for key, _ in view.scan(CELLS) if key[7:8] == b"w"}
+        assert len(there) <= 6
+        assert remembered[TENANT] <= there
+    assert remembered[TENANT]  # control: some are
+    store.close()
 
 
 def test_rows_of_before_there_were_cells_count_neither_up_nor_down(bench: Bench) -> None:
