@@ -95,6 +95,35 @@ class Contained(msgspec.Struct, frozen=True, kw_only=True):
     kept: int
 
 
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """A state to go back to: right after the commit of a version, or what stood at a time.
+
+    Exactly one of them; `at_ms` in Unix milliseconds.
+    """
+
+    version: int | None = None
+    at_ms: int | None = None
+
+
+class Rewound(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rewind did, or would do where it has no incident; counts of memories.
+
+    `put_back`: have the text again that they had, deleted ones too. `hidden`: written later, or
+    hidden then. `shown`: hidden by an earlier rewind alone. `behind`: another server has the text,
+    so it stays as it is. `moved`: changed while the rewind ran, and left alone.
+    """
+
+    incident: Incident | None
+    version: int  # the version whose state it is
+    put_back: int = 0
+    hidden: int = 0
+    shown: int = 0
+    behind: int = 0
+    moved: int = 0
+    # What was there then and is purged: memory ids, or candidate ids where a client chose the id.
+    lost: tuple[str, ...] = ()
+
+
 class Incidents(Protocol):
     """Isolation and rewind. Coroutines on any loop; the other calls on any thread, blocking.
 
@@ -118,6 +147,28 @@ class Incidents(Protocol):
 
         Raises:
             UnknownIncident: There is none of that id, or it is no isolation.
+        """
+        ...
+
+    def planned(self, reach: Reach, to: Past) -> Rewound:
+        """What a rewind would do. Walks every row and every leaf.
+
+        Raises:
+            NoSuchPast: See `rewind`.
+        """
+        ...
+
+    async def rewind(self, reach: Reach, to: Past, by: PrincipalId, reason: str = "") -> Rewound:
+        """Put each memory in reach into the state that it had, by new commits.
+
+        What was written later is hidden, and what was deleted later is there again. Trust, nonces,
+        keys, anchors, held candidates and the log stay as they are. What a person or an isolation
+        hid since then stays hidden.
+
+        Raises:
+            NoSuchPast: The version or the time is in the future, before this life of the store, or
+                all that was there is purged; nothing was changed.
+            QuotaReached: No room for the texts; the batches before stay done.
         """
         ...
 

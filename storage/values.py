@@ -48,6 +48,7 @@ FORGIVE: Final = "withholding.forgive"
 QUARANTINE: Final = "memory.quarantine"
 PAROLE: Final = "memory.parole"
 VOUCH: Final = "memory.vouch"
+REWIND: Final = "memory.rewind"
 QUARANTINE_REASON_LEN_MAX: Final = 160
 
 Settled = tuple[CandidateId, Forwarded]

@@ -1,4 +1,4 @@
-"""What an operator may do about many memories at once: isolate them, and take that back."""
+"""What an operator may do about many memories at once: isolate them, or rewind them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from proxy.admin.wire.incidents import (
     CaughtView,
     IncidentList,
     IncidentView,
+    IsolateRequest,
     IsolationView,
+    RewindView,
 )
 from proxy.seams.faults import MalformedRequest
-from storage.incidents import Reach
+from storage.incidents import Past, Reach
 
 if TYPE_CHECKING:
     from policy.model import Principal
-    from proxy.admin.wire.incidents import IsolateRequest
+    from proxy.admin.wire.incidents import RewindRequest
     from storage.incidents import Contained, Incident, Incidents
 
 
@@ -67,6 +69,31 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
             ),
         )
 
+    async def rewind(self, by: Principal, asked: RewindRequest) -> RewindView:
+        """Put all that is in reach into an earlier state, or with `dry_run` only count it.
+
+        Raises:
+            MalformedRequest: It names no state, or two.
+        """
+        if (asked.to_version is None) is (asked.to_ms is None):
+            raise MalformedRequest("name a version or a time to go back to, and not both")
+        reach, to = _reach_of(asked), Past(version=asked.to_version, at_ms=asked.to_ms)
+        if asked.dry_run:
+            done = await asyncio.to_thread(self.incidents.planned, reach, to)
+        else:
+            done = await self.incidents.rewind(reach, to, by.principal_id, asked.reason)
+        return RewindView(
+            incident=None if done.incident is None else _incident_view(done.incident),
+            version=done.version,
+            put_back=done.put_back,
+            hidden=done.hidden,
+            shown=done.shown,
+            behind=done.behind,
+            moved=done.moved,
+            lost_count=len(done.lost),
+            lost=done.lost[:CAUGHT_NAMED_MAX],
+        )
+
     async def undo(self, by: Principal, incident_id: str) -> IsolationView:
         """Show again what an isolation hid and nobody else hides."""
         return _isolation_view(await self.incidents.undo(incident_id, by.principal_id))
@@ -76,7 +103,7 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
         return _isolation_view(await self.incidents.resume(incident_id, by.principal_id))
 
 
-def _reach_of(asked: IsolateRequest) -> Reach:
+def _reach_of(asked: IsolateRequest | RewindRequest) -> Reach:
     server, _, tool = (asked.origin or "").partition("/")
     if asked.origin is not None and not server:
         raise MalformedRequest("an origin is SERVER or SERVER/TOOL")
@@ -87,8 +114,8 @@ def _reach_of(asked: IsolateRequest) -> Reach:
         tool=tool or None,
         session=asked.session,
         under=asked.under,
-        since_ms=asked.since_ms,
-        with_descendants=asked.with_descendants,
+        since_ms=asked.since_ms if isinstance(asked, IsolateRequest) else None,
+        with_descendants=isinstance(asked, IsolateRequest) and asked.with_descendants,
     )
 
 

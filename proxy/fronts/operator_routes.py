@@ -15,7 +15,13 @@ from proxy.admin.wire import store as wire
 from proxy.admin.wire.alarms import AcceptedView, AcceptRequest, AlarmList, DriftView
 from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
 from proxy.admin.wire.ids import IdList, IdsQuery
-from proxy.admin.wire.incidents import IncidentList, IsolateRequest, IsolationView
+from proxy.admin.wire.incidents import (
+    IncidentList,
+    IsolateRequest,
+    IsolationView,
+    RewindRequest,
+    RewindView,
+)
 from proxy.admin.wire.queries import (
     AnyTenantQuery,
     LeafQuery,
@@ -191,6 +197,11 @@ async def _isolate(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.repairing.isolate(call.by, call.body(IsolateRequest))
 
 
+async def _rewind(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Put memories into an earlier state, by new commits; `dry_run` only counts them."""
+    return await operate.repairing.rewind(call.by, call.body(RewindRequest))
+
+
 async def _incidents(operate: Operate, _call: OperatorCall) -> msgspec.Struct:
     """Isolations and rewinds, oldest first."""
     return operate.repairing.all()
@@ -203,7 +214,7 @@ async def _undo(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _resume(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Finish an isolation that was cut short."""
+    """Finish an isolation or a rewind that was cut short."""
     call.body(wire.Empty)
     return await operate.repairing.resume(call.by, call.argument)
 
@@ -431,6 +442,7 @@ ROUTES: Final = tuple(
         ("POST", "/memories/{memory_id}/parole", _parole, NoQuery, QuarantineRequest, StandingView),
         ("POST", "/memories/{memory_id}/vouch", _vouch, NoQuery, VouchRequest, StandingView),
         ("POST", "/isolate", _isolate, NoQuery, IsolateRequest, IsolationView),
+        ("POST", "/rewind", _rewind, NoQuery, RewindRequest, RewindView),
         ("GET", "/incidents", _incidents, NoQuery, None, IncidentList),
         ("POST", "/incidents/{incident_id}/undo", _undo, NoQuery, wire.Empty, IsolationView),
         ("POST", "/incidents/{incident_id}/resume", _resume, NoQuery, wire.Empty, IsolationView),

@@ -30,6 +30,7 @@ from proxy.seams.operation import Refusal
 from storage.errors import (
     CredentialEnded,
     MemoryMoved,
+    NoSuchPast,
     OutcomeUnknown,
     QuotaReached,
     StorageError,
@@ -149,6 +150,8 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
             return refuse(404, "there is no such memory in this tenant")
         case MemoryMoved():
             return refuse(409, "memory_moved: it was changed since it was shown; look at it again")
+        case NoSuchPast():
+            return refuse(422, f"no_such_past: {error}; nothing was changed")
         case UnknownIncident():
             return refuse(404, "no incident of that id, or none that can be undone")
         case UnknownPins():

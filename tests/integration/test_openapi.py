@@ -201,6 +201,8 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     incident = (await post("/isolate", {"principal": "agent", "origin": "web/fetch"}))["incident"]
     await post("/incidents/{incident_id}/resume", {}, incident["incident_id"])
     await post("/incidents/{incident_id}/undo", {}, incident["incident_id"])
+    assert (await post("/rewind", {"to_version": 1, "dry_run": True}))["incident"] is None
+    await post("/rewind", {"to_version": 1})
     await post("/memories/{memory_id}/purge", {}, memory_id)
     for template in ("/policy/reload", "/retention", "/check", "/compact"):
         await post(template, {})

@@ -9,6 +9,7 @@ from tests.mutants.mutant import Mutant, at
 _QUARANTINE: Final = "storage/write/quarantine.py"
 _QUARANTINES: Final = "tests/unit/storage/write/test_quarantine.py"
 _ISOLATION: Final = "tests/unit/storage/repair/test_isolation.py"
+_REWIND: Final = "tests/unit/storage/repair/test_rewind.py"
 _CLOCK: Final = "tests/integration/test_clock_back.py"
 _WITHHELD: Final = "tests/integration/test_withheld_changes.py"
 _BOUNDED: Final = "tests/integration/test_reads_bounded.py"
@@ -21,6 +22,57 @@ _HIDDEN: Final = at(
 )
 
 OPERATE: Final = (
+    Mutant(
+        name="a rewind shows what a person hid",
+        file="storage/repair/past.py",
+        old="    release = () if was_hidden else tuple(sorted(by & rewinds))\n",
+        new="    release = () if was_hidden else tuple(sorted(by))\n",
+        invariant="a rewind shows nothing that a person or an isolation hides",
+        tests=(at(_REWIND, "test_what_a_person_or_an_isolation_hid_stays_hidden"),),
+    ),
+    Mutant(
+        name="a rewind touches anchors",
+        file="storage/write/rewinding.py",
+        old="            done = BatchRewound()\n",
+        new=(
+            "            done = BatchRewound()\n"
+            '            for key in list(change.draft.keys(b"anchors")):\n'
+            '                change.draft.delete(b"anchors", key)\n'
+        ),
+        invariant="trust, nonces, keys and anchors are never rewound",
+        tests=(at(_REWIND, "test_trust_nonces_keys_anchors_and_what_is_held_go_on"),),
+    ),
+    Mutant(
+        name="half a batch of a rewind",
+        file="storage/repair/batches.py",
+        old="            work = partial(self._rewinding.apply, incident, by, batch)\n",
+        new="            work = partial(self._rewinding.apply, incident, by, batch[:1])\n",
+        invariant="a rewind reaches every memory that it counted",
+        tests=(
+            at(
+                _REWIND,
+                "test_texts_and_deletions_are_as_they_were_and_so_is_a_rewind_of_it",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a rewind takes back what was written while it was cut short",
+        file="storage/repair/past.py",
+        old="        if until is not None and life.newest_leaf >= until:\n",
+        new="        if False:\n",
+        invariant="a rewind that is resumed leaves alone what came after it began",
+        tests=(
+            at(_REWIND, "test_a_rewind_that_a_crash_cut_short_anywhere_is_finished_under_its_id"),
+        ),
+    ),
+    Mutant(
+        name="what a rewind puts back is chained past what came between",
+        file="storage/write/rewinding.py",
+        old="            prev_ordinal=newest,\n",
+        new="",
+        invariant="a purge finds every row of a memory, also after a rewind",
+        tests=(at(_REWIND, "test_what_is_purged_is_named_as_lost_and_nothing_of_it_comes_back"),),
+    ),
     Mutant(
         name="an undo shows what somebody else hides",
         file=_QUARANTINE,

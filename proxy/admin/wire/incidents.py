@@ -1,6 +1,7 @@
-"""What the operator API says and hears about isolation.
+"""What the operator API says and hears about isolation and rewind.
 
 POST /isolate                        IsolateRequest -> IsolationView
+POST /rewind                         RewindRequest  -> RewindView
 GET  /incidents                                     -> IncidentList
 POST /incidents/{incident_id}/undo                  -> IsolationView
 POST /incidents/{incident_id}/resume                -> IsolationView
@@ -42,6 +43,20 @@ class IsolateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
 
 
+class RewindRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Put memories into the state of a version or of a time; exactly one of the two is given."""
+
+    tenant: TenantName = DEFAULT_TENANT
+    to_version: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+    to_ms: Moment | None = None
+    principal: Wide | None = None
+    origin: Wide | None = None
+    session: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
+    under: Wide | None = None
+    dry_run: bool = False
+    reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
+
+
 class CaughtView(msgspec.Struct, frozen=True, kw_only=True):
     """One memory in reach; `descendant`: only because of what it names as a parent."""
 
@@ -69,6 +84,26 @@ class IncidentView(msgspec.Struct, frozen=True, kw_only=True):
     under: str | None
     since_ms: int | None
     with_descendants: bool
+
+
+class RewindView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rewind did, or with `dry_run` would do; counts of memories.
+
+    `put_back` have the text that they had, deleted ones too; `hidden` were written later, or hidden
+    then; `shown` had been hidden by an earlier rewind alone; `behind` have their text on another
+    server; `moved` changed while it ran. The last two are left as they are.
+    """
+
+    incident: IncidentView | None
+    version: int
+    put_back: int
+    hidden: int
+    shown: int
+    behind: int
+    moved: int
+    # Memories that were there then and are purged; the first 1000 by name.
+    lost_count: int
+    lost: tuple[str, ...]
 
 
 class IncidentList(msgspec.Struct, frozen=True, kw_only=True):

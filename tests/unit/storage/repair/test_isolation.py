@@ -266,7 +266,7 @@ def test_what_was_changed_while_hidden_is_found_by_search_when_it_is_shown_again
     store.close()
 
 
-class _Copies:
+class Copies:
     """A failpoint that keeps what a killed process would leave at the n-th time it is passed."""
 
     def __init__(self, bench: Bench, root: Path) -> None:
@@ -293,7 +293,7 @@ def test_an_isolation_that_a_crash_cut_short_anywhere_is_finished_under_its_id(
     tmp_path: Path,
 ) -> None:
     bench = Bench(tmp_path / "live")
-    copies = _Copies(bench, tmp_path / "crashed")
+    copies = Copies(bench, tmp_path / "crashed")
     store = bench.open(copies, options=SMALL)
     for n in range(3):
         say(store, f"lie {n}", LEAKED)

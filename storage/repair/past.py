@@ -1,0 +1,287 @@
+"""What each memory was at a point of the log, and what brings it there again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import ChangeKind, MemoryStatus
+from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf, decode_leaf
+from storage.errors import NoSuchPast
+from storage.incidents import Kind, Rewound
+from storage.repair.reaching import fits
+from storage.tables.change import read_leaf
+from storage.tables.codec import NO_ORDINAL, decode_incident, decode_row
+from storage.tables.lmdb_store import INCIDENTS, LEAVES, ROWS
+from storage.tables.rows import read_id, read_row
+from storage.values import PAROLE, QUARANTINE, Decision
+from storage.write.quarantine import hidden_by, subject_of
+from storage.write.rewinding import PutBack
+
+if TYPE_CHECKING:
+    from policy.model import Tenant
+    from storage.incidents import Past, Reach
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import View
+    from storage.values import Row
+
+_BIRTHS: Final = frozenset({"store.create", "store.restore"})
+_GONE: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """The state before leaf `index`, which is that of `version`.
+
+    `hidden`: by tenant and subject, the leaves before it that hid a memory or showed it, each with
+    its index and whether it hid.
+    """
+
+    index: int
+    version: int
+    hidden: dict[tuple[str, str], list[tuple[int, bool]]]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done, and what is told of it."""
+
+    point: int
+    steps: tuple[PutBack, ...]
+    told: Rewound
+
+
+class _Life(msgspec.Struct):
+    """The rows of one memory: those before the point, and the newest."""
+
+    # (ordinal, index of the leaf, kind of the change)
+    before: list[tuple[int, int, ChangeKind]]
+    subjects: list[str]
+    reached: bool = False
+    newest_leaf: int = 0
+
+
+def point_of(view: View, to: Past, now_ms: int) -> Point:
+    """Where in the log the state is that is meant.
+
+    Raises:
+        NoSuchPast: There is none, with the nearest one that there is.
+    """
+    walk = _Walk(to)
+    for key, data in view.scan(LEAVES):
+        walk.take(int.from_bytes(key, "big"), data)
+    return walk.found(now_ms)
+
+
+def point_at(view: View, index: int) -> Point:
+    """The same point again, for a rewind that was cut short."""
+    walk = _Walk(None)
+    for key, data in view.scan(LEAVES):
+        at = int.from_bytes(key, "big")
+        if at >= index:
+            break
+        walk.take(at, data)
+    return Point(index=index, version=walk.version, hidden=walk.hidden)
+
+
+class _Walk:
+    """One pass over the log."""
+
+    def __init__(self, to: Past | None) -> None:
+        self._to = to
+        self.version = 0
+        self.hidden: dict[tuple[str, str], list[tuple[int, bool]]] = {}
+        # The version and the time with which this life of the store began.
+        self._birth = (0, 0)
+        # Index and version of the point; None until it was passed.
+        self._point: tuple[int, int] | None = None
+
+    def take(self, index: int, data: bytes) -> None:
+        """Take in one leaf."""
+        leaf = decode_leaf(data)
+        if isinstance(leaf, InterceptedLeaf):
+            return
+        if isinstance(leaf, VerdictLeaf) and leaf.decision is Decision.ADMIT:
+            self.version = leaf.version
+        if isinstance(leaf, OperatorLeaf):
+            self._operator(index, leaf)
+        to = self._to
+        if to is None:
+            return
+        if to.at_ms is not None:
+            if leaf.at_ms <= to.at_ms:
+                self._point = index + 1, self.version
+        # The first leaf of a version is that of its commit; the state is what it left.
+        elif self.version == to.version and (
+            self._point is None or self._point[0] <= self._birth[0]
+        ):
+            self._point = index + 1, self.version
+
+    def _operator(self, index: int, leaf: OperatorLeaf) -> None:
+        if leaf.action in _BIRTHS:
+            self._birth = self.version, leaf.at_ms
+            self._point = None
+        elif leaf.action in {QUARANTINE, PAROLE}:
+            tenant = leaf.detail.partition(":")[0]
+            hid = leaf.action == QUARANTINE
+            self.hidden.setdefault((tenant, leaf.subject), []).append((index, hid))
+
+    def found(self, now_ms: int) -> Point:
+        """The point.
+
+        Raises:
+            NoSuchPast: It is in the future, or in an earlier life of the store.
+        """
+        to = self._to
+        first, since_ms = self._birth
+        version = None if to is None else to.version
+        at_ms = None if to is None else to.at_ms
+        newest = f"the newest is version {self.version}"
+        if version is not None and version > self.version:
+            raise NoSuchPast(f"version {version} is in the future: {newest}")
+        if at_ms is not None and at_ms > now_ms:
+            raise NoSuchPast(f"that time is in the future: {newest}")
+        earlier = (version is not None and version < first) or (
+            at_ms is not None and at_ms < since_ms
+        )
+        if earlier or self._point is None:
+            raise NoSuchPast(
+                f"that is before this life of the store: its earliest state is version {first}"
+            )
+        index, reached = self._point
+        return Point(index=index, version=reached, hidden=self.hidden)
+
+
+def planned(
+    view: View, names: KeyedNames, reach: Reach, point: Point, until: int | None = None
+) -> Plan:
+    """What brings the memories in reach to that point; `until`: leave alone what is newer.
+
+    Raises:
+        NoSuchPast: All that was there then is purged.
+    """
+    rows = _Rows(view, names, reach, point)
+    for key, payload in view.scan(ROWS):
+        rows.take(int.from_bytes(key, "big"), decode_row(payload))
+    gone = tuple(name for name, stood in rows.lost.items() if stood)
+    mine = {name: life for name, life in rows.lives.items() if life.reached}
+    if gone and not any(life.before for life in mine.values()):
+        near = rows.nearest
+        there = "there is no later one" if near is None else f"the nearest is version {near}"
+        raise NoSuchPast(f"all that was there at version {point.version} is purged: {there}")
+    rewinds = _rewinds(view)
+    counts: Counter[str] = Counter()
+    steps: list[PutBack] = []
+    for name, life in mine.items():
+        if until is not None and life.newest_leaf >= until:
+            continue
+        step, under = _step(view, reach.tenant, name, life, point, rewinds=rewinds)
+        counts.update(under)
+        if step is not None:
+            steps.append(step)
+    told = Rewound(incident=None, version=point.version, lost=gone, **counts)
+    return Plan(point=point.index, steps=tuple(steps), told=told)
+
+
+class _Rows:
+    """One pass over the rows of a tenant."""
+
+    def __init__(self, view: View, names: KeyedNames, reach: Reach, point: Point) -> None:
+        self._view = view
+        self._names = names
+        self._reach = reach
+        self._point = point
+        self.lives: dict[bytes, _Life] = {}
+        # What is purged, and whether it was there at the point.
+        self.lost: dict[str, bool] = {}
+        # The first version after the point of which something is left.
+        self.nearest: int | None = None
+
+    def take(self, ordinal: int, row: Row) -> None:
+        """Take in one row."""
+        if row.tenant != self._reach.tenant:
+            return
+        meant = fits(self._view, self._reach, row)
+        before = row.leaf_index < self._point.index
+        if row.erased:
+            if meant and before:
+                self.lost[_name_in_log(self._view, row)] = row.change not in _GONE
+            return
+        name = self._names.memory(row.tenant, row.memory_id)
+        life = self.lives.setdefault(name, _Life(before=[], subjects=[]))
+        life.reached |= meant
+        life.newest_leaf = row.leaf_index
+        if not before:
+            if meant and self.nearest is None:
+                self.nearest = row.version
+            return
+        life.before.append((ordinal, row.leaf_index, row.change))
+        subject = subject_of(row.memory_id, row.candidate_id)
+        if subject not in life.subjects:
+            life.subjects.append(subject)
+
+
+def _step(
+    view: View, tenant: Tenant, name: bytes, life: _Life, point: Point, *, rewinds: frozenset[str]
+) -> tuple[PutBack | None, list[str]]:
+    """What is to be done about one memory, if anything, and under which counts."""
+    known = read_id(view, name)
+    if known is None or known.status is MemoryStatus.FORWARDING:
+        return None, []
+    newest = read_row(view, known.ordinal)
+    by = hidden_by(view, name, known)
+    deleted = known.status is MemoryStatus.DELETED
+    if not life.before or life.before[-1][2] in _GONE:
+        if deleted:
+            return None, []
+        step = PutBack(name=name, seen=known.ordinal, put_back=NO_ORDINAL, hide=True, release=())
+        return step, [] if by else ["hidden"]
+    then = life.before[-1][0]
+    changed = deleted or not _same(read_row(view, then), newest)
+    if changed and newest.keyed:
+        return None, ["behind"]
+    was_hidden = _was_hidden(tenant, life, point)
+    hide = was_hidden and not by
+    release = () if was_hidden else tuple(sorted(by & rewinds))
+    counts = ["put_back"] if changed else []
+    counts += ["hidden"] if hide else []
+    counts += ["shown"] if release and not by - rewinds and not deleted else []
+    if not (changed or hide or release):
+        return None, []
+    put_back = then if changed else NO_ORDINAL
+    step = PutBack(name=name, seen=known.ordinal, put_back=put_back, hide=hide, release=release)
+    return step, counts
+
+
+def _was_hidden(tenant: Tenant, life: _Life, point: Point) -> bool:
+    """Whether it was under quarantine at the point, by the last leaf that says so."""
+    deleted = max((leaf for _, leaf, kind in life.before if kind in _GONE), default=-1)
+    said = [
+        one
+        for subject in life.subjects
+        for one in point.hidden.get((tenant, subject), ())
+        if deleted < one[0] < point.index
+    ]
+    return max(said)[1] if said else False
+
+
+def _same(one: Row, other: Row) -> bool:
+    """Whether two rows of one memory say the same: a row that was put back is as its original."""
+    return (
+        one.canonical == other.canonical
+        and one.salt == other.salt
+        and one.kept == other.kept
+        and one.scope == other.scope
+        and one.expires_at == other.expires_at
+    )
+
+
+def _name_in_log(view: View, row: Row) -> str:
+    leaf = read_leaf(view, row.leaf_index)
+    known = leaf.memory_id if isinstance(leaf, VerdictLeaf) else None
+    return known or f"candidate {row.candidate_id}"
+
+
+def _rewinds(view: View) -> frozenset[str]:
+    found = (decode_incident(payload) for _, payload in view.scan(INCIDENTS))
+    return frozenset(one.incident_id for one in found if one.kind is Kind.REWIND)

@@ -1,0 +1,217 @@
+"""Rewind: memories are put into an earlier state by new commits; nothing in the log is undone.
+
+A text comes back as the very bytes that the gate once admitted, under the label that they have,
+in a row of its own with leaves of its own. Whatever hid a memory since then stays, but for
+earlier rewinds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import CandidateId, MemoryStatus
+from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf
+from storage.errors import QuotaReached, StoreCorrupt
+from storage.ground.randomness import random_bytes
+from storage.tables.change import Added, read_leaf
+from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
+from storage.tables.lmdb_store import IDS, ROWS, VECTORS
+from storage.tables.rows import candidate_of, read_id, read_row
+from storage.values import REWIND
+from storage.write.commit import file_lineage
+from storage.write.quarantine import hidden_by, log_standing, place, subject_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from policy.model import PrincipalId
+    from storage.incidents import Incident
+    from storage.tables.change import Change
+    from storage.values import Row
+    from storage.write.engine import Engine
+
+_CANDIDATE_ID_LEN: Final = 16
+
+
+class PutBack(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rewind does to one memory.
+
+    `seen`: its newest row when that was decided. `put_back`: the row whose state it gets, or
+    NO_ORDINAL. `hide`: the rewind hides it. `release`: earlier rewinds that hide it no longer.
+    """
+
+    name: bytes
+    seen: int
+    put_back: int
+    hide: bool
+    release: tuple[str, ...]
+
+
+class BatchRewound(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one batch; counts of memories."""
+
+    put_back: int = 0
+    hidden: int = 0
+    shown: int = 0
+    moved: int = 0
+
+    def plus(self, more: BatchRewound) -> BatchRewound:
+        """Both together."""
+        return BatchRewound(
+            put_back=self.put_back + more.put_back,
+            hidden=self.hidden + more.hidden,
+            shown=self.shown + more.shown,
+            moved=self.moved + more.moved,
+        )
+
+
+class Rewinding:
+    """Applies batches of steps. Writer thread only."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def apply(self, incident: Incident, by: PrincipalId, steps: Sequence[PutBack]) -> BatchRewound:
+        """Do these steps in one transaction, but for memories that changed since.
+
+        Raises:
+            QuotaReached: There is no room for the texts; nothing of the batch was written.
+        """
+
+        def work(change: Change) -> BatchRewound:
+            done = BatchRewound()
+            for step in steps:
+                done = done.plus(self._apply(change, incident, by, step))
+            return done
+
+        return self._engine.transact(work)
+
+    def _apply(
+        self, change: Change, incident: Incident, by: PrincipalId, step: PutBack
+    ) -> BatchRewound:
+        known = read_id(change.draft, step.name)
+        if known is None or known.ordinal != step.seen:
+            return BatchRewound(moved=1)
+        before = hidden_by(change.draft, step.name, known)
+        after = before - frozenset(step.release)
+        if step.hide:
+            after |= {incident.incident_id}
+        was = known.status
+        row = read_row(change.draft, known.ordinal)
+        if step.put_back != NO_ORDINAL:
+            status = MemoryStatus.QUARANTINED if after else MemoryStatus.LIVE
+            known, row = self._put_back(change, by, step, known, status)
+            self._log(change, incident, by, row)
+        place(change, step.name, known, row, after)
+        is_hidden, was_hidden = bool(after), was is MemoryStatus.QUARANTINED
+        if is_hidden != was_hidden or (is_hidden and after != before):
+            detail = _detail(incident)
+            log_standing(change, row.memory_id, row, by, detail, hidden=is_hidden)
+        return BatchRewound(
+            put_back=int(step.put_back != NO_ORDINAL),
+            hidden=int(is_hidden and not before),
+            shown=int(was_hidden and not is_hidden),
+        )
+
+    def _put_back(
+        self,
+        change: Change,
+        by: PrincipalId,
+        step: PutBack,
+        known: IdRecord,
+        status: MemoryStatus,
+    ) -> tuple[IdRecord, Row]:
+        """Append the row anew, as the newest of its memory; its id and the row."""
+        engine, draft = self._engine, change.draft
+        newest, old = read_row(draft, known.ordinal), read_row(draft, step.put_back)
+        vector = draft.get(VECTORS, ordinal_key(step.put_back)) or b""
+        change.version += 1
+        ordinal = change.next_ordinal
+        change.next_ordinal += 1
+        row = self._readmitted(change, by, old, known.ordinal)
+        stored = encode(row)
+        room = engine.parts.store.quota_bytes - engine.bytes_used
+        change.charges[row.tenant] += len(stored) + len(vector)
+        if change.charges.total() > room:
+            raise QuotaReached("full: there is no room for the texts of a rewind")
+        engine.parts.failpoint("before_put")
+        if vector:
+            draft.append(VECTORS, ordinal_key(ordinal), vector)
+        draft.append(ROWS, ordinal_key(ordinal), stored)
+        after = IdRecord(ordinal, status)
+        draft.put(IDS, step.name, encode(after))
+        file_lineage(draft, engine.parts.names, ordinal, candidate_of(row))
+        if known.status is MemoryStatus.LIVE:
+            change.superseded.append((known.ordinal, newest))
+            change.live_count -= 1
+        live = status is MemoryStatus.LIVE
+        change.live_count += live
+        change.added.append(Added(ordinal=ordinal, row=row, vector=vector, shown=live))
+        engine.parts.failpoint("after_put")
+        return after, row
+
+    def _readmitted(self, change: Change, by: PrincipalId, old: Row, newest: int) -> Row:
+        """The same bytes under the same label, as an admission of an operator."""
+        verdict = read_leaf(change.draft, old.leaf_index)
+        if not isinstance(verdict, VerdictLeaf):
+            raise StoreCorrupt(f"leaf {old.leaf_index} is no verdict")
+        seen = read_leaf(change.draft, verdict.intercepted_index)
+        if not isinstance(seen, InterceptedLeaf):
+            raise StoreCorrupt(f"leaf {verdict.intercepted_index} is no interception")
+        candidate_id = CandidateId(random_bytes(_CANDIDATE_ID_LEN).hex())
+        intercepted_index = change.log(
+            msgspec.structs.replace(
+                seen,
+                candidate_id=candidate_id,
+                at_ms=change.now_ms,
+                nonce_key=b"",
+                # The class is the one that it landed in: nobody names one now.
+                class_named=False,
+                trace_id="",
+            )
+        )
+        leaf_index = change.log(
+            msgspec.structs.replace(
+                verdict,
+                candidate_id=candidate_id,
+                at_ms=change.now_ms,
+                intercepted_index=intercepted_index,
+                reason=None,
+                step=None,
+                structural=False,
+                memory_class=old.memory_class,
+                # A person may have vouched for the row since.
+                source=old.source,
+                basis=old.basis,
+                ceiling=old.ceiling,
+                version=change.version,
+                approved_by=by,
+                ruleset_epoch=change.epoch,
+            )
+        )
+        return msgspec.structs.replace(
+            old,
+            candidate_id=candidate_id,
+            version=change.version,
+            at_ms=change.now_ms,
+            prev_ordinal=newest,
+            leaf_index=leaf_index,
+        )
+
+    @staticmethod
+    def _log(change: Change, incident: Incident, by: PrincipalId, row: Row) -> None:
+        change.log(
+            OperatorLeaf(
+                at_ms=change.now_ms,
+                action=REWIND,
+                subject=subject_of(row.memory_id, row.candidate_id),
+                by=by,
+                detail=_detail(incident),
+            )
+        )
+
+
+def _detail(incident: Incident) -> str:
+    return f"{incident.reach.tenant}: incident {incident.incident_id}"

@@ -1,0 +1,294 @@
+"""A rewind puts memories back by new commits, and leaves alone all that must go on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policy.model import ChangeKind, MemoryClass, MemoryId, Scope
+from policy.query import EVERYTHING
+from policy.verdict import Reason
+from storage.embedded import EmbeddedOptions
+from storage.errors import NoSuchPast
+from storage.incidents import Past, Reach, Stage
+from storage.values import Anchor, Decision
+from tests.unit.storage.opening import (
+    BY,
+    OPERATOR,
+    TENANT,
+    Bench,
+    candidate_of,
+    say,
+    submission_of,
+    write,
+)
+from tests.unit.storage.repair.test_isolation import LEAKED, OF_LEAKED, Copies, id_of, shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.embedded import EmbeddedStore
+    from storage.incidents import Rewound
+    from storage.values import Outcome
+
+SMALL = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, incident_batch_len=2)
+ALL = Reach(tenant=TENANT)
+
+
+def change(
+    store: EmbeddedStore, kind: ChangeKind, memory_id: MemoryId, text: str | None = None
+) -> Outcome:
+    candidate = candidate_of(text, OPERATOR, change=kind, memory_id=memory_id, scope=Scope())
+    outcome = write(store, submission_of(candidate, OPERATOR))[0]
+    assert outcome.decision is Decision.ADMIT
+    return outcome
+
+
+def rewind(store: EmbeddedStore, version: int, reach: Reach = ALL) -> Rewound:
+    dry = store.incidents.planned(reach, Past(version=version))
+    done = asyncio.run(store.incidents.rewind(reach, Past(version=version), BY))
+    told = (done.version, done.put_back, done.hidden, done.shown, done.behind, done.lost)
+    assert told == (dry.version, dry.put_back, dry.hidden, dry.shown, dry.behind, dry.lost)
+    assert done.moved == 0
+    return done
+
+
+def labelled(store: EmbeddedStore) -> dict[MemoryId, object]:
+    """All that a read shows of each memory but when it was written last."""
+    page = store.reader.page(TENANT, EVERYTHING, 0, 1_000)
+    return {
+        one.memory_id: (
+            one.text,
+            one.source,
+            one.ceiling,
+            one.basis,
+            one.memory_class,
+            one.scope,
+            one.created_at_ms,
+            one.principal_id,
+        )
+        for one in page.memories
+    }
+
+
+def test_texts_and_deletions_are_as_they_were_and_so_is_a_rewind_of_it(
+    bench: Bench,
+) -> None:
+    store = bench.open(options=SMALL)
+    edited, deleted, kept = (id_of(say(store, text)) for text in ("one", "two", "three"))
+    then, at = labelled(store), store.reader.status().version
+    change(store, ChangeKind.UPDATE, edited, "one, but poisoned")
+    change(store, ChangeKind.UPDATE, edited, "one, poisoned again")
+    change(store, ChangeKind.DELETE, deleted)
+    later = id_of(say(store, "four", LEAKED))
+    after, before_it = labelled(store), store.reader.status().version
+    assert after != then
+
+    done = rewind(store, at)
+    assert (done.put_back, done.hidden, done.shown) == (2, 1, 0)
+    assert labelled(store) == then
+    assert shown(store) == {edited: "one", deleted: "two", kept: "three"}
+    assert store.reader.status().version == before_it + 2  # nothing is undone: it goes on
+    assert rewind(store, at).put_back == 0  # and a repetition has nothing to do
+
+    again = rewind(store, before_it)
+    assert (again.put_back, again.hidden, again.shown) == (1, 1, 1)
+    assert labelled(store) == after
+    assert shown(store)[later] == "four"
+    store.close()
+    store = bench.open(options=SMALL)
+    assert labelled(store) == after
+    assert rewind(store, 0).hidden == 3
+    assert shown(store) == {}
+    store.close()
+
+
+def test_a_time_is_the_state_that_stood_then(bench: Bench) -> None:
+    store = bench.open()
+    first = id_of(say(store, "first"))
+    then_ms = bench.clock.now_ms
+    bench.clock.now_ms += 5_000
+    change(store, ChangeKind.UPDATE, first, "second")
+    bench.clock.now_ms += 5_000
+    done = asyncio.run(store.incidents.rewind(ALL, Past(at_ms=then_ms + 4_999), BY))
+    assert (done.version, done.put_back) == (1, 1)
+    assert shown(store) == {first: "first"}
+    asyncio.run(store.incidents.rewind(ALL, Past(at_ms=then_ms + 5_000), BY))
+    assert shown(store) == {first: "second"}
+    store.close()
+
+
+def test_trust_nonces_keys_anchors_and_what_is_held_go_on(bench: Bench) -> None:
+    store = bench.open()
+    memory_id = id_of(say(store, "one"))
+    at = store.reader.status().version
+    anchor = Anchor(anchor_id="a", tenant=TENANT, statement="s", questions=("q",), created_at_ms=1)
+    asyncio.run(store.writer.put_anchor(anchor, BY))
+    asyncio.run(store.writer.restore_trust(LEAKED.principal_id, BY))
+    held = write(store, submission_of(candidate_of("wait", memory_class=MemoryClass.L2)))[0]
+    assert held.decision is Decision.HOLD
+    spent = candidate_of("spent", OPERATOR, change=ChangeKind.UPDATE, memory_id=memory_id)
+    write(store, submission_of(spent, OPERATOR))
+    trust = store.reader.all_trust()
+    assert trust
+    rewind(store, at)
+    assert shown(store) == {memory_id: "one"}
+    assert store.reader.all_trust() == trust
+    assert store.reader.anchors(TENANT) == (anchor,)
+    assert [one.candidate_id for one in store.reader.held()] == [held.candidate_id]
+    assert write(store, submission_of(spent, OPERATOR))[0].replayed  # the nonce stays spent
+    assert shown(store) == {memory_id: "one"}
+    reused = candidate_of("other", OPERATOR, nonce=spent.nonce)
+    assert write(store, submission_of(reused, OPERATOR))[0].reason is Reason.NONCE_REPLAYED
+    store.close()
+
+
+def test_what_a_person_or_an_isolation_hid_stays_hidden(bench: Bench) -> None:
+    store = bench.open()
+    by_hand, isolated, gone = (id_of(say(store, f"lie {n}", LEAKED)) for n in range(3))
+    at = store.reader.status().version
+    change(store, ChangeKind.UPDATE, by_hand, "lie, edited")
+    asyncio.run(store.writer.quarantine(by_hand, TENANT, BY))
+    asyncio.run(store.incidents.isolate(OF_LEAKED, BY))
+    change(store, ChangeKind.DELETE, gone)
+    done = rewind(store, at)
+    assert (done.put_back, done.shown) == (2, 0)
+    assert shown(store) == {}
+    kept = store.quarantined.get(TENANT, by_hand)
+    assert kept is not None
+    assert kept.text == "lie 0"
+    (isolation, _) = store.incidents.all()
+    asyncio.run(store.incidents.undo(isolation.incident_id, BY))
+    assert shown(store) == {isolated: "lie 1", gone: "lie 2"}
+    store.close()
+
+
+def test_what_was_hidden_then_and_shown_since_is_hidden_again(bench: Bench) -> None:
+    store = bench.open()
+    memory_id = id_of(say(store, "doubtful"))
+    asyncio.run(store.writer.quarantine(memory_id, TENANT, BY))
+    at = id_of(say(store, "other"))
+    version = store.reader.status().version
+    asyncio.run(store.writer.parole(memory_id, TENANT, BY))
+    assert set(shown(store)) == {memory_id, at}
+    assert rewind(store, version).hidden == 1
+    assert set(shown(store)) == {at}
+    store.close()
+
+
+def test_only_what_is_in_reach_is_put_back(bench: Bench) -> None:
+    store = bench.open()
+    mine, theirs = id_of(say(store, "mine")), id_of(say(store, "theirs", LEAKED))
+    at = store.reader.status().version
+    for one in (mine, theirs):
+        change(store, ChangeKind.UPDATE, one, "edited")
+    rewind(store, at, Reach(tenant=TENANT, principal_id=LEAKED.principal_id))
+    assert shown(store) == {mine: "edited", theirs: "theirs"}
+    store.close()
+
+
+def test_a_label_that_a_person_gave_since_stays_and_nothing_else_is_raised(bench: Bench) -> None:
+    store = bench.open()
+    memory_id = id_of(say(store, "from nobody knows where"))
+    at, low = store.reader.status().version, labelled(store)
+    change(store, ChangeKind.UPDATE, memory_id, "an operator's words")
+    assert labelled(store) != low
+    rewind(store, at)
+    assert labelled(store) == low  # not the label of the operator who asked for the rewind
+    version = store.reader.status().version
+    asyncio.run(store.writer.vouch(memory_id, TENANT, BY, version))
+    vouched = labelled(store)
+    change(store, ChangeKind.UPDATE, memory_id, "more words")
+    rewind(store, version)
+    assert labelled(store) == vouched
+    assert store.reader.check().problems == ()
+    store.close()
+
+
+def test_what_is_purged_is_named_as_lost_and_nothing_of_it_comes_back(bench: Bench) -> None:
+    store = bench.open()
+    lost, kept = id_of(say(store, "secret")), id_of(say(store, "kept"))
+    at = store.reader.status().version
+    change(store, ChangeKind.UPDATE, kept, "edited")
+    change(store, ChangeKind.PURGE, lost)
+    done = rewind(store, at)
+    assert (done.lost, done.put_back) == ((lost,), 1)
+    assert shown(store) == {kept: "kept"}
+    # A purge of what was put back takes the row that was put back as well.
+    change(store, ChangeKind.PURGE, kept)
+    assert rewind_refused(store, Past(version=at))
+    assert store.reader.check().problems == ()
+    store.close()
+
+
+def rewind_refused(store: EmbeddedStore, to: Past) -> str:
+    """What is said where there is no such past; nothing was changed."""
+    before = store.reader.status()
+    with pytest.raises(NoSuchPast) as refused:
+        asyncio.run(store.incidents.rewind(ALL, to, BY))
+    with pytest.raises(NoSuchPast):
+        store.incidents.planned(ALL, to)
+    assert store.reader.status() == before
+    return str(refused.value)
+
+
+def test_a_past_that_is_not_there_is_refused_with_the_nearest_and_changes_nothing(
+    bench: Bench,
+) -> None:
+    store = bench.open()
+    first = id_of(say(store, "first"))
+    change(store, ChangeKind.PURGE, first)
+    second = id_of(say(store, "second"))
+    assert rewind_refused(store, Past(version=9)) == (
+        "version 9 is in the future: the newest is version 3"
+    )
+    assert "in the future" in rewind_refused(store, Past(at_ms=bench.clock.now_ms + 1))
+    assert "earliest state is version 0" in rewind_refused(store, Past(at_ms=1))
+    assert rewind_refused(store, Past(version=1)) == (
+        "all that was there at version 1 is purged: the nearest is version 3"
+    )
+    assert shown(store) == {second: "second"}
+    store.close()
+    restored = bench.open(options=EmbeddedOptions(quota_bytes=1 << 28, restored=True))
+    assert "earliest state is version 3" in rewind_refused(restored, Past(version=2))
+    nonce = f"{restored.reader.status().incarnation}:third"
+    assert id_of(say(restored, "third", nonce=nonce))
+    assert rewind(restored, 3).hidden == 1  # control: the first state of this life
+    restored.close()
+
+
+def test_a_rewind_that_a_crash_cut_short_anywhere_is_finished_under_its_id(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path / "live")
+    copies = Copies(bench, tmp_path / "crashed")
+    store = bench.open(copies, options=SMALL)
+    ids = [id_of(say(store, f"text {n}")) for n in range(3)]
+    at, then = store.reader.status().version, labelled(store)
+    for one in ids[:2]:
+        change(store, ChangeKind.UPDATE, one, "poisoned")
+    change(store, ChangeKind.DELETE, ids[2])
+    later = id_of(say(store, "later"))
+    before = labelled(store)
+    copies.armed = True
+    rewind(store, at)
+    copies.armed = False
+    assert labelled(store) == then
+    store.close()
+    halves = 0
+    for crashed in copies.kept:
+        again = crashed.open(options=SMALL)
+        there = labelled(again)
+        halves += there not in (before, then)
+        new = id_of(say(again, "written after the crash"))
+        for incident in again.incidents.all():
+            asyncio.run(again.incidents.resume(incident.incident_id, BY))
+            assert set(labelled(again)) == {*then, new}
+            assert later not in labelled(again)
+        for incident in again.incidents.all():
+            assert incident.stage is Stage.DONE
+        assert again.reader.check().problems == ()
+        again.close()
+    assert halves
