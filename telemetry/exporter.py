@@ -86,29 +86,30 @@ class SpanPipe:
         self._collector.abort()
 
     def _deliver(self, events: list[Event]) -> int:
-        """Build and send one batch; how many events arrived, each with all its spans."""
+        """Build and send one batch. Returns how many events arrived with all of their spans."""
         arrived = sum(self._send(groups, _HALVINGS_MAX) for groups in self._requests(events))
         if arrived < len(events):
             self._warn(len(events) - arrived)
         return arrived
 
     def _requests(self, events: list[Event]) -> Iterator[list[_Group]]:
-        """The events' spans, in portions of one request each."""
+        """The events' spans, divided into requests."""
         groups: list[_Group] = []
         spans_count = 0
         for event in events:
             if self._closed:
                 return
             if not spans_count % _SPANS_PER_TURN:
-                # Gives the interpreter lock to the event loop and the writer; without this they
-                # would wait a whole switch interval (5 ms) after each I/O.
+                # Give the interpreter's lock to the event loop and the writer. Without this they
+                # would wait for a whole switch interval (5 ms) after each I/O.
                 time.sleep(0)
             try:
                 group = [
                     encoded_span(span) for span in spans_of(event, self._resource, self._share)
                 ]
             except ValueError:
-                # counted as lost: one of its ids is invalid, and would spoil the whole request
+                # One of its ids is invalid, and the collector would refuse the whole request for
+                # it. The event counts as lost.
                 continue
             groups.append(group)
             spans_count += len(group)

@@ -56,7 +56,7 @@ class OwnForms(NamedTuple):
 def folded(text: str) -> str:
     """A text prepared for comparison.
 
-    Without case, kinds of spaces and quotation marks, final mark.
+    Case, the kind of its spaces and quotation marks, and its final mark make no difference.
     """
     return _FINAL.sub("", " ".join(exact(text).split()))
 

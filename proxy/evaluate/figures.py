@@ -59,7 +59,7 @@ def rate(count: int, n: int, unit: str) -> Figure:
 
 
 def skipped(why: str) -> Figure:
-    """Nothing was measured."""
+    """A figure that was not measured, with the reason."""
     return Figure(value=None, n=0, low=None, high=None, skipped=why)
 
 

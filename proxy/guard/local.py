@@ -276,7 +276,7 @@ class Guarding:
     async def hand_over(
         self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[Judged, ...]
     ) -> None:
-        """The agent is about to get this call, all of whose items are admitted."""
+        """Record that the agent is about to get this call; all of its items are admitted."""
         before = self._ahead.add(principal, call_id, call, judged)
         if before is not None and not before.late:
             # If this is not recorded, the items are unsettled all the same, and are looked up.

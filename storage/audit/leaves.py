@@ -204,10 +204,7 @@ def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | N
 
 
 def plain_name(name: str, *texts: str | None) -> str:
-    """A name that may be logged beside these texts.
-
-    "other" for one that could spell a part of them.
-    """
+    """The name as a leaf may say it; "other" where it could spell a part of these texts."""
     said = _letters(" ".join(text or "" for text in texts))
     letters = _letters(name)
     runs = (letters[at : at + _RUN_LEN] for at in range(len(letters) - _RUN_LEN + 1))
@@ -311,7 +308,7 @@ class Results:
 
 
 class Labels:
-    """The log's label of each admission: its verdict's, until a person vouched."""
+    """The label that the log gives each admission: that of its verdict, or of a later vouching."""
 
     def __init__(self) -> None:
         self._vouched: set[str] = set()
@@ -332,7 +329,7 @@ class Labels:
 
 
 def vouched_subject(candidate_id: CandidateId) -> str:
-    """The subject of a vouching leaf: one row, and not later ones."""
+    """The subject of a vouching leaf. It names one row, so a later version is not vouched for."""
     return f"candidate {candidate_id}"
 
 

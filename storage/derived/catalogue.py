@@ -50,11 +50,14 @@ class _Ordinals:
         self._length = 0
         self.dead = 0
         self._marking = threading.Lock()
-        # The same as marks indexed by ordinal, and how many entries of the list they include.
+        # The list as a mask indexed by ordinal, and how many of its entries the mask includes.
         self._marks: tuple[Mask, int] | None = None
 
     def marks(self, reach: int) -> Mask:
-        """Marks at these ordinals, at least up to `reach`; further ones may be set too."""
+        """A mask that is True at each ordinal of the list, at least `reach` long.
+
+        Ordinals that are added later may be marked in the same mask.
+        """
         with self._marking:
             found = self.view()
             marks, known = self._marks or (np.zeros(0, dtype=np.bool_), 0)
@@ -69,7 +72,7 @@ class _Ordinals:
             return marks
 
     def forget_marks(self) -> None:
-        """Drop the marks after a change elsewhere than at the list's end."""
+        """Drop the mask: the list changed elsewhere than at its end."""
         with self._marking:
             self._marks = None
 

@@ -98,7 +98,10 @@ def _is_said(row: Row) -> bool:
 
 
 class Cells:
-    """The cells of one store. Writer thread only, but `alarmed` and `hashed`: any thread."""
+    """The cells of one store.
+
+    `alarmed` and `hashed` may be called by any thread, the rest by the writer thread alone.
+    """
 
     def __init__(self, names: KeyedNames) -> None:
         self._names = names

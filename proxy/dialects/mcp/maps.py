@@ -95,21 +95,21 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a server's answers are built, as far as removing one memory from them needs it.
+    """The structure of a server's answers, so that one memory can be removed from them.
 
-    Without any of it, the innermost array element around a withheld string is removed.
+    Where nothing is said, the innermost array element around a withheld string is removed.
     """
 
-    # A withheld string below one of these removes the whole element.
+    # Elements that are removed whole where a string anywhere below them is withheld.
     whole: Paths = ()
-    # Arrays that carry an element's meaning: it is removed with their last element.
+    # Arrays that an element is about: once nothing is left in them, the element is removed too.
     hollow: Paths = ()
     # Parallel arrays: an index removed from one is removed from all.
     columns: Annotated[tuple[Paths, ...], Meta(max_length=16)] = ()
     links: Annotated[tuple[Link, ...], Meta(max_length=16)] = ()
     counts: Annotated[tuple[Count, ...], Meta(max_length=16)] = ()
     joined: Annotated[tuple[Joined, ...], Meta(max_length=16)] = ()
-    # Short strings at these places name something shared, and withhold nothing.
+    # Places of short strings, such as kinds, that many memories share: they are never withheld.
     labels: Paths = ()
 
 

@@ -172,7 +172,7 @@ def _parts(text: str, boundary: str) -> Iterator[str]:
 
 
 def kept_headers(headers: dict[str, str], sieve: Sieve) -> dict[str, str]:
-    """The headers without those that contain something withheld."""
+    """The headers that may be sent: one whose name or value says something withheld is left out."""
     return {
         name: value
         for name, value in headers.items()

@@ -69,7 +69,7 @@ class Flows(Protocol):
 
 
 class Withholds(Protocol):
-    """What is withheld from a reply."""
+    """The withholding as a reply's filter uses it."""
 
     @property
     def active(self) -> bool:
@@ -77,11 +77,11 @@ class Withholds(Protocol):
         ...
 
     def flow(self) -> Flows:
-        """A text that begins now."""
+        """The filter for a text that begins now."""
         ...
 
     def carries(self, text: str) -> bool:
-        """Whether a text holds what is withheld."""
+        """Whether a text contains something withheld."""
         ...
 
 
@@ -112,7 +112,9 @@ class ReplyFilter:
         self._places = _PLACES.get(api, frozenset[tuple[str, ...]]())
         # Ended texts, in order: some readers append later strings to them all the same.
         self._ended: OrderedDict[_Key, Flows] = OrderedDict()
-        self._next: int | None = None  # number of the next event, once one was seen
+        self._next: int | None = (
+            None  # the `sequence_number` of the next event, once the reply had one
+        )
         self._trails: dict[_Key, str] = {}  # the last words that were shown at each place
         self._calls: set[int] = set()  # places of calls, which are judged elsewhere
 

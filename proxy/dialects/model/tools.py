@@ -104,7 +104,7 @@ def _target(schema: dict[str, Json], reference: str) -> dict[str, Json]:
 
 
 def _results(message: dict[str, Json]) -> Iterator[tuple[Json, Json, Json]]:
-    """Call id, content, and the API's own error flag."""
+    """Each tool result of a message: its call id, its content, and the API's own error flag."""
     kind = text_of(message.get("type")) or ""
     if text_of(message.get("role")) in {"tool", "function"}:
         yield message.get("tool_call_id"), message.get("content"), None

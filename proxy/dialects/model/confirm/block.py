@@ -82,7 +82,7 @@ def code_of(number: int) -> str:
 
 
 def block_of(questions: Iterable[TextAsked], had_read: tuple[str, ...]) -> str:
-    """The whole block. `had_read` are names that `host_of` or an operator made."""
+    """The block as it is shown. `had_read` must be names made by `host_of` or by an operator."""
     read = f"This conversation had read: {', '.join(map(shown, had_read))}."
     lines = [f"{HEADING} {read}" if had_read else HEADING]
     for one in questions:
@@ -105,7 +105,7 @@ def _shown(char: str) -> str:
 
 
 def host_of(host: str) -> str:
-    """A host in ASCII, cut from the left: who it belongs to stands at its end."""
+    """A host in ASCII. A long one loses its beginning, because its end names the owner."""
     try:
         plain = host.encode("idna").decode("ascii")
     except UnicodeError:
@@ -114,9 +114,9 @@ def host_of(host: str) -> str:
 
 
 def answers_in(turn: str) -> tuple[Answer, ...]:
-    """The answers of a turn that is nothing else; none of any other turn.
+    """The answers that a person typed, if her whole turn consists of them; else ().
 
-    A code that stands there twice makes it no answer.
+    A turn that answers one code twice counts as no answer.
     """
     if _ANSWERS.fullmatch(turn) is None:
         return ()
@@ -127,7 +127,7 @@ def answers_in(turn: str) -> tuple[Answer, ...]:
 
 
 def is_attempt(turn: str) -> bool:
-    """Whether a turn tries to be an answer, right or wrong."""
+    """Whether a turn has the form of an answer, also where its code is wrong."""
     return _ANSWERS.fullmatch(turn) is not None or _ATTEMPT.fullmatch(turn) is not None
 
 
