@@ -166,7 +166,7 @@ async def month(book: Book, days: int = DAYS) -> None:
     book.control("labels: notes of a day with a page wait for blocks", fired=waits > 0)
 
 
-def _month(days: int) -> Iterator[list[_Note]]:
+def notes_by_day(days: int) -> Iterator[list[_Note]]:
     """Day by day, the notes of that day; no two of a month are the same."""
     number = 0
     for day in range(days):
@@ -186,7 +186,7 @@ def _month(days: int) -> Iterator[list[_Note]]:
 async def _lived(bench: Bench, worker: Worker, memory: _Memory, days: int) -> int:
     """A conversation a day; how many notes did not arrive as their model made them."""
     key, stopped, number = await bench.key(memory.name), 0, 0
-    for day, notes in enumerate(_month(days)):
+    for day, notes in enumerate(notes_by_day(days)):
         agent = Agent(bench, worker, key, "anthropic", stream=day % 2 == 1, tools=memory.tools)
         if day % _PAGE_EVERY == 0:
             agent.say(f"Good morning. When does the museum open on day {day}?")
@@ -208,7 +208,7 @@ async def _applied(bench: Bench, days: int) -> int:
     """The same notes from an application with a client of Mem0; how many it could not add."""
     headers = {"Authorization": f"Token {await bench.key(_APPLICATION)}"}
     failed, more = 0, cycle(_SAID_OF_IT)
-    for notes in _month(days):
+    for notes in notes_by_day(days):
         for note in notes:
             body: JsonValue = {
                 "messages": [{"role": "user", "content": note.text}],

@@ -17,6 +17,7 @@ import msgspec
 
 from policy.labels.endorsement import UserTurns
 from policy.labels.floor import class_once_confirmed
+from policy.labels.forwarded_call import is_forwarded
 from policy.model import PrincipalId, SourceKind
 from proxy.dialects.model.confirm.block import (
     QUESTIONS_MAX,
@@ -319,7 +320,9 @@ class Questioning:
         becomes = class_once_confirmed(candidate, held.memory_class, held.basis)
         shown = shown_whole(candidate, becomes, None if stored is None else stored.text)
         if shown is not None:
-            said = (candidate.text, candidate.metadata_json)
+            # The metadata of a call names its tool, which the conversation may have read.
+            beside = None if is_forwarded(candidate) else candidate.metadata_json
+            said = (candidate.text, beside)
             yield _Waiting(held.candidate_id, shown, said, self._standing(held))
 
     def _chosen(self, prepared: Prepared, groups: list[list[_Waiting]]) -> list[_Waiting]:

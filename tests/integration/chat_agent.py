@@ -23,6 +23,8 @@ TOOLS = (FETCH, NOTE, SEARCH)
 CONFIRM = f'confirm = "reply"\nconfirm_tools = {json.dumps(TOOLS)}\n'
 PAGE = "The museum of clocks opens at nine and closes at five on weekdays."
 FOUND = "The user keeps four hives of bees behind the old mill."
+# As Letta answers.
+DONE = '{"status": "OK", "message": "None", "time": "2026-08-04 09:12:44 AM UTC+0000"}'
 LIKES = "The user prefers tea in the morning."
 
 
@@ -128,7 +130,7 @@ class ChatAgent:
 
     def results(self, calls: list[tuple[str, str]]) -> None:
         """What the tools answered."""
-        answers = {FETCH: self.page, SEARCH: FOUND}
+        answers = {FETCH: self.page, SEARCH: FOUND, NOTE: DONE}
         said = [(one, answers.get(name, "None")) for one, name in calls]
         match self.api:
             case "anthropic":
