@@ -129,3 +129,34 @@ def test_the_file_of_settings_names_them(tmp_path: Path) -> None:
     config.write_text("model = 3\n")
     with pytest.raises(SettingsError, match=r"write them as \[\[model\]\] tables"):
         load_settings(environment=environment, config=config)
+
+
+PERSON = {**TABLE, "user_turns": "person", "confirm": "reply"}
+
+
+def test_a_person_is_asked_in_the_conversation_of_agents_whose_tools_are_named() -> None:
+    (found,) = model_upstreams([{**PERSON, "confirm_tools": ["fetch", "memory"]}])
+    assert found.confirm == frozenset({"fetch", "memory"})
+    (found,) = model_upstreams([{**PERSON, "confirm_tools": []}])
+    assert found.confirm == frozenset()
+    (found,) = model_upstreams([TABLE])
+    assert found.confirm is None
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (PERSON, "confirm_tools: name the tools"),
+        ({**TABLE, "confirm_tools": []}, 'say `confirm = "reply"`'),
+        ({**PERSON, "confirm_tools": [], "user_turns": "program"}, "only a person can be asked"),
+        ({**TABLE, "confirm": "reply", "confirm_tools": []}, "only a person can be asked"),
+        ({**PERSON, "confirm_tools": ["fetch", "Bash"]}, "confirm_tools: Bash: by its name"),
+        ({**PERSON, "confirm": "maybe", "confirm_tools": []}, "confirm: one of page, reply"),
+    ],
+)
+def test_an_agent_that_could_answer_by_itself_is_refused_at_the_start(
+    table: object, says: str
+) -> None:
+    with pytest.raises(BadValue) as error:
+        model_upstreams([table])
+    assert says in str(error.value)
