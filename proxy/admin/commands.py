@@ -22,6 +22,7 @@ from policy.model import (
     Tenant,
 )
 from policy.query import EVERYTHING, Compare, Field, Test
+from policy.trust.outcomes import NOT_FED
 from policy.verdict import InvariantBroken
 from proxy.admin.dry_run import fired_in
 from proxy.admin.persons_word import REVIEW
@@ -33,6 +34,7 @@ from proxy.admin.views import (
     history_step,
     leaf_view,
     memory_view,
+    origin_view,
     outcome_view,
     proof_view,
     standing_view,
@@ -50,6 +52,8 @@ from proxy.admin.wire.store import (
     LeafPage,
     MemoryPage,
     MemoryView,
+    OriginQuery,
+    OriginTrustView,
     OrphanView,
     OutcomeView,
     PolicyView,
@@ -106,6 +110,7 @@ if TYPE_CHECKING:
         Objections,
         Quarantined,
     )
+    from storage.trust import OriginTrust
     from telemetry.events import TraceContext
 
 DIALECT = "admin"
@@ -355,9 +360,13 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         return ForgivenView(candidate_id=candidate_id, candidates=count, leaf_index=leaf_index)
 
     def all_trust(self) -> TrustList:
-        """Every principal with a recorded trust."""
+        """Every principal and every origin with a recorded trust."""
         known = self.reader.all_trust()
-        return TrustList(principals=tuple(trust_view(who, state) for who, state in known))
+        return TrustList(
+            principals=tuple(trust_view(who, state) for who, state in known),
+            origins=tuple(origin_view(one) for one in self.reader.all_origins()),
+            not_fed=NOT_FED,
+        )
 
     def trust(self, principal_id: PrincipalId) -> TrustView:
         """One principal's standing; a newcomer's where it never wrote.
@@ -366,7 +375,36 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
             NotFound: No principal has that name.
         """
         self._known(principal_id)
-        return trust_view(principal_id, self.reader.trust(principal_id))
+        history = self.reader.trust_history(principal_id)
+        return trust_view(principal_id, self.reader.trust(principal_id), history)
+
+    def origin_trust(self, asked: OriginQuery) -> OriginTrustView:
+        """The trust of one origin, with its last changes.
+
+        Raises:
+            NotFound: Nothing that came from it had an outcome.
+        """
+        origin = self._origin(asked)
+        return origin_view(
+            origin, self.reader.origin_history(origin.tenant, origin.server, origin.tool)
+        )
+
+    async def restore_origin(self, by: Principal, asked: OriginQuery) -> OriginTrustView:
+        """Put an origin back to a newcomer's trust.
+
+        Raises:
+            NotFound: As `origin_trust`.
+        """
+        one = self._origin(asked)
+        await self.writer.restore_origin(one.tenant, one.server, one.tool, by.principal_id)
+        return self.origin_trust(asked)
+
+    def _origin(self, asked: OriginQuery) -> OriginTrust:
+        named = (asked.tenant, asked.server, asked.tool)
+        for one in self.reader.all_origins():
+            if (one.tenant, one.server, one.tool) == named:
+                return one
+        raise NotFound("no outcome of what came from that tool: `mnemogate trust show` lists them")
 
     def _known(self, principal_id: PrincipalId) -> None:
         recorded = any(who == principal_id for who, _ in self.reader.all_trust())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from policy.labels.floor import class_once_confirmed
+from policy.trust.score import soft_score
 from proxy.admin.wire.store import (
     AnchorView,
     CheckpointView,
@@ -16,8 +17,10 @@ from proxy.admin.wire.store import (
     KeyView,
     LeafView,
     MemoryView,
+    OriginTrustView,
     OutcomeView,
     ProofView,
+    TrustEventView,
     TrustView,
 )
 from proxy.admin.wire.upkeep import DueView, ServerView, StandingView, UnsettledView
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from policy.model import Candidate, HistoryEntry, Memory, PrincipalId
     from policy.trust.ladder import TrustState
     from proxy.admin.persons_word import Ruled
+    from storage.trust import OriginTrust, TrustEvent
     from storage.values import (
         Anchor,
         AuditHead,
@@ -160,14 +164,59 @@ def outcome_view(ruled: Ruled, same: tuple[str, ...]) -> OutcomeView:
     )
 
 
-def trust_view(principal_id: PrincipalId, state: TrustState) -> TrustView:
-    """One principal's standing."""
+def trust_view(
+    principal_id: PrincipalId,
+    state: TrustState,
+    history: tuple[TrustEvent, ...] | None = None,
+) -> TrustView:
+    """One principal's standing, with what made it so where that is given."""
     return TrustView(
         principal=principal_id,
         level=state.level.value,
         violations_count=state.violations_count,
         good=state.good,
         bad=state.bad,
+        score=soft_score(state),
+        cusum=state.cusum,
+        latched_at_ms=state.latched_at_ms,
+        probation_left=state.probation_left,
+        restores_count=state.restores_count,
+        history=_events(history),
+    )
+
+
+def origin_view(
+    origin: OriginTrust, history: tuple[TrustEvent, ...] | None = None
+) -> OriginTrustView:
+    """One origin's standing, with what made it so where that is given."""
+    state = origin.state
+    return OriginTrustView(
+        tenant=origin.tenant,
+        server=origin.server,
+        tool=origin.tool,
+        good=state.good,
+        bad=state.bad,
+        score=soft_score(state),
+        cusum=state.cusum,
+        latched_at_ms=state.latched_at_ms,
+        probation_left=state.probation_left,
+        restores_count=state.restores_count,
+        history=_events(history),
+    )
+
+
+def _events(history: tuple[TrustEvent, ...] | None) -> tuple[TrustEventView, ...] | None:
+    if history is None:
+        return None
+    return tuple(
+        TrustEventView(
+            at_ms=one.at_ms,
+            kind=one.kind,
+            leaf_index=one.leaf_index,
+            cause=one.cause,
+            became=one.became,
+        )
+        for one in history
     )
 
 

@@ -111,6 +111,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             ruleset=lambda: store.ruleset,
             sessions=NoSessions() if memory is None else memory.sessions,
             watches=Unwatched() if memory is None else memory.withholding,
+            outcomes=store.writer,
             surroundings=self.surroundings,
         )
 

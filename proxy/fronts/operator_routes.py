@@ -280,6 +280,16 @@ async def _restore(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.restore_trust(call.by, PrincipalId(call.argument))
 
 
+async def _origin_trust(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """The trust of what one tool of one server brings in."""
+    return operate.origin_trust(call.query(wire.OriginQuery))
+
+
+async def _restore_origin(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Put the trust of an origin back to a newcomer's."""
+    return await operate.restore_origin(call.by, call.body(wire.OriginRequest))
+
+
 async def _keys(operate: Operate, _call: OperatorCall) -> msgspec.Struct:
     """Every key, revoked ones too; never the keys."""
     return operate.credentials.all()
@@ -460,6 +470,15 @@ ROUTES: Final = tuple(
         ("GET", "/trust", _all_trust, NoQuery, None, wire.TrustList),
         ("GET", "/trust/{principal}", _trust, NoQuery, None, wire.TrustView),
         ("POST", "/trust/{principal}/restore", _restore, NoQuery, wire.Empty, wire.TrustView),
+        ("GET", "/origin-trust", _origin_trust, wire.OriginQuery, None, wire.OriginTrustView),
+        (
+            "POST",
+            "/origin-trust/restore",
+            _restore_origin,
+            NoQuery,
+            wire.OriginRequest,
+            wire.OriginTrustView,
+        ),
         ("GET", "/keys", _keys, NoQuery, None, wire.KeyList),
         ("POST", "/keys", _key_add, NoQuery, wire.KeyRequest, wire.NewKeyView),
         (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from policy.facts import BudgetState
+from policy.trust.outcomes import BURST_WINDOWS
 from proxy.seams.faults import RateLimited
 
 if TYPE_CHECKING:
@@ -66,10 +67,13 @@ def weight_of(*texts: str | None, ids_count: int = 0) -> int:
 
 
 class _Account:
-    __slots__ = ("cells", "kept_count", "window")
+    __slots__ = ("cells", "full_at", "full_count", "kept_count", "window")
 
     def __init__(self) -> None:
         self.kept_count = 0
+        # The last window that was full, and how many were in a row up to it.
+        self.full_at = -1
+        self.full_count = 0
         self.window: deque[int] = deque()
         self.cells: OrderedDict[int, tuple[int, int]] = OrderedDict()
 
@@ -103,6 +107,24 @@ class Budgets:
         # room.
         if len(window) + account.kept_count + count > limit:
             raise RateLimited(retry_after_s=max(1, window_ms // 1_000))
+
+    def is_full(self, principal_id: PrincipalId, limit: int, now_ms: int) -> bool:
+        """Whether the window has no room for one more; with `over_rate = "hold"` it goes on."""
+        window = _current(self._account(principal_id), now_ms - self._window_ms())
+        return len(window) >= limit
+
+    def sustained(self, principal_id: PrincipalId, now_ms: int) -> bool:
+        """Note that this window was full; whether it ends a row of so many that it is no accident.
+
+        True once for each window from the tenth on.
+        """
+        window = now_ms // self._window_ms()
+        account = self._account(principal_id)
+        if window == account.full_at:
+            return False
+        follows = window == account.full_at + 1
+        account.full_at, account.full_count = window, account.full_count + 1 if follows else 1
+        return account.full_count >= BURST_WINDOWS
 
     def keep_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
         """Reserve room for so many writes, or stop the whole request without a trace.

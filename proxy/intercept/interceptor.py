@@ -8,6 +8,7 @@ one writer. Between that moment and the verdict nothing of the candidate is sent
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -26,6 +27,7 @@ from policy.labels.derive import (
 )
 from policy.model import Candidate, CandidateId, ChangeKind, MemoryId, meet
 from policy.ruleset import OverBudget
+from policy.trust.outcomes import OutcomeKind, Reported
 from policy.verdict import Reason
 from proxy.intercept.budgets import utf8_len, weight_of
 from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
@@ -33,7 +35,7 @@ from proxy.intercept.promotion import stored_of
 from proxy.intercept.shadow import Recallable, shown_of
 from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
 from proxy.seams.access import access_of
-from proxy.seams.faults import MalformedRequest
+from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.ledger import seen_of
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.transport.responses import observation_for
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from proxy.intercept.shadow import Shadow
     from proxy.seams.embedder import Embedder
     from proxy.seams.ledger import Sees
+    from proxy.seams.outcomes import TakesOutcomes
     from proxy.seams.surroundings import Surroundings
     from proxy.seams.withholding import Watches
     from storage.interfaces import MemoryReader
@@ -117,6 +120,7 @@ class Writing:
         ruleset: Callable[[], Ruleset],
         sessions: Sees,
         watches: Watches,
+        outcomes: TakesOutcomes,
         surroundings: Surroundings,
     ) -> None:
         """`sessions` knows what entered each context.
@@ -132,6 +136,7 @@ class Writing:
         self._ruleset = ruleset
         self._sessions = sessions
         self._watches = watches
+        self._outcomes = outcomes
         self._out = surroundings
         self._incarnation = reader.status().incarnation
 
@@ -158,7 +163,11 @@ class Writing:
         if limits.over_rate is OverBudget.REJECT:
             kept = sum(weights)
             now_ms = self._out.now_ms()
-            self._budgets.keep_room(owner, kept, limits.writes_per_window_max, now_ms)
+            try:
+                self._budgets.keep_room(owner, kept, limits.writes_per_window_max, now_ms)
+            except RateLimited:
+                await self._full(principal, now_ms)
+                raise
         alone = len(proposals) == 1
         items: list[WrittenItem | StorageError] = []
         try:
@@ -182,6 +191,26 @@ class Writing:
             _undecided(proposal) if isinstance(item, StorageError) else item
             for proposal, item in zip(proposals, items, strict=True)
         )
+
+    async def _full_or_not(self, principal: Principal, now_ms: int) -> None:
+        """Where the window is full and the rules hold what is over it, note that."""
+        most = self._ruleset().budgets.writes_per_window_max
+        if self._budgets.is_full(principal.principal_id, most, now_ms):
+            await self._full(principal, now_ms)
+
+    async def _full(self, principal: Principal, now_ms: int) -> None:
+        """Report a burst that has filled window after window; one full window is an accident."""
+        if not self._budgets.sustained(principal.principal_id, now_ms):
+            return
+        # What cannot be recorded now is reported again with the next full window.
+        with contextlib.suppress(StorageError):
+            await self._outcomes.record_outcome(
+                Reported(
+                    kind=OutcomeKind.SUSTAINED_BURST,
+                    principal_id=principal.principal_id,
+                    tenant=principal.tenant,
+                )
+            )
 
     async def _paced(self, owner: PrincipalId, *, alone: bool) -> None:
         """Yield to other requests between two proposals of a batch.
@@ -288,6 +317,7 @@ class Writing:
             reading = await self._out.pace.aside(owner, size, _read, candidate, edit)
         now_ms = started_ns // 1_000_000
         rules = self._ruleset()
+        await self._full_or_not(principal, now_ms)
         # The stored memory is read once; the gate gets its version, and checks that it is still
         # that one.
         stored = stored_of(self._reader, candidate)

@@ -14,6 +14,8 @@ Routes, all under `/api/v1`, operators only. Errors are problem details (RFC 945
     GET  /trust                                    -> TrustList
     GET  /trust/{principal}                        -> TrustView
     POST /trust/{principal}/restore                -> TrustView
+    GET  /origin-trust?tenant=&server=&tool=       -> OriginTrustView
+    POST /origin-trust/restore   OriginRequest     -> OriginTrustView
     GET  /keys                                     -> KeyList
     POST /keys                   KeyRequest        -> NewKeyView
     POST /keys/{key_id}/rotate   RotateRequest     -> NewKeyView
@@ -207,20 +209,74 @@ class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):
     same: tuple[str, ...] = ()
 
 
-class TrustView(msgspec.Struct, frozen=True, kw_only=True):
-    """Ladder and soft score of one principal."""
+class TrustEventView(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of a trust: its kind, its leaf, and the leaf of what happened (`cause`).
+
+    `became` is `latched`, `unlatched` or empty.
+    """
+
+    at_ms: int
+    kind: str
+    leaf_index: int
+    cause: int | None
+    became: str
+
+
+class StandingView(msgspec.Struct, frozen=True, kw_only=True):
+    """Score and latch, of a principal or of an origin; `good` and `bad` are discounted weights.
+
+    `cusum` is the evidence against it, which latches at 8. `probation_left` good outcomes in a row
+    are missing where it is latched. `history` holds its last 64 changes, oldest first, where one
+    was asked for by its name.
+    """
+
+    good: float
+    bad: float
+    score: float
+    cusum: float
+    latched_at_ms: int | None
+    probation_left: int
+    restores_count: int
+    history: tuple[TrustEventView, ...] | None = None
+
+
+class TrustView(StandingView, frozen=True, kw_only=True):
+    """Ladder, score and latch of one principal."""
 
     principal: str
     level: str
     violations_count: int
-    good: float
-    bad: float
+
+
+class OriginTrustView(StandingView, frozen=True, kw_only=True):
+    """Score and latch of what one tool of one server brings into the sessions of a tenant."""
+
+    tenant: str
+    server: str
+    tool: str
+
+
+class OriginQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which tool of which server, and in whose sessions."""
+
+    server: Annotated[str, Meta(max_length=256)]
+    tool: Annotated[str, Meta(max_length=256)]
+    tenant: TenantName = DEFAULT_TENANT
+
+
+class OriginRequest(OriginQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The origin to restore."""
 
 
 class TrustList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every principal with a recorded trust."""
+    """Every principal and every origin with a recorded trust.
+
+    `not_fed` are kinds of outcomes that nothing in this version reports.
+    """
 
     principals: tuple[TrustView, ...]
+    origins: tuple[OriginTrustView, ...] = ()
+    not_fed: tuple[str, ...] = ()
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):

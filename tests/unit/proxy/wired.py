@@ -89,6 +89,7 @@ def wired(
         ruleset=lambda: store.ruleset,
         sessions=sessions or NoSessions(),
         watches=Unwatched() if watches is None else watches(store),
+        outcomes=store.writer,
         surroundings=surroundings,
     )
     yield Wired(store, model, surroundings, writing, events, budgets)

@@ -122,3 +122,20 @@ def test_where_no_room_was_kept_none_is_given_back() -> None:
     counted.keep_room(ME, 4, 4, NOW)
     counted.give_back(ME, 4)
     counted.require_room(ME, 4, 4, NOW)  # control
+
+
+def test_a_burst_is_sustained_where_ten_windows_in_a_row_were_full() -> None:
+    counted = budgets()
+    told = [counted.sustained(ME, NOW + number * WINDOW_MS) for number in range(11)]
+    assert told == [False] * 9 + [True, True]
+    assert not counted.sustained(ME, NOW + 10 * WINDOW_MS), "once for each window"
+    assert not counted.sustained(ME, NOW + 12 * WINDOW_MS), "a window between was not full"
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_a_window_is_full_at_its_limit(count: int) -> None:
+    counted = budgets()
+    for _ in range(count):
+        counted.measure(candidate_of("tea"), b"", NOW)
+    assert counted.is_full(ME, 4, NOW) is (count == 4)
+    assert not counted.is_full(ME, 4, NOW + WINDOW_MS)

@@ -126,6 +126,20 @@ async def test_a_flood_is_stopped_before_it_leaves_a_leaf(live: Wired) -> None:
     assert live.store.reader.status().leaf_count == leaves
 
 
+async def test_a_sustained_burst_is_an_outcome_and_one_full_window_is_none(live: Wired) -> None:
+    too_many = [create("Tea.")] * (RULESET.budgets.writes_per_window_max + 1)
+    with pytest.raises(RateLimited):
+        await judge(live, *too_many)
+    assert live.store.reader.trust(AGENT.principal_id).bad == 0.0
+    window_ms = RULESET.budgets.window_s * 1_000
+    for number in range(1, 10):  # the nine windows before this one were full as well
+        live.budgets.sustained(AGENT.principal_id, NOW_MS - (10 - number) * window_ms)
+    with pytest.raises(RateLimited):
+        await judge(live, *too_many)
+    (event,) = live.store.reader.trust_history(AGENT.principal_id)
+    assert event.kind == "sustained_burst"
+
+
 async def test_a_client_vector_belongs_to_a_store_without_a_model(tmp_path: Path) -> None:
     vector = struct.pack("<2f", 3.0, 4.0)
     with wired(tmp_path / "client", GATE, "client:2") as live:

@@ -9,6 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import lmdb
+import numpy as np
 import pytest
 
 from policy.facts import AnchorProbe
@@ -22,6 +23,7 @@ from policy.model import (
     Scope,
     SourceKind,
 )
+from policy.query import EVERYTHING
 from policy.trust.ladder import NEWCOMER
 from policy.trust.outcomes import STANDS_AFTER_MS, OutcomeKind, Reported
 from policy.verdict import Reason
@@ -34,12 +36,14 @@ from storage.values import Decision
 from tests.unit.storage.opening import (
     AGENT,
     BY,
+    DIMENSION,
     OPERATOR,
     TENANT,
     VOUCHED,
     candidate_of,
     say,
     submission_of,
+    vector_of,
     write,
 )
 
@@ -125,6 +129,34 @@ def test_six_denials_latch_and_what_is_written_next_waits_but_scratch(store: Emb
     scratch = say(store, "a note", memory_class=MemoryClass.L4)
     assert scratch.decision is Decision.ADMIT
     assert say(store, "the ferry is blue", OPERATOR).decision is Decision.ADMIT
+
+
+def test_a_latched_writer_fills_one_place_of_ten_until_it_is_restored(
+    store: EmbeddedStore,
+) -> None:
+    vector = vector_of("tea")
+    for number in range(4):
+        lie = candidate_of(f"lie {number}")
+        write(store, submission_of(lie, AGENT, vector=_near(vector, number)))
+    say(store, "another fact", OPERATOR)
+
+    def shown() -> int:
+        hits = store.reader.search(TENANT, vector, EVERYTHING, 10, -1.0)
+        return sum(hit.memory.text.startswith("lie") for hit in hits)
+
+    assert shown() == 4, "an origin alone fills what nothing else can"
+    for number in range(6):
+        deny(store, f"Ada likes tea {number}")
+    assert shown() == 1
+    asyncio.run(store.writer.restore_trust(WHO, BY))
+    assert shown() == 4
+
+
+def _near(vector: bytes, number: int) -> bytes:
+    """A vector beside this one, and no near copy of its neighbours."""
+    values = np.frombuffer(vector, dtype="<f4") + np.eye(DIMENSION, dtype="<f4")[number]
+    near: bytes = (values / np.linalg.norm(values)).astype("<f4").tobytes()
+    return near
 
 
 def test_a_latched_origin_holds_what_comes_from_it_and_nothing_else(store: EmbeddedStore) -> None:
