@@ -70,7 +70,7 @@ class Confirms(Protocol):
 class Notes(Protocol):
     """Notes what relays saw: the session ledger, or a ring of prints where there is none."""
 
-    def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
+    async def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
         """Note the texts of one segment."""
         ...
 
@@ -349,7 +349,7 @@ class Guarding:
 
     async def saw(self, principal: Principal, segment: Segment) -> None:
         """Note what entered the agent's context, to name it as culprit later."""
-        self._ledger.saw(principal.principal_id, segment, principal.tenant)
+        await self._ledger.saw(principal.principal_id, segment, principal.tenant)
 
     async def pin(
         self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]

@@ -6,7 +6,9 @@ records durable.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from policy.model import Origin, SourceKind, meet
@@ -33,7 +35,7 @@ from proxy.ledger.texts import across, strings_in, strings_of
 from proxy.ledger.turn_values import Text, TurnGround
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
     from policy.model import Memory, PrincipalId
     from proxy.dialects.model.transcript import ModelCall, ModelReply
@@ -60,8 +62,17 @@ _DECLARING: Final = frozenset({"initialize", "server/discover", "tools/list"})
 _Came: TypeAlias = "tuple[PrincipalId | str | SourceKind | int, ...]"
 
 
+class _UnderWay(threading.local):
+    """The records of an entry that is not whole yet, which is read on this thread."""
+
+    records: list[Record] | None = None
+
+
 class Core:
-    """All principals. One caller at a time."""
+    """All principals. One caller at a time; an entry that is read in slices is one in parts.
+
+    Where it rests, others read and change what is here; of its own line nobody does.
+    """
 
     def __init__(self, key: bytes, rules: Rules) -> None:
         self.state = State()
@@ -73,6 +84,17 @@ class Core:
         # When a text last came from a server, and its place in the ring.
         self._came: OrderedDict[_Came, tuple[int, int]] = OrderedDict()
         self._records: list[Record] = []
+        self._under_way = _UnderWay()
+
+    @contextmanager
+    def whole(self) -> Generator[None]:
+        """Its records are taken together or not at all: a part of an entry is never on the disk."""
+        found = self._under_way.records = []
+        try:
+            yield
+        finally:
+            self._under_way.records = None
+            self._records += found
 
     def take(self) -> list[Record]:
         """The records since the last call."""
@@ -82,7 +104,8 @@ class Core:
     def do(self, record: Record) -> None:
         """Apply a record, and keep it to be written."""
         self.state.apply(record)
-        self._records.append(record)
+        under_way = self._under_way.records
+        (self._records if under_way is None else under_way).append(record)
 
     # ---- replies ---------------------------------------------------------------------------------
 

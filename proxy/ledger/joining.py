@@ -10,11 +10,12 @@ import msgspec
 from policy.model import SourceKind, meet
 from proxy.dialects.model.transcript import Turn, Voice
 from proxy.ledger.by_identity import ByIdentity
+from proxy.ledger.texts import strings_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from proxy.dialects.model.transcript import ModelRequest
+    from proxy.dialects.model.transcript import ModelCall, ModelRequest, Said
     from proxy.ledger.reading import Reader
     from proxy.ledger.state import Book, SessionState
 
@@ -39,6 +40,8 @@ class History(NamedTuple):
     # The hash up to the first user turn, which identifies a conversation.
     root: int
     answered: frozenset[int]
+    # Characters of each turn.
+    lengths: tuple[int, ...] = ()
 
 
 class Place(NamedTuple):
@@ -57,6 +60,7 @@ class _Numbered(NamedTuple):
     by_user: bool
     by_host: bool
     answers: tuple[int, ...]
+    length: int
 
 
 class Numbering:
@@ -73,6 +77,7 @@ class Numbering:
     def history(self, request: ModelRequest) -> History:
         """The numbers of a request."""
         digests: list[int] = []
+        lengths: list[int] = []
         chain: list[int] = []
         models: list[int] = []
         answered: set[int] = set()
@@ -88,6 +93,7 @@ class Numbering:
                 step: tuple[int, int] = (above, numbered.digest)
                 above = chains.get(step) or chains.setdefault(step, self._reader.chained(*step))
             digests.append(numbered.digest)
+            lengths.append(numbered.length)
             chain.append(above)
             if numbered.by_model:
                 models.append(at)
@@ -101,6 +107,7 @@ class Numbering:
             tuple(models),
             above if root is None else root,
             frozenset(answered),
+            tuple(lengths),
         )
 
     def _first_numbered(self, turn: Turn) -> _Numbered:
@@ -135,7 +142,14 @@ class Numbering:
             by_user=Voice.USER in voices,
             by_host=_by_host(turn),
             answers=tuple(self._reader.print(said.call_id) for said in turn.said if said.call_id),
+            length=length_of(turn.said, turn.calls),
         )
+
+
+def length_of(said: Iterable[Said], calls: Iterable[ModelCall]) -> int:
+    """Characters of texts, and of the strings in the arguments of calls."""
+    made = (len(text) for call in calls for text in strings_in(call.arguments))
+    return sum(len(one.text) for one in said) + sum(made)
 
 
 def _by_host(turn: Turn) -> bool:

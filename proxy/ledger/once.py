@@ -7,9 +7,11 @@ time, and gives the same for all of them.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from proxy.ledger.texts import all_readings, sentences_between
+from proxy.seams.slices import apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +25,11 @@ KEPT_MAX: Final = 16
 _Found = TypeVar("_Found")
 
 
-class Once:
-    """A context in which no long text is cut twice. One thread, not nested."""
+class Once(threading.local):
+    """A context in which no long text is cut twice; each thread has its own. Not nested.
+
+    Several requests may be read in slices, which end anywhere between two of its calls.
+    """
 
     def __init__(self) -> None:
         """Outside of the context nothing is remembered: no text outlives its request here."""
@@ -55,11 +60,11 @@ class Once:
     def _of(self, call: Callable[[str], _Found], text: str) -> _Found:
         """What a pure function gives for a text, or gave."""
         if self._known is None or len(text) < LONG:
-            return call(text)
+            return apart(call, text)
         if (call, text) in self._known:
             known: _Found = self._known[call, text]
             return known
-        found = call(text)
+        found = apart(call, text)
         if len(self._known) >= KEPT_MAX:
             del self._known[next(iter(self._known))]
         self._known[call, text] = found

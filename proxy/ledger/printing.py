@@ -15,6 +15,7 @@ from policy.text.stems import is_nobodys
 from proxy.ledger.once import Once
 from proxy.ledger.texts import is_long, standing
 from proxy.ledger.turn_values import Told
+from proxy.seams.slices import apart, resting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,6 +39,14 @@ TAIL: Final = 0x7A11
 STANDING: Final = 0x57A9D
 """Tells the print of a sentence without its numbers from that of a sentence."""
 _CHAIN: Final = struct.Struct(">QQ")
+
+
+def _repeated(text: str) -> tuple[str, ...]:
+    return tuple(repeated(text))
+
+
+def _tails(sentence: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(tails_of(sentence)))
 
 
 class Printer:
@@ -67,7 +76,7 @@ class Printer:
 
     def parts(self, text: str) -> list[int]:
         """The fingerprints of the sentences of a text."""
-        return [fingerprint(one, self._key) for one in self.once.sentences(text)]
+        return [fingerprint(one, self._key) for one in resting(self.once.sentences(text))]
 
     def elsewhere(self, *texts: str, by_model: bool = False) -> Told:
         """The same for what was said elsewhere, in every reading in which it may be repeated.
@@ -77,7 +86,7 @@ class Printer:
         # Most sentences are equal in all readings, so each is hashed once.
         said: dict[str, None] = {}
         for text in texts:
-            for reading in dict.fromkeys((*self.once.readings(text), *repeated(text))):
+            for reading in dict.fromkeys((*self.once.readings(text), *apart(_repeated, text))):
                 said.update(dict.fromkeys(self.once.sentences(reading)))
         found = dict(self.told(said))
         long = tuple([one for one, is_long in found.items() if is_long or by_model])
@@ -89,17 +98,18 @@ class Printer:
         Each with whether it is long. Parts have fingerprints of their own kind: two texts with the
         same end do not make the one a quotation of the other.
         """
-        for sentence in sentences:
+        for sentence in resting(sentences):
             if is_nobodys(sentence):
                 continue
             yield self.print(sentence), is_long(sentence)
-            for tail in dict.fromkeys(tails_of(sentence)):
+            for tail in apart(_tails, sentence):
                 if not is_nobodys(tail):
                     yield self.print(tail) ^ TAIL, is_long(tail)
 
     def somebodys(self, text: str) -> list[int]:
         """The fingerprints of the sentences that can identify a speaker: all but nobody's."""
-        return [self.print(one) for one in self.once.sentences(text) if not is_nobodys(one)]
+        said = resting(self.once.sentences(text))
+        return [self.print(one) for one in said if not is_nobodys(one)]
 
     def wanted(self, asked: Asked) -> frozenset[int] | None:
         """What one turn of a person must endorse to endorse a candidate."""
@@ -111,8 +121,8 @@ class Printer:
 
         Each as a sentence, as a part of one, and as a question: "Shall I note that I pay?"
         """
-        for sentence in self.once.sentences(text):
-            tails = [one for one in tails_of(sentence) if len(one.split()) >= LED_IN_WORDS_MIN]
+        for sentence in resting(self.once.sentences(text)):
+            tails = [one for one in apart(_tails, sentence) if len(one.split()) >= LED_IN_WORDS_MIN]
             for one in (sentence, *tails):
                 plain = one.removesuffix("?")
                 for said in () if is_nobodys(one) else map(self.print, (plain, f"{plain}?")):
@@ -133,7 +143,7 @@ class Printer:
 
     def standing(self, sentences: Iterable[str], model: str) -> list[int]:
         """The fingerprints of sentences without their numbers."""
-        return [self.print(standing(one, model)) ^ STANDING for one in sentences]
+        return [self.print(standing(one, model)) ^ STANDING for one in resting(sentences)]
 
     def led_in(self, text: str, book: Book) -> Iterator[int]:
         """The texts behind marks and lead-in words, such as a memory in a prompt.
@@ -141,8 +151,8 @@ class Printer:
         As a sentence and as a part of one. Short ends are common: they count only if they are a
         whole sentence of a served memory.
         """
-        for sentence in self.once.sentences(text):
-            for tail in dict.fromkeys(tails_of(sentence)):
+        for sentence in resting(self.once.sentences(text)):
+            for tail in apart(_tails, sentence):
                 found = self.print(tail)
                 if is_long(tail) or len(tail.split()) >= LED_IN_WORDS_MIN:
                     yield found
@@ -157,7 +167,8 @@ class Printer:
         In a text with more beginnings than anybody looks behind, the beginning is enough.
         """
         known, left = book.recalls.get, LOOKS_MAX
-        for words in [one.split(" ") for one in sentences] if book.recalls else ():
+        split = [one.split(" ") for one in sentences] if book.recalls else []
+        for words in resting(split):
             for at in range(len(words) - BEGIN_WORDS + 1):
                 begins = self.begins(words[at : at + BEGIN_WORDS])
                 if known(begins) is None:

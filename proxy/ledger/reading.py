@@ -31,6 +31,7 @@ from proxy.ledger.texts import (
 )
 from proxy.ledger.turn_values import LabelledSpan, Read, Text, Told, TurnGround, TurnRead, TurnSum
 from proxy.seams.observations import is_observation
+from proxy.seams.slices import apart, resting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,7 +58,7 @@ class Reader(Printer):
         """One turn of the conversation."""
         found = TurnSum(turn.speaker)
         beside = any(said.voice is Voice.TOOL or said.call_id for said in turn.said)
-        for said in turn.said:
+        for said in resting(turn.said):
             match said.voice:
                 case _ if said.sealed:
                     self._sealed(said, found)
@@ -235,10 +236,10 @@ class Reader(Printer):
         for text in texts if left else ():
             if looks_like_json(text) and read_container(text) is None:
                 return False  # one reader takes the first of two equal names, another the last
-            for one in spelled_in(text):
+            for one in resting(spelled_in(text)):
                 said = True
                 if one not in self.says:
-                    found = self.print(skeleton(one))
+                    found = self.print(apart(skeleton, one))
                     left = [call for call in left if found in call.exact]
                 if not left:
                     return False
@@ -328,7 +329,7 @@ class Reader(Printer):
         most = SourceKind.UNKNOWN if ground.lost else ground.most
         if by_her:
             found.typed.append(text)
-        for start, end in paragraphs(text):
+        for start, end in resting(paragraphs(text)):
             part = text[start:end]
             label, why = self._from_elsewhere(part, ground, most)
             if not by_her:
@@ -348,7 +349,7 @@ class Reader(Printer):
         self, text: str, ground: TurnGround, most: SourceKind
     ) -> tuple[SourceKind, str]:
         label, why, parts = most, "", self.somebodys(text)
-        flows = self.somebodys(flowing(text)) if "\n" in text.strip() else []
+        flows = self.somebodys(apart(flowing, text)) if "\n" in text.strip() else []
         led_in = self.led_in(text, ground.book)
         here = *parts, *flows, *(one ^ TAIL for one in (*parts, *flows)), *led_in
         label, why = _said_before(here, ground.book, label, why)
@@ -382,7 +383,7 @@ class Reader(Printer):
         lowest = SourceKind.AGENT_SELF_EDIT
         memories: dict[str, SourceKind] = {}
         source = ground.book.sentences.source
-        for line in text.split("\n"):
+        for line in resting(text.split("\n")):
             bare, parts = line.strip(), self.parts(line)
             its_own = bare.startswith(("<", *piece.host_lines)) and not _LIST.match(bare)
             # A memory's own lines may begin like that; they are recognised, because it was served.
@@ -458,7 +459,7 @@ class Reader(Printer):
     def _unknown_of(self, sentences: Iterable[str], ground: TurnGround) -> Iterator[str]:
         """The sentences that nobody said before, with these or other numbers."""
         source = ground.book.sentences.source
-        for one in sentences:
+        for one in resting(sentences):
             (stands,) = self.standing((one,), ground.model)
             if source(self.print(one)) is None and source(stands) is not _HOSTS:
                 yield one
@@ -474,7 +475,7 @@ def _said_before(
     prints: Iterable[int], book: Book, label: SourceKind, why: str = ""
 ) -> tuple[SourceKind, str]:
     """The label lowered to the first speaker's, and the reason."""
-    for one in prints:
+    for one in resting(prints):
         source = book.sentences.source(one)
         if source is not None and source.trust < label.trust:
             label, why = source, "said_before"
@@ -485,7 +486,7 @@ def _recalled(
     prints: Iterable[int], book: Book, label: SourceKind
 ) -> tuple[SourceKind, str] | None:
     """The lowest label of a served memory in these sentences, if it is lower."""
-    found = [there[0] for one in prints if (there := book.recalls.get(one))]
+    found = [there[0] for one in resting(prints) if (there := book.recalls.get(one))]
     lowest = min(found, key=lambda one: one.trust, default=label)
     return (lowest, "recalled") if lowest.trust < label.trust else None
 

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from proxy.ledger.joining import History
     from proxy.ledger.state import Book, SessionState
 
+ABOVE_MAX: Final = 65_536
+DESCRIBED_MAX: Final = 131_072
+"""As long as prompts and descriptions of tools are that programs send again and again."""
 READS_MAX: Final = 20_000
 """Turns whose reading is remembered; another one is read again."""
 _NAME_LEN_MAX: Final = 128
@@ -75,15 +78,44 @@ class Entering:
         principal: Principal,
         request: ModelRequest,
         moment: Moment,
+        history: History | None = None,
     ) -> Entered:
-        """Read what is new in a request, and return the label of its context."""
-        with self._core.reader.once:
-            return self._entered(principal, request, moment)
+        """Read what is new in a request, and return the label of its context.
 
-    def _entered(self, principal: Principal, request: ModelRequest, moment: Moment) -> Entered:
+        `history` is that of the request, where it was asked for before.
+        """
+        with self._core.reader.once:
+            history = history or self._numbering.history(request)
+            return self._entered(principal, request, history, moment)
+
+    def history(self, request: ModelRequest) -> History:
+        """The numbers of a request's turns."""
+        return self._numbering.history(request)
+
+    def unread_len(self, principal: Principal, request: ModelRequest, history: History) -> int:
+        """Characters that nobody has read in this conversation, and no fewer; it changes nothing.
+
+        Of a conversation that is known, what is beside its turns counts where it is long.
+        """
+        session = ""
+        book = self._core.state.books.get(principal.principal_id)
+        if book is not None:
+            known = (book.keys.get(history.chain[at]) for at in reversed(history.models))
+            session = next((one for one in known if one), "")
+        above = sum(len(said.text) for said in request.system)
+        described = sum(len(said.text) for _, texts in request.catalogue for said in texts)
+        beside = above + described
+        if session:
+            beside = (above if above > ABOVE_MAX else 0) + max(0, described - DESCRIBED_MAX)
+        reads = self._core.reads
+        fresh = [at for at, one in enumerate(history.digests) if (session, one) not in reads]
+        return beside + sum(history.lengths[at] for at in fresh)
+
+    def _entered(
+        self, principal: Principal, request: ModelRequest, history: History, moment: Moment
+    ) -> Entered:
         book = self._core.book(principal.principal_id, moment.now_ms)
         book.sentences.tenant = principal.tenant
-        history = self._numbering.history(request)
         place = place_of(book, request, history, self._core.reader)
         earlier: tuple[SessionState, ...] = ()
         parent = ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.labels.containment import Index, prints_of, resemblance
 from proxy.ledger.texts import all_readings
+from proxy.seams.slices import apart, rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -86,6 +87,7 @@ class Ring:
             for start in range(0, len(reading), _PART_LEN)
         )
         for respelled, part in parts:
+            rest()
             prints = prints_of(part)
             if respelled and seen.issuperset(prints.runs):
                 continue
@@ -135,17 +137,18 @@ class Ring:
         A text without a session is in the context of every session.
         """
         if session is None:
-            return self._found(prints_of(text))
+            return self._found(apart(prints_of, text))
         # Filtered before the likeliest are chosen: copies in other sessions must not hide this one.
-        return self._found(prints_of(text), self._of.get("", set()) | self._of.get(session, set()))
+        prints = apart(prints_of, text)
+        return self._found(prints, self._of.get("", set()) | self._of.get(session, set()))
 
     def bringing(self, text: str, known: str, session: str) -> list[RingText]:
         """Texts of one session that contain this one beyond what was known before.
 
         The model's own words are no source: the texts that they were made of are searched instead.
         """
+        was, pending = apart(prints_of, known), [apart(prints_of, text)]
         there = self._of.get("", set()) | self._of.get(session, set())
-        was, pending = prints_of(known), [prints_of(text)]
         texts = [(kept.key, kept.prints) for kept in self._kept if kept.key in there]
         found: dict[int, RingText] = {}
         while pending:
@@ -164,7 +167,7 @@ class Ring:
 
     def copied(self, text: str) -> list[RingText]:
         """Texts of which this one is mostly a verbatim copy."""
-        prints = prints_of(text)
+        prints = apart(prints_of, text)
         found: list[RingText] = []
         for kept in self._found(prints):
             alike = resemblance(prints, kept.prints)
@@ -174,7 +177,7 @@ class Ring:
 
     def verbatim(self, text: str) -> list[RingText]:
         """Texts that contain all words of this one in a row, if there are enough words."""
-        prints = prints_of(text)
+        prints = apart(prints_of, text)
         if len(prints.runs) < VERBATIM_RUNS:
             return []
         runs, words = frozenset(prints.runs), prints.words.keys()

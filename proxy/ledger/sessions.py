@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from policy.labels.endorsement import SystemText
 from policy.model import SourceKind
 from proxy.ledger.core import DISTRUST_MS, Core
 from proxy.ledger.evidence import SeenCall, evidence
+from proxy.ledger.joining import length_of
 from proxy.ledger.records import (
     OTHERS_FROM,
     Distrusted,
@@ -40,7 +41,7 @@ from proxy.seams.faults import NotFound
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
     from policy.labels.editing import Looked
     from policy.labels.endorsement import Asked, UserTurns
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["Entered", "Sessions"]
 
 _LOG: Final = logging.getLogger(__name__)
+_R = TypeVar("_R")
 
 
 GROWN_BYTES: Final = 8 * 1024 * 1024
@@ -91,6 +93,7 @@ class Sessions:
         self.unmapped = UnmappedTools()
         self._others: list[Keeps] = []
         self._unshared: list[bytes] = []
+        self._taken_count = 0
         self._snapshot_bytes = 0
 
     @staticmethod
@@ -210,7 +213,7 @@ class Sessions:
         if found is None or digest not in {None, f"{found:016x}"}:
             raise NotFound("no changed tool of that name and digest")
         self._core.do(Pinned(tenant, tool, found))
-        await self._durable()
+        await self._durable(self._taken_count)
         _LOG.warning("an operator approved the changed description of a tool")
         return self.tools(tenant)
 
@@ -292,9 +295,27 @@ class Sessions:
         """
         now_ms, fresh_id = self.surroundings.now_ms(), self.surroundings.random_hex(16)
         moment = Moment(now_ms, fresh_id, distrusted_tools, user_turns, system_text)
-        entered = self._entering.entered(principal, request, moment)
-        await self._durable()
+        history, taken = self._entering.history(request), self._taken_count
+        entered = await self._in_turn(
+            principal.tenant,
+            self._entering.unread_len(principal, request, history),
+            lambda: self._entering.entered(principal, request, moment, history),
+        )
+        await self._durable(taken)
         return entered
+
+    async def _in_turn(self, tenant: str, size: int, call: Callable[[], _R]) -> _R:
+        """The one door of all fronts: something of `size` characters enters.
+
+        In a tenant in the order in which it came, because what one agent was told counts for the
+        others; in slices where it is long; and whole, though whoever sent it may leave meanwhile.
+        """
+
+        def entering() -> _R:
+            with self._core.whole():
+                return call()
+
+        return await self.surroundings.pace.in_turn(f"ledger:{tenant}", size, entering)
 
     async def replied(self, principal: Principal, session: str, reply: ModelReply) -> None:
         """Note what the model said and called; durable when this returns.
@@ -304,8 +325,13 @@ class Sessions:
         Raises:
             StoreUnavailable: It is not durable; after a restart it counts as unseen.
         """
-        self._core.replied(principal.principal_id, session, reply, self.surroundings.now_ms())
-        await self._durable()
+        now_ms, taken = self.surroundings.now_ms(), self._taken_count
+        await self._in_turn(
+            principal.tenant,
+            sum(map(len, reply.said)) + length_of(reply.heard, reply.calls),
+            lambda: self._core.replied(principal.principal_id, session, reply, now_ms),
+        )
+        await self._durable(taken)
 
     def seen(
         self,
@@ -332,9 +358,14 @@ class Sessions:
         self._core.recalled(principal_id, memories, self.surroundings.now_ms())
         self._soon()
 
-    def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
-        """Note a server's answer that a relay saw on its way to the agent."""
-        self._core.saw(principal_id, segment, self.surroundings.now_ms(), tenant)
+    async def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
+        """Note a server's answer that a relay saw; the agent gets it when this returns."""
+        now_ms = self.surroundings.now_ms()
+        await self._in_turn(
+            tenant,
+            sum(map(len, segment.texts)),
+            lambda: self._core.saw(principal_id, segment, now_ms, tenant),
+        )
         self._soon()
 
     def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
@@ -389,11 +420,15 @@ class Sessions:
         self._soon()
 
     def _taken(self) -> list[bytes]:
+        self._taken_count += 1
         return [encode(record) for record in self._core.take()]
 
-    async def _durable(self) -> None:
+    async def _durable(self, taken: int) -> None:
+        """Make what was done durable; `taken` is how often records had been taken before it."""
+        # Where that took several turns of the loop, another request may be writing the records.
+        waits = self._taken_count != taken
         records = self._taken()
-        if self._log is not None and records:
+        if self._log is not None and (records or waits):
             await self._log.append(records)
 
     def _soon(self) -> None:

@@ -2,7 +2,8 @@
 
 All paced work together gets one time slice per turn of the event loop (`step`), and principals take
 slices in turns. A single long computation on a text runs on a thread of its own (`aside`), because
-the interpreter switches threads every few milliseconds.
+the interpreter switches threads every few milliseconds. Long work that changes what others read
+runs in slices, one piece after the other in each line (`in_turn`).
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 from weakref import WeakValueDictionary
+
+from proxy.seams.slices import LARGE, Sliced, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+__all__ = ["LARGE", "SLICE_S", "Pace"]
+
 SLICE_S: Final = 0.005
 """How much of one turn of the loop goes to work that may wait."""
-LARGE: Final = 4_096
-"""Characters or bytes: what is shorter is read where it is, which costs less than to hand it on."""
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
@@ -39,6 +42,8 @@ class Pace:
         # One thread: two would take the interpreter from the loop twice as often.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemogate-aside")
         self._aside: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # What waits in each line, with who waits for it; the first piece of each is under way.
+        self._lines: dict[str, deque[tuple[asyncio.Future[Any], Callable[[], Any]]]] = {}
 
     async def step(self, owner: str) -> None:
         """Go on at once while the slice lasts; otherwise wait for this principal's next turn."""
@@ -82,6 +87,73 @@ class Pace:
             lock = self._aside[owner] = asyncio.Lock()
         async with lock:
             return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
+
+    async def in_turn(self, line: str, size: int, call: Callable[[], _T]) -> _T:
+        """The result of `call`, which says where it may rest (`proxy.seams.slices`).
+
+        The pieces of one line are done one after the other, in the order in which they came. Where
+        nothing is under way and `size` is small, it is done at once, without a wait. What was begun
+        is finished, whoever leaves; what was not, never begins.
+
+        Raises:
+            Exception: What the function raises.
+        """
+        waiting = self._lines.get(line)
+        if waiting is None and size <= LARGE:
+            return call()
+        mine: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        if waiting is None:
+            waiting = self._lines[line] = deque()
+        waiting.append((mine, call))
+        if len(waiting) == 1:
+            self._begin_next(line)
+        return await mine
+
+    def _begin_next(self, line: str) -> None:
+        """Begin the first piece of a line that somebody still waits for."""
+        waiting = self._lines[line]
+        while waiting and waiting[0][0].done():
+            waiting.popleft()
+        if not waiting:
+            del self._lines[line]
+            return
+        loop, (_, call) = asyncio.get_running_loop(), waiting[0]
+
+        def ready() -> None:
+            loop.call_soon_threadsafe(self._soon, line, work)
+
+        work = Sliced(call, used_up=self._used_up, ready=ready)
+        self._soon(line, work)
+
+    def _used_up(self) -> bool:
+        return self._clock() - (self._began or 0.0) >= SLICE_S
+
+    def _soon(self, line: str, work: Sliced[Any]) -> None:
+        """Go on with it in its next slice, as `step` does."""
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        mine.add_done_callback(lambda _: self._go_on(line, work))
+        self._waiting.setdefault(line, deque()).append(mine)
+        if self._began is None:
+            self._begin()
+
+    def _go_on(self, line: str, work: Sliced[Any]) -> None:
+        if not work.begun and self._lines[line][0][0].done():
+            self._begin_next(line)
+            return
+        self._began, self._whose = self._clock(), line
+        state = work.resume()
+        if state is State.RESTS:
+            self._soon(line, work)
+        elif state is State.OVER:
+            mine, _ = self._lines[line].popleft()
+            error = work.outcome.exception()
+            if mine.done():
+                pass  # whoever asked has left
+            elif error is None:
+                mine.set_result(work.outcome.result())
+            else:
+                mine.set_exception(error)
+            self._begin_next(line)
 
     def close(self) -> None:
         """End the thread; the work on it is finished first."""

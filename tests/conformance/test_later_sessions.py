@@ -100,7 +100,7 @@ async def _as_relayed(agent: Agent, memory: Memory) -> Session:
         join=Join(tool_use_id=read.call_id),
         kind=SourceKind.UNKNOWN,
     )
-    agent.sessions.saw(agent.by.principal_id, segment)
+    await agent.sessions.saw(agent.by.principal_id, segment)
     session.messages.append(result(read.call_id, memory.text))
     return session
 

@@ -10,6 +10,8 @@ _INTERCEPTOR: Final = "proxy/intercept/interceptor.py"
 _INTERCEPTED: Final = "tests/unit/proxy/intercept/test_interceptor.py"
 _ONCE: Final = "tests/unit/proxy/ledger/test_once.py"
 _PACE: Final = "tests/unit/proxy/seams/test_pace.py"
+_SLICES: Final = "tests/unit/proxy/seams/test_slices.py"
+_ENTERING: Final = "tests/unit/proxy/ledger/test_entering_in_slices.py"
 
 PACE: Final = (
     Mutant(
@@ -77,6 +79,60 @@ PACE: Final = (
         new="        if lock:\n            return",
         invariant="a principal is one, however many requests it sends",
         tests=(at(_PACE, "test_a_principal_has_one_thing_on_the_thread_at_a_time"),),
+    ),
+    Mutant(
+        name="a slice has no end",
+        file="proxy/seams/pace.py",
+        old="        return self._clock() - (self._began or 0.0) >= SLICE_S\n",
+        new="        return self._clock() < 0 * SLICE_S\n",
+        invariant="nobody of another tenant waits for more than slices",
+        tests=(
+            at(_SLICES, "test_others_go_on_after_each_slice_of_a_long_piece_of_work"),
+            at(_ENTERING, "test_nobody_of_another_tenant_waits_for_more_than_slices"),
+        ),
+    ),
+    Mutant(
+        name="the sentences of a text are read without a rest",
+        file="proxy/ledger/printing.py",
+        old="        for sentence in resting(sentences):\n            if is_nobodys",
+        new="        for sentence in sentences:\n            if is_nobodys",
+        invariant="nobody of another tenant waits for more than slices",
+        tests=(at(_ENTERING, "test_nobody_of_another_tenant_waits_for_more_than_slices"),),
+    ),
+    Mutant(
+        name="in a tenant there is no order",
+        file="proxy/ledger/sessions.py",
+        old='in_turn(f"ledger:{tenant}", size, entering)',
+        new='in_turn(f"ledger:{tenant}{id(entering)}", size, entering)',
+        invariant="what came first in a tenant counts first",
+        tests=(at(_ENTERING, "test_what_came_first_in_a_tenant_counts_first_however_long_it_is"),),
+    ),
+    Mutant(
+        name="all tenants wait in one line",
+        file="proxy/ledger/sessions.py",
+        old='in_turn(f"ledger:{tenant}", size, entering)',
+        new='in_turn(f"ledger:{tenant[:0]}", size, entering)',
+        invariant="nobody of another tenant waits for more than slices",
+        tests=(at(_ENTERING, "test_nobody_of_another_tenant_waits_for_more_than_slices"),),
+    ),
+    Mutant(
+        name="who leaves takes a part of an entry with him",
+        file="proxy/seams/pace.py",
+        old="        if not work.begun and self._lines",
+        new="        if self._lines",
+        invariant="what was begun is finished",
+        tests=(
+            at(_SLICES, "test_what_was_begun_is_finished_and_what_was_not_never_begins"),
+            at(_ENTERING, "test_a_client_that_leaves_half_way_leaves_all_of_an_entry"),
+        ),
+    ),
+    Mutant(
+        name="a part of an entry is written down",
+        file="proxy/ledger/core.py",
+        old="        (self._records if under_way is None else under_way).append(record)\n",
+        new="        (self._records if under_way != 0 else under_way).append(record)\n",
+        invariant="an entry is on the disk whole or not at all",
+        tests=(at(_ENTERING, "test_a_client_that_leaves_half_way_leaves_all_of_an_entry"),),
     ),
     Mutant(
         name="what is too large is read all the same",

@@ -156,8 +156,8 @@ SESSION_LABELS: Final = (
     Mutant(
         name="a sentence is heard as it is spelled",
         file="proxy/ledger/printing.py",
-        old="dict.fromkeys((*self.once.readings(text), *repeated(text))):",
-        new="dict.fromkeys((text, *repeated(text))):",
+        old="dict.fromkeys((*self.once.readings(text), *apart(_repeated, text))):",
+        new="dict.fromkeys((text, *apart(_repeated, text))):",
         invariant="what was heard is known again, however it was spelled",
         tests=(
             at(
@@ -237,7 +237,7 @@ SESSION_LABELS: Final = (
     Mutant(
         name="a line number makes a page's words somebody else's",
         file="proxy/ledger/printing.py",
-        old="in dict.fromkeys((*self.once.readings(text), *repeated(text))):\n",
+        old="in dict.fromkeys((*self.once.readings(text), *apart(_repeated, text))):\n",
         new="in dict.fromkeys(self.once.readings(text)):\n",
         invariant="what a tool said first is not a person's, whatever the tool put around it",
         tests=(

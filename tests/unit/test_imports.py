@@ -72,7 +72,7 @@ ONE_PLACE = {
     "json.loads": {"proxy/dialects/strict_json/strict.py"},
 }
 # The gate turns a check that raises into a refusal, the front turns the rest into an answer.
-BROAD_EXCEPT = {"policy/gate.py": 1, "proxy/transport/responses.py": 1}
+BROAD_EXCEPT = {"policy/gate.py": 1, "proxy/transport/responses.py": 1, "proxy/seams/slices.py": 1}
 
 FILES = sorted(path for name in SHIPPED for path in (ROOT / name).rglob("*.py"))
 TREES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_bytes()) for path in FILES}
@@ -153,7 +153,7 @@ def _broad_handlers(tree: ast.Module) -> int:
     return sum(map(_is_broad, handlers)) + len(suppressed)
 
 
-def test_exceptions_are_caught_broadly_in_two_places_and_both_answer_no() -> None:
+def test_exceptions_are_caught_broadly_where_the_answer_is_no_or_they_are_raised_again() -> None:
     assert {path: n for path, tree in TREES.items() if (n := _broad_handlers(tree))} == BROAD_EXCEPT
 
 

@@ -96,7 +96,7 @@ def shown_by(tool: str, kind: SourceKind) -> Callable[[Conversation, str], Await
         shown = Segment(
             server="northwind", tool=tool, call_id="1", texts=(text,), join=Join(), kind=kind
         )
-        talk.ledger.sessions.saw(ADA.principal_id, shown)
+        await talk.ledger.sessions.saw(ADA.principal_id, shown)
 
     return door
 
@@ -132,7 +132,7 @@ async def a_reply_in_parts(talk: Conversation, *parts: str) -> None:
 async def an_answer_in_parts(talk: Conversation, *parts: str) -> None:
     """What a relay brought, block by block."""
     shown = Segment(server="northwind", tool="read_mail", call_id="1", texts=parts, join=Join())
-    talk.ledger.sessions.saw(ADA.principal_id, shown)
+    await talk.ledger.sessions.saw(ADA.principal_id, shown)
 
 
 async def blocks_of_nobody(talk: Conversation, *parts: str) -> None:

@@ -72,7 +72,7 @@ async def _answered(answer: str, *, wrote: bool = True, relayed: bool | None = N
             join=join,
             kind=UNKNOWN,
         )
-        ledger.sessions.saw(ADA.principal_id, shown)
+        await ledger.sessions.saw(ADA.principal_id, shown)
     asked = user("Keep what matters."), assistant("", SAVE), result("w1", answer)
     entered = await ledger.ask(*asked, system="You are an agent.")
     assert entered.session == first.session
@@ -145,7 +145,7 @@ async def test_an_answer_without_an_id_is_an_echo_only_of_its_own_server_and_too
     seen = ledger.seen(NOTE, join=Join(tool_use_id="w1"))
     ledger.sessions.wrote(ADA.principal_id, seen, admitted())
     segment = Segment(server=server, tool=tool, call_id="1", texts=(ECHO,), kind=UNKNOWN)
-    ledger.sessions.saw(ADA.principal_id, segment)
+    await ledger.sessions.saw(ADA.principal_id, segment)
     assert bool(ledger.sessions.culprits(ADA.principal_id, NOTE)) is not echo
 
 

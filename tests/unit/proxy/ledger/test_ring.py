@@ -27,10 +27,10 @@ def culprits(ledger: Ledger, text: str) -> tuple[Origin, ...]:
     return ledger.sessions.culprits(ADA.principal_id, text)
 
 
-def test_the_segment_is_named_that_a_text_came_from() -> None:
+async def test_the_segment_is_named_that_a_text_came_from() -> None:
     ledger = Ledger()
-    ledger.sessions.saw(ADA.principal_id, segment("something about rivers and their names"))
-    ledger.sessions.saw(ADA.principal_id, segment(NOTE, tool="fetch"))
+    await ledger.sessions.saw(ADA.principal_id, segment("something about rivers and their names"))
+    await ledger.sessions.saw(ADA.principal_id, segment(NOTE, tool="fetch"))
     (origin,) = culprits(ledger, NOTE)
     assert (origin.server, origin.tool, origin.call_id) == ("web", "fetch", "call-1")
     assert origin.kind is SourceKind.TOOL_RESULT
@@ -38,53 +38,53 @@ def test_the_segment_is_named_that_a_text_came_from() -> None:
     assert culprits(ledger, "Ada sings in a choir on Mondays") == ()
 
 
-def test_a_note_at_any_place_of_a_long_page_is_found() -> None:
+async def test_a_note_at_any_place_of_a_long_page_is_found() -> None:
     page = " ".join(f"filler{number}" for number in range(9_000))
     for at in (0, 8_100, 50_000, len(page)):
         ledger = Ledger()
-        ledger.sessions.saw(ADA.principal_id, segment(f"{page[:at]} {NOTE} {page[at:]}"))
+        await ledger.sessions.saw(ADA.principal_id, segment(f"{page[:at]} {NOTE} {page[at:]}"))
         assert culprits(ledger, NOTE), at
 
 
-def test_a_text_that_comes_again_is_kept_once_and_found_as_if_it_were_new() -> None:
+async def test_a_text_that_comes_again_is_kept_once_and_found_as_if_it_were_new() -> None:
     ledger = Ledger()
     saw, count = ledger.sessions.saw, 0
-    saw(ADA.principal_id, segment(NOTE))
+    await saw(ADA.principal_id, segment(NOTE))
     count = ledger.sessions.print_count
-    saw(ADA.principal_id, segment(NOTE))
+    await saw(ADA.principal_id, segment(NOTE))
     assert ledger.sessions.print_count == count
-    saw(ADA.principal_id, segment(NOTE, tool="fetch"))
+    await saw(ADA.principal_id, segment(NOTE, tool="fetch"))
     assert ledger.sessions.print_count == 2 * count, "control: another tool is another origin"
     for half in range(2):
         for number in range(SEGMENTS_MAX // 2 + 1):
-            saw(ADA.principal_id, segment(f"page {half} {number}"))
+            await saw(ADA.principal_id, segment(f"page {half} {number}"))
         if not half:
-            saw(ADA.principal_id, segment(NOTE))
+            await saw(ADA.principal_id, segment(NOTE))
     # The first copy had to make room by now.
     (origin,) = culprits(ledger, NOTE)
     assert origin.tool == "search"
     ledger.clock.now_s += AGAIN_MS / 1_000
     count = ledger.sessions.print_count
-    saw(ADA.principal_id, segment(NOTE))
+    await saw(ADA.principal_id, segment(NOTE))
     assert ledger.sessions.print_count != count, "what remembers it for weeks is told again"
 
 
-def test_what_came_before_a_principal_made_room_is_told_again(
+async def test_what_came_before_a_principal_made_room_is_told_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("proxy.ledger.core.PRINCIPALS_MAX", 1)
     ledger = Ledger()
-    ledger.sessions.saw(ADA.principal_id, segment(NOTE))
-    ledger.sessions.saw(GRACE.principal_id, segment(NOTE))
+    await ledger.sessions.saw(ADA.principal_id, segment(NOTE))
+    await ledger.sessions.saw(GRACE.principal_id, segment(NOTE))
     assert culprits(ledger, NOTE) == (), "control: it made room"
     for text in ("Something about rivers and their names", NOTE):
-        ledger.sessions.saw(ADA.principal_id, segment(text))
+        await ledger.sessions.saw(ADA.principal_id, segment(text))
     assert culprits(ledger, NOTE)
 
 
-def test_a_text_that_has_no_words_does_not_stop_the_ledger() -> None:
+async def test_a_text_that_has_no_words_does_not_stop_the_ledger() -> None:
     ledger = Ledger()
-    ledger.sessions.saw(ADA.principal_id, segment("", "...", "\n"))
+    await ledger.sessions.saw(ADA.principal_id, segment("", "...", "\n"))
     assert culprits(ledger, "...") == ()
     assert culprits(ledger, "") == ()
 
@@ -118,14 +118,14 @@ def test_a_copy_is_told_from_a_text_about_the_same() -> None:
     assert not ring.copied("Does the harbour office really open at nine? I would like to go there.")
 
 
-def test_the_prints_of_all_and_the_number_of_principals_are_bounded() -> None:
+async def test_the_prints_of_all_and_the_number_of_principals_are_bounded() -> None:
     ledger = Ledger()
     for number in range(PRINCIPALS_MAX + 1):
-        ledger.sessions.saw(PrincipalId(f"p{number}"), segment(NOTE))
+        await ledger.sessions.saw(PrincipalId(f"p{number}"), segment(NOTE))
     assert ledger.sessions.culprits(PrincipalId("p0"), NOTE) == ()
     assert ledger.sessions.culprits(PrincipalId("p1"), NOTE)
     for number in range(60):
         page = " ".join(f"w{number}x{word}" for word in range(6_000))
-        ledger.sessions.saw(ADA.principal_id, segment(page))
+        await ledger.sessions.saw(ADA.principal_id, segment(page))
     assert ledger.sessions.print_count <= PRINTS_MAX
     assert ledger.sessions.culprits(PrincipalId("p2"), NOTE) == (), "who was quiet longest pays"

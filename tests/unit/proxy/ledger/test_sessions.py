@@ -179,7 +179,7 @@ async def test_a_call_that_a_relay_saw_answered_is_not_under_way() -> None:
     segment = Segment(
         server="web", tool="fetch", call_id="1", texts=(PAGE,), join=Join(tool_use_id="f1")
     )
-    ledger.sessions.saw(ADA.principal_id, segment)
+    await ledger.sessions.saw(ADA.principal_id, segment)
     assert (await ledger.ask(user("Good evening."))).taint is USER
 
 

@@ -1,0 +1,134 @@
+"""Long synchronous work in slices: deep inside it says where it may rest, and then others go on.
+
+The work runs on a thread of its own, but only while the event loop waits for it: the two never run
+at once, so what the work reads and changes needs no lock. Only a pure function of one long text
+runs beside the loop (`apart`). See `proxy.seams.pace.Pace.in_turn`, which drives it.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+LARGE: Final = 4_096
+"""Characters or bytes: what is shorter is read where it is, which costs less than to hand it on."""
+STEPS: Final = 16
+"""Sentences, numbers or lines between two looks at the clock."""
+
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+
+
+class State(Enum):
+    """What a piece of work does when it has handed back."""
+
+    RESTS = "its slice is used up"
+    APART = "it reads a long text beside the loop, and says when it is ready"
+    OVER = "its outcome is there"
+
+
+class Sliced(Generic[_T]):
+    """One piece of work. The event loop alone calls `resume`, and never while it is apart."""
+
+    def __init__(
+        self,
+        call: Callable[[], _T],
+        *,
+        used_up: Callable[[], bool],
+        ready: Callable[[], None],
+    ) -> None:
+        """`used_up` says whether the slice is over; `ready` is called on the work's own thread."""
+        self.outcome: Future[_T] = Future()
+        self._call = call
+        self._used_up = used_up
+        self._ready = ready
+        self._state = State.RESTS
+        self._begun = False
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+
+    @property
+    def begun(self) -> bool:
+        """Whether it ran at all."""
+        return self._begun
+
+    def resume(self) -> State:
+        """Let it run until its slice is used up, it goes apart, or it is over."""
+        if not self._begun:
+            self._begun = True
+            # A daemon: a process that ends does not wait for a slice that nobody will give.
+            threading.Thread(target=self._run, name="mnemogate-sliced", daemon=True).start()
+        self._go.release()
+        self._back.acquire()
+        return self._state
+
+    def _run(self) -> None:
+        self._go.acquire()
+        _HERE.work = self
+        try:
+            self.outcome.set_result(self._call())
+        except BaseException as error:  # noqa: BLE001 - raised again where the outcome is asked for
+            self.outcome.set_exception(error)
+        self._state = State.OVER
+        self._back.release()
+
+    def rest(self) -> None:
+        """Hand back if the slice is used up."""
+        if self._used_up():
+            self._state = State.RESTS
+            self._back.release()
+            self._go.acquire()
+
+    def apart(self, call: Callable[[str], _R], text: str) -> _R:
+        """The value of a pure function, computed while the loop goes on."""
+        self._state = State.APART
+        self._back.release()
+        try:
+            # One at a time: two would take the interpreter from the loop twice as often.
+            with _APART:
+                return call(text)
+        finally:
+            self._ready()
+            self._go.acquire()
+
+
+class _Here(threading.local):
+    """The work of this thread."""
+
+    work: Sliced[Any] | None = None
+
+
+_HERE: Final = _Here()
+_APART: Final = threading.Lock()
+
+
+def rest() -> None:
+    """Others may go on here; nothing happens outside of sliced work, or while the slice lasts.
+
+    Whatever is shared has to be consistent where this is called, and may have changed behind it.
+    """
+    work = _HERE.work
+    if work is not None:
+        work.rest()
+
+
+def resting(items: Iterable[_R]) -> Iterable[_R]:
+    """The items, with a rest before every few of them."""
+    return items if _HERE.work is None else _resting(items)
+
+
+def _resting(items: Iterable[_R]) -> Iterator[_R]:
+    for at, one in enumerate(items):
+        if not at % STEPS:
+            rest()
+        yield one
+
+
+def apart(call: Callable[[str], _R], text: str) -> _R:
+    """The value of a pure function of one text; others go on while a long one is read."""
+    work = _HERE.work
+    return call(text) if work is None or len(text) <= LARGE else work.apart(call, text)
