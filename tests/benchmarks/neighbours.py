@@ -171,7 +171,7 @@ def _superlocalmemory(scratch: Path) -> Generator[_Target]:
             "SuperLocalMemory",
             port,
             "/remember?wait=true",
-            # What this daemon made for its own user, in the home that it was given here.
+            # The daemon makes this key for its own user, below the home that the test gave it.
             {"X-Install-Token": token.read_text().strip()},
             _superlocalmemory_body,
         )

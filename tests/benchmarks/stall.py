@@ -336,8 +336,8 @@ class _Asked:
             answer = connection.getresponse()
             answer.read()
             took = time.perf_counter() - began
-            # Whoever would have asked meanwhile waits as well: else one long stall is one answer
-            # among hundreds of quick ones before and after it.
+            # Requests that were due during a stall wait for it too. Otherwise a long stall would be
+            # one answer among hundreds of quick ones.
             taken.extend(took - late * _EVERY_S for late in range(1 + int(took / _EVERY_S)))
             if answer.status != http.client.OK:
                 raise RuntimeError(f"{path}: {answer.status}")

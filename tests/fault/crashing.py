@@ -48,7 +48,7 @@ def candidates(canary: str) -> dict[str, Candidate]:
 
 
 def submission(name: str, candidate: Candidate) -> Submission:
-    """As the interceptor would submit it."""
+    """The candidate, submitted as the interceptor submits it."""
     return submission_of(candidate, VOUCHED if name == "reject" else AGENT)
 
 

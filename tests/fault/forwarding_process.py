@@ -51,7 +51,7 @@ def candidate(name: str, canary: str, **fields: object) -> Candidate:
 
 
 def submission(name: str, canary: str) -> Submission:
-    """As the guard submits it."""
+    """The item, submitted as the guard submits it."""
     word = canary + name
     if name == "reject":
         forbidden = candidate(

@@ -31,7 +31,7 @@ SECRET_WORDS = {MemoryId(f"id-{number}"): f"fact {number} is true" for number in
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process that opened a damaged store says of it."""
+    """The report of a process that opened a damaged store."""
 
     refused: str = ""
     texts: dict[str, str | None] = {}
@@ -50,7 +50,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def _looked_at(bench: Bench) -> tuple[Seen | None, int]:
-    """What a child sees, and how it ended: LMDB may abort, and must take only the child with it."""
+    """The child's report and its end. LMDB may abort the child, and must not abort the test."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -134,7 +134,7 @@ def test_no_wrong_value_is_ever_served_from_a_damaged_file(
         assert wrong == {}
         missing = [one for one, text in seen.texts.items() if text is None]
         told = bool(seen.refused or seen.problems)
-        # What is not shown is named; a flip in a free page changes nothing, and is nothing.
+        # Every memory that is not shown is named as damaged. A flip in a free page changes nothing.
         assert told or not (missing or seen.unreadable), (trial, missing)
         noticed += told
     assert noticed > 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from storage.embedded import EmbeddedStore
 
 ROOT = Path(__file__).resolve().parents[2]
-# What a command of the writer passes; a submission passes all of them.
+# The failpoints that a command of the writer passes. A submission passes all of them.
 TASK_POINTS = ("before_commit", "after_commit", "key_destroyed", "index_swapped", "before_answer")
 CASES = [
     (step, point) for step in STEPS for point in (POINTS[:11] if step == "judge" else TASK_POINTS)
@@ -67,7 +67,7 @@ def _results(store: EmbeddedStore, candidate_id: str) -> list[Forwarded]:
 
 
 def _again(store: EmbeddedStore, step: str, canary: str, told: dict[str, str]) -> None:
-    """What whoever was not answered does next; and that it ends where it would have."""
+    """Repeat the requests that got no answer, and check that they end as they would have."""
     ids = {name: CandidateId(one) for name, one in told.items()}
     if step == "judge":
         outcomes = write(store, *(submission(name, canary) for name in ("admit", "hold", "reject")))

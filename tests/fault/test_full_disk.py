@@ -1,4 +1,6 @@
-"""No room on the disk, in the quota, or no leave: refused in words and whole, and it comes back."""
+"""A full disk, a full quota or a missing permission refuses whole writes, and says which it is.
+
+Writes are taken again once there is room."""
 
 from __future__ import annotations
 
@@ -128,7 +130,7 @@ def test_a_disk_that_is_full_while_a_store_closes_and_opens_loses_nothing(tmp_pa
         store = bench.open(options=ROOMY)
         admitted = len(_until_refused(store, "fact"))
         fill(disk / "ballast")
-        store.close()  # no room for the index's files, nor for the checkpoint copy
+        store.close()  # Neither the index's files nor the checkpoint copy can be written.
         try:
             store = bench.open(options=ROOMY)
         except StorageError:

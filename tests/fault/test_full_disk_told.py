@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LONG = "many words " * 500
 DEADLINE_S = 60
 WRITES_MAX = 5_000
-# Nothing but the disk and the quota refuses here.
+# Only the disk and the quota refuse here.
 FLAGS = {"tenant_share": "1", "retention_seconds": "0"}
 
 

@@ -39,7 +39,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def _asked(store: EmbeddedStore, candidates: list[Candidate]) -> list[str]:
-    """What each caller is told, all of them asking at once."""
+    """The answers to callers that ask at the same time."""
 
     async def one(candidate: Candidate) -> str:
         try:
@@ -118,7 +118,7 @@ def test_a_reader_that_died_or_stopped_is_not_waited_for(
     A dead one is cleared away and the writing goes on. A stopped one cannot be told from one that
     is at work: what does not fit is refused, nothing is lost, and it goes on when the reader ends.
     """
-    # What a map has to spare for purges would take a thousand writes more to fill.
+    # LMDB's map keeps room for purges. Filling that too would take a thousand more writes.
     monkeypatch.setattr("storage.tables.lmdb_store._MAP_SPARE_BYTES", 0)
     store = bench.open(options=TIGHT)
     memory_id = "m"

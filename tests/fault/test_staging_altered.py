@@ -1,7 +1,7 @@
-"""What stands in the staging environment is altered between the put and the judge.
+"""The staging environment is altered between staging and judging.
 
-Its bytes, not its objects: as another program would that reached the file, or a failing memory.
-The judge is given ids and reads what is there, so each of these is noticed, and admits nothing.
+Bytes are altered and no objects, as by another program that reached the file, or by failing memory.
+The judge gets ids alone and reads the bytes, so it notices each alteration, and admits nothing.
 """
 
 # pyright: reportPrivateUsage=false
@@ -126,7 +126,7 @@ def _nothing(hand: Hand) -> None:
 
 
 def _all_of(store: EmbeddedStore, *submissions: Submission) -> list[Outcome | BaseException]:
-    """What each is answered, as one batch of the writer, as `opening.write` makes one."""
+    """The answer to each candidate of one batch; `opening.write` makes batches the same way."""
     interval = sys.getswitchinterval()
 
     async def submit() -> list[Outcome | BaseException]:
@@ -174,7 +174,7 @@ def test_what_was_altered_in_staging_is_decided_by_nobody_and_its_neighbours_are
     assert version == sum(decided)
     for number, admitted in enumerate(decided):
         assert bool(traces(tmp_path, f"{canary}{number}")) is admitted
-    # What could not be decided spent nothing: the same requests are admitted now.
+    # An undecided request spent no nonce and no budget: the same requests are admitted now.
     again = [submission_of(one.candidate) for one in batch]
     assert _decided(_all_of(store, *again)) == [True, True, True]
     assert store.reader.status().version == len(batch)

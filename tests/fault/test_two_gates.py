@@ -32,7 +32,7 @@ def _clear_locks(bench: Bench) -> None:
 
 
 def _give_up_the_locks(bench: Bench, store: EmbeddedStore) -> None:
-    """As where locks hold nobody, on some network file system."""
+    """Make locks ineffective, as on some network file systems."""
     store._directory.close()
     _clear_locks(bench)
 

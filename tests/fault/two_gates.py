@@ -13,7 +13,7 @@ from tests.unit.storage.opening import Bench, say
 
 
 def beside(root: Path, count: int) -> list[str]:
-    """What a second gate says of its writes to the same state."""
+    """The answers to a second gate's writes to the same state."""
     command = [sys.executable, "-m", "tests.fault.two_gates", str(root), str(count)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.stdout.split() or [done.stderr.strip().rpartition("\n")[2]]

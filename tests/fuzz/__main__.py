@@ -29,7 +29,7 @@ _MEMORY_MB = 2_048
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """What one target's run came to."""
+    """The result of one target's run."""
 
     target: str
     executions: int
@@ -45,7 +45,8 @@ def fuzz(name: str, seconds: int, output: Path) -> Finished:
     grown.mkdir(parents=True, exist_ok=True)
     words = place / "words.dict"
     words.write_text("".join(f'"{_escaped(word)}"\n' for word in load(name).words if word))
-    # Nothing of the caller's: an unknown MNEMOGATE_ variable would stop a decoder of settings.
+    # The caller's environment is left out: an unknown MNEMOGATE_ variable would stop a decoder of
+    # settings.
     environment = {
         "HOME": os.environ.get("HOME", "/"),
         "PATH": os.environ.get("PATH", ""),

@@ -1,4 +1,4 @@
-"""Where atheris is: a directory of its own, made once, never part of the project's environment."""
+"""The directory with atheris: made once, and kept apart from the project's environment."""
 
 from __future__ import annotations
 

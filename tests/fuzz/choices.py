@@ -50,5 +50,5 @@ def lines_of(data: bytes) -> str:
 
 
 def words(listed: str) -> tuple[bytes, ...]:
-    """What a fuzzer should know of a language, separated by white space."""
+    """Words of a language for the fuzzer's dictionary, separated by white space."""
     return tuple(word.encode() for word in listed.split())

@@ -1,4 +1,4 @@
-"""What must hold for any dialect and any request that the intake lets through."""
+"""Promises of every dialect, for every request that the intake lets through."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SentHead(msgspec.Struct, frozen=True):
-    """What `head_of` looks at of a parsed request."""
+    """The parts of a parsed request that `head_of` reads."""
 
     method: str
     raw_path: str
@@ -29,7 +29,7 @@ class SentHead(msgspec.Struct, frozen=True):
 
 
 def taken(method: str, raw_path: str, headers: CIMultiDict[str]) -> HttpRequest:
-    """What the intake makes of a head.
+    """The request head that the intake builds.
 
     Raises:
         MalformedRequest: It refuses it.

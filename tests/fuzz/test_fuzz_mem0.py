@@ -1,4 +1,4 @@
-"""Whatever a peer sends, the Mem0 dialects answer with an operation or one of two refusals."""
+"""The Mem0 dialects turn any bytes into an operation, or raise one of two refusals."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _survives(asked: HttpRequest) -> None:
         except MalformedRequest as error:
             refused = error
         else:
-            # What was decoded is of the declared types, all the way down.
+            # Every decoded value has its declared type, nested ones too.
             msgspec.convert(msgspec.to_builtins(operation), type=type(operation), strict=False)
             continue
         assert 400 <= refused.status < 500

@@ -1,4 +1,4 @@
-"""Whatever arrives, the native dialect answers with an operation or one of its two refusals."""
+"""The native dialect turns any bytes into an operation, or raises one of two refusals."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Healthcheck(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """What an engine would read of the image."""
+    """The parts of the image's configuration that an engine reads."""
 
     user: str
     env: list[str]
@@ -58,7 +58,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cannot_build() -> str | None:
-    """Why no image can be built here; None where it can."""
+    """The reason why this machine cannot build an image; None if it can."""
     if os.geteuid() != 0:
         return "needs root: chroot and mount namespaces"
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
@@ -85,7 +85,7 @@ def build(cache: Path) -> Image:
     )
     for container in _buildah(cache, "containers", "--quiet").split():
         _buildah(cache, "rm", container)
-    # What an earlier run tagged so is nameless now, and half a gigabyte.
+    # The image of an earlier run has lost this tag to the new one, and still takes half a gigabyte.
     _buildah(cache, "rmi", "--prune")
     container = _buildah(cache, "from", "--pull-never", IMAGE)
     return Image(config=inspected.docker.config, root=Path(_buildah(cache, "mount", container)))
@@ -95,7 +95,7 @@ def _base(cache: Path) -> None:
     root = cache / "base"
     shutil.rmtree(root, ignore_errors=True)
     _run("debootstrap", "--variant=minbase", f"--include={INCLUDE}", "trixie", str(root))
-    # Whoever answers for the package index here answers inside the build as well.
+    # The build trusts the package index of this machine by the same authorities.
     shutil.copyfile(_AUTHORITIES, root / str(_AUTHORITIES).lstrip("/"))
     container = _buildah(cache, "from", "scratch")
     _run("tar", "-C", str(root), "-cf", str(cache / "base.tar"), ".")

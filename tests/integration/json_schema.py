@@ -1,4 +1,4 @@
-"""As much of JSON Schema as our OpenAPI documents speak, and stricter: nothing may be unsaid."""
+"""The part of JSON Schema that our OpenAPI documents use, and stricter: it names every member."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KNOWN: Final = frozenset({
 
 
 def misfits(value: Json, schema: Json, document: Json, where: str = "$") -> list[str]:
-    """Where a value is not what a schema of the document says; empty where it is all of that."""
+    """The places where a value contradicts a schema of the document; empty where none does."""
     unread = [name for name in schema if name not in _KNOWN]
     if unread:
         return [f"{where}: this reads no {unread}"]

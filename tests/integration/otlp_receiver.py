@@ -23,7 +23,7 @@ Value = str | int | bool
 
 
 class Received:
-    """What arrived so far. Filled by the server's threads, read when the sender is done."""
+    """The requests that arrived so far. Server threads fill it; read it when the sender is done."""
 
     def __init__(self, status: int, len_max: int) -> None:
         self.status = status
@@ -124,7 +124,7 @@ def black_hole() -> Generator[str]:
 
 @contextmanager
 def refused() -> Generator[str]:
-    """An address where nobody listens, and nobody will while it is in use here."""
+    """An address on which no server listens, nor can listen while this context is open."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"

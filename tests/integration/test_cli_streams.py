@@ -196,7 +196,7 @@ def test_an_evaluation_that_cannot_be_written_is_shown_and_said(
 
 def test_ctrl_c_while_modules_load_needs_no_traceback() -> None:
     loading = (
-        # Whoever started these tests in the background has it ignored, and that is inherited.
+        # A shell makes its background programs ignore this signal, and children inherit that.
         "import signal, sys, types; signal.signal(signal.SIGINT, signal.default_int_handler);"
         "import proxy.__main__ as m;"
         "late = types.ModuleType('proxy.cli.entry');"

@@ -183,7 +183,7 @@ async def test_a_capture_answered_as_a_failure_would_have_paused_the_memory(
 async def test_five_refusals_within_one_turn_pause_the_memory_and_lose_nothing_stored(
     interpreter: Path, tmp_path: Path
 ) -> None:
-    """What is left, measured: Hermes counts every refused tool write, and has no way to be told.
+    """The cost that remains: Hermes counts every refused tool write, and cannot be told not to.
 
     The pause is its own process's, for two minutes; nothing that was stored is lost.
     """

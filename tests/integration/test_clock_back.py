@@ -1,4 +1,4 @@
-"""A clock that is turned back brings no revoked key, no expired token and no old memory back."""
+"""A clock that is turned back revives neither revoked keys nor expired tokens nor old memories."""
 
 from __future__ import annotations
 

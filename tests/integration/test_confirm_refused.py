@@ -1,4 +1,4 @@
-"""Nothing that a page, a model or another agent can say decides what waits for a person."""
+"""Only a person decides what waits for one: words of pages, models and other agents do not."""
 
 from __future__ import annotations
 

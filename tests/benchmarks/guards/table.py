@@ -172,7 +172,7 @@ async def _column(
     leaning = await _leaning(adapter)
     corpora = await _corpora(book, adapter)
     played = [await play(one, adapter) for one in scenarios()]
-    # Who admits nothing of a kind cannot be shown to keep the bad of it out.
+    # A guard that admits nothing of a kind cannot be shown to tell the bad of that kind apart.
     asked = [one for one in played if one.result in {"pass", "fail"}]
     return Measured(
         configuration=configuration,
@@ -211,7 +211,7 @@ async def _found(adapter: Adapter, canary: str, *, files: bool = True) -> bool:
 
 
 async def _attacked(book: Book, adapter: Adapter, attack: str, blind: str) -> Figure:
-    """Refused, in no recall, and in no file; `n/a` where the attack cannot be put to it."""
+    """How often an attack was refused and left nothing behind; `n/a` where it cannot be tried."""
     if blind:
         return skipped(blind)
     fine, n = 0, min(book.trials, _TRIALS_MAX)

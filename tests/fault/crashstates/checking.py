@@ -27,11 +27,11 @@ _LINES = msgspec.json.Decoder(Line)
 
 
 class Promised(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be believed at one moment: the last step answered, and the one that had begun.
+    """The promises that hold at one moment: after the last answered step, during the next one.
 
-    `answers` are those of all steps answered so far, `late` those that the step under way will give
-    if it happened. `never` are texts that no file may hold; `gone` are those, and the texts and
-    keys that no file may hold any more.
+    `answers` are those to all steps so far, `late` those to the step under way, which may have
+    happened or not. No file may hold a text of `never`, nor anything of `gone`: these texts, and
+    the texts and keys that were erased.
     """
 
     answered: int
@@ -56,7 +56,7 @@ class Journal:
             raise ValueError("the workload did not answer every step")
 
     def after(self, said: Sequence[Line] | int) -> Promised:
-        """What is promised once these lines, or the first so many of this journal, were said."""
+        """The promises after the workload printed these lines, or the first so many."""
         lines = self._lines[:said] if isinstance(said, int) else said
         answers: dict[str, Answer] = {}
         keys: dict[str, str] = {}

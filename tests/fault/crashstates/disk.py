@@ -62,7 +62,7 @@ class Sync(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What the workload wrote to its standard output: not a change, but a promise."""
+    """A line on the workload's standard output. It changes no file, and is a promise."""
 
     data: bytes
 
@@ -85,7 +85,7 @@ EVERYTHING: Final = Choice(contents=1.0, names=1.0)
 
 
 class State(msgspec.Struct, frozen=True):
-    """What is found after the power is back: directories, and files with their bytes."""
+    """The tree on the disk when the power is back: directories, and files with their bytes."""
 
     directories: tuple[str, ...]
     files: dict[str, bytes]

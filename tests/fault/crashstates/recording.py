@@ -57,7 +57,7 @@ def missing() -> str:
 
 
 def record(root: Path, trace: Path, *arguments: str) -> list[Operation]:
-    """What `workload ROOT ARGUMENTS` does below `root`, in order, with what it says."""
+    """What `workload ROOT ARGUMENTS` changes below `root`, and the lines it prints, in order."""
     command = [*_COMMAND, f"trace={_CALLS}", "-o", str(trace)]
     command += [sys.executable, "-m", "tests.fault.crashstates.workload", str(root), *arguments]
     done = subprocess.run(

@@ -39,7 +39,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What a search found. `states` are distinct ones."""
+    """The result of a search. `states` counts distinct states."""
 
     operations: int = 0
     states: int = 0
@@ -86,7 +86,7 @@ def search(
     chosen = range(seed % stride, boundaries, stride)
     at = 0
     while at < len(chosen):
-        # Where little is unsynced there are few states: what they lack goes to those that follow.
+        # A moment with little unsynced data has few states. Its unused share goes to later moments.
         each = max(4, -(-(wanted - result.states) // (len(chosen) - at)))
         batch = list(chosen[at : at + max(1, _BATCH_LEN // each)])
         at += len(batch)

@@ -56,7 +56,7 @@ OPTIONS: Final = EmbeddedOptions(
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a nonce was answered with."""
+    """The answer to the request with this nonce."""
 
     decision: str
     version: int
@@ -199,7 +199,7 @@ class Script:
 
 
 def picture_of(store: EmbeddedStore) -> Picture:
-    """What a reader sees now."""
+    """The memories that a reader sees now."""
     reader = store.reader
     status = reader.status()
     live = reader.page(TENANT, EVERYTHING, 0, 1_000).memories

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Kill; 0 where nothing answered was lost, and nothing is there that nobody sent."""
+    """Run the kills. Returns 0 if every answered write is there, and nothing else is."""
     parser = argparse.ArgumentParser(prog="python -m tests.fault.kills")
     parser.add_argument("--kills", type=int, default=1_000, help="of a store (default 1000)")
     parser.add_argument("--real", type=int, default=100, help="of `mnemogate run` (default 100)")

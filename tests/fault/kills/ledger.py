@@ -1,4 +1,4 @@
-"""What the client of a process that keeps dying knows, and what it may then believe."""
+"""The client of a process that keeps dying: what it was told, and what it may rely on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """What a run of kills came to."""
+    """The counts of one run of kills."""
 
     kills: int = 0
     answered: int = 0
@@ -54,7 +54,7 @@ class Ledger:
         return {self.texts[one] for one, told in self.told.items() if told.decision == "admit"}
 
     def found(self, texts: set[str], version: int, problems: tuple[str, ...]) -> None:
-        """What a new process shows, before anything is asked again."""
+        """Compare what a new process shows with what was answered; no request was repeated yet."""
         counts, admitted = self.counts, self._admitted()
         possible = admitted | {self.texts[one] for one in self.pending}
         counts.lost.extend(f"{text} was admitted" for text in sorted(admitted - texts))

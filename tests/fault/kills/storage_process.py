@@ -67,7 +67,7 @@ def _request(nonce: str) -> tuple[Candidate, Principal]:
 
 
 class _Process:
-    """What happens in the child."""
+    """Body of the child process."""
 
     def __init__(self, store: EmbeddedStore, out: int, name: str) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class _Process:
         os.write(self._out, msgspec.json.encode(event) + b"\n")
 
     def report(self) -> None:
-        """What is there, before anything is asked."""
+        """Print what the store holds, before the first request."""
         reader = self._store.reader
         page = reader.page(TENANT, EVERYTHING, 0, 1_000_000)
         texts = tuple(memory.text or "" for memory in page.memories)

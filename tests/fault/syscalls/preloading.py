@@ -26,7 +26,7 @@ class Call(enum.IntEnum):
 
 
 class How(enum.IntEnum):
-    """What happens instead of the call."""
+    """The effect in place of the system call."""
 
     NOT_DONE = 0
     DONE = 1

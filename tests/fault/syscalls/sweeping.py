@@ -74,7 +74,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Swept(msgspec.Struct, kw_only=True):
-    """What a sweep found; `told` counts what the store said of the steps that a fault hit."""
+    """The result of a sweep. `told` counts the store's answers to the steps that a fault hit."""
 
     calls: dict[str, int]
     cases: int = 0
@@ -132,7 +132,7 @@ class Sweep:
         return swept
 
     def attempt(self, case: Case) -> tuple[list[str], list[str]]:
-        """What the store told about one fault, and which promises it broke."""
+        """The store's answer to one fault, and the promises that it broke."""
         shutil.rmtree(self._root, ignore_errors=True)
         pictures = self.journal.pictures
 
@@ -152,7 +152,7 @@ class Sweep:
         return told or ["nothing, and went on"], problems
 
     def _left_behind(self, lines: list[Line]) -> Iterator[str]:
-        """What another process finds in the directory afterwards."""
+        """The state of the directory as another process finds it afterwards."""
         for line in lines:
             if line.picture is not None and line.picture != self.journal.pictures[line.step]:
                 yield f"step {line.step} ended in another state than without the fault"

@@ -48,5 +48,5 @@ def check(data: bytes) -> None:
     assert encode_token(token, signature) == text
     assert signing_bytes(token)
     assert len(token_key(text)) == 32
-    # Nobody signed it for this context: the binding is a SHA-256 that the fuzzer cannot guess.
+    # No token was signed for this context, and the fuzzer cannot guess the SHA-256 that binds one.
     assert token_state(token, _CONTEXT) is TokenState.INVALID

@@ -1,7 +1,7 @@
 """A model server that speaks OpenAI's Chat Completions and follows a script.
 
 For each prompt of a person the script says which tools are called, batch after batch, and what is
-said at the end. Whatever the agent sends is kept: it is what a model would have read.
+said at the end. All requests of the agent are kept: they are what a model would have read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What two runs of one agent printed and what their models were sent, but for what always differs.
+"""Compares two runs of one agent: what it printed, and what its model was sent.
 
-Every run has ids and times of its own. They are replaced by what they are; nothing else is.
+Ids and times differ in every run. They are replaced by their kind, and nothing else is.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _decoded(message: bytes) -> Value:
 
 
 def differences(one: Value, other: Value, at: str = "") -> list[str]:
-    """Where two values differ, and how."""
+    """The places where two values differ, each with both values."""
     if isinstance(one, dict) and isinstance(other, dict):
         names = sorted({*one, *other}, key=str)
         found = [differences(one.get(name), other.get(name), f"{at}.{name}") for name in names]

@@ -1,7 +1,7 @@
 """What a scripted model does next: it follows the directives that it reads, each one once.
 
 `CALL name {json} ENDCALL` in a user turn or a tool's result makes it propose that call; those of
-one text are proposed together, unless `THEN` stands between them. Whatever a tool's result says is
+one text are proposed together, unless `THEN` stands between them. Results of tools are
 obeyed like the prompt: such a model is as steered as a model can be. At the end it repeats the
 last result that it read.
 """
@@ -38,7 +38,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request holds, whatever its API: texts to obey, results, calls made, tools offered."""
+    """The contents of a request of any API: texts to obey, results, calls made, tools offered."""
 
     read: tuple[str, ...]
     results: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a recorded life is: its steps, its audit log, its counters; and how two of them compare."""
+"""A recorded life (its steps, its audit log, its counters), and the comparison of two lives."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _path(name: str) -> Path:
 
 
 def differences(kept: Recording, found: Recording) -> list[str]:
-    """Where a life is not as it was recorded, in the order of the life; nothing where it is."""
+    """The differences between a life and its recording, in the order of the life."""
     return [
         *_steps(kept.steps, found.steps),
         *_leaves(kept.leaves, found.leaves),

@@ -42,7 +42,7 @@ class Item(TypedDict):
 
 
 class Reply(TypedDict, total=False):
-    """What came of an operation; `na`: why it cannot be expressed."""
+    """The outcome of an operation. `na` says why this implementation cannot express it."""
 
     na: str
     decision: str
@@ -62,7 +62,7 @@ def place() -> str:
 
 def serve(acts: dict[str, Callable[[Request], Reply]]) -> None:
     """One JSON object in, one out, until the input ends."""
-    # What a library prints belongs to nobody here; the protocol keeps the real stdout.
+    # Output of libraries is discarded: the real stdout carries the protocol.
     out, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         request: Request = json.loads(line)
@@ -73,7 +73,7 @@ def serve(acts: dict[str, Callable[[Request], Reply]]) -> None:
 
 
 def unsupported(request: Request, *fields: str) -> Reply | None:
-    """What to answer where a request needs something that this implementation does not have."""
+    """The answer to a request that needs what this implementation lacks; None for any other."""
     for field in fields:
         if request.get(field):
             return {"na": f"it has no {field}"}
