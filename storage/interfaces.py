@@ -145,6 +145,15 @@ class MemoryWriter(Protocol):
         """
         ...
 
+    async def lift(
+        self, shown: tuple[tuple[MemoryId, int], ...], tenant: Tenant, by: PrincipalId
+    ) -> tuple[Standing | None, ...]:
+        """Label memories, at these versions, as a tool's result where they rank below.
+
+        None for one that is another now, is more than knowledge, or is written to steer.
+        """
+        ...
+
     async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
         """The operator's way back up the trust ladder; leaves a leaf of its own."""
         ...

@@ -49,6 +49,7 @@ QUARANTINE: Final = "memory.quarantine"
 PAROLE: Final = "memory.parole"
 VOUCH: Final = "memory.vouch"
 REWIND: Final = "memory.rewind"
+LIFT: Final = "memory.lift"
 QUARANTINE_REASON_LEN_MAX: Final = 160
 
 Settled = tuple[CandidateId, Forwarded]

@@ -81,6 +81,7 @@ from storage.values import Anchor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from proxy.admin.adopting import Adopting
     from proxy.admin.dry_run import Explainer
     from proxy.admin.keys_and_tokens import Credentials
     from proxy.admin.names_watched import NamesWatched
@@ -135,6 +136,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules
     retaining: Retaining
     behind: ServersBehind
+    adopting: Adopting
     repairing: Repairing
     ledger: Sessions
     surroundings: Surroundings

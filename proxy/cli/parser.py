@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.cli import (
+    adopt,
     anchors,
     audit,
     backup,
@@ -48,6 +49,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *rewind.COMMANDS,
     *review_many.COMMANDS,
     *review_watch.COMMANDS,
+    *adopt.COMMANDS,
     *review.COMMANDS,
     *trust.COMMANDS,
     *drift.COMMANDS,

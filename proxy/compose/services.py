@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.labels.forwarded_call import MCP
+from proxy.admin.adopting import Adopting
 from proxy.admin.commands import Operate
 from proxy.admin.confirm_links import Confirming
 from proxy.admin.dry_run import Explainer
@@ -201,6 +202,7 @@ class Services:
             rules=rules,
             retaining=self.retaining,
             behind=ServersBehind(store.pins, store.forwards),
+            adopting=Adopting(self.guard, store.reader, store.writer),
             repairing=Repairing(incidents=store.incidents),
             ledger=ledger,
             surroundings=surroundings,

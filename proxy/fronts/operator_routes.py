@@ -38,6 +38,8 @@ from proxy.admin.wire.review_queue import (
     SelectionRequest,
 )
 from proxy.admin.wire.upkeep import (
+    AdoptRequest,
+    AdoptView,
     ApproveRequest,
     ForgivenView,
     ObservedList,
@@ -375,6 +377,11 @@ async def _approve(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.behind.approve(call.by, Tenant(asked.tenant), call.argument, asked.digest)
 
 
+async def _adopt(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Label what a server kept before the gate, and lift it where that is asked."""
+    return await operate.adopting.adopt(call.by, call.argument, call.body(AdoptRequest))
+
+
 async def _unsettled(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """Admitted changes that a server behind does not have for sure."""
     tenant = call.query(AnyTenantQuery).tenant
@@ -501,6 +508,7 @@ ROUTES: Final = tuple(
         ("POST", "/policy/explain", _explain, NoQuery, ExplainRequest, ExplainView),
         ("GET", "/mcp", _servers, TenantQuery, None, ServerList),
         ("POST", "/mcp/{server}/approve", _approve, NoQuery, ApproveRequest, ServerView),
+        ("POST", "/mcp/{server}/adopt", _adopt, NoQuery, AdoptRequest, AdoptView),
         ("GET", "/unsettled", _unsettled, AnyTenantQuery, None, UnsettledList),
         ("POST", "/unsettled/{candidate_id}", _settle, NoQuery, SettleRequest, UnsettledList),
         ("POST", "/retention", _retention, NoQuery, RetentionRequest, RetentionView),

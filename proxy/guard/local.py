@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from policy.labels.editing import edit_of
 from policy.labels.forwarded_call import (
@@ -21,12 +24,21 @@ from policy.labels.forwarded_call import (
     target_of,
     texts_of,
 )
-from policy.model import NAME_LEN_MAX, CandidateId, ChangeKind, Scope
+from policy.model import (
+    NAME_LEN_MAX,
+    CandidateId,
+    ChangeKind,
+    Claims,
+    Principal,
+    PrincipalId,
+    Scope,
+    SourceKind,
+)
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.strict_json.strict import canonical_json, check_text, decode_object
 from proxy.guard.ahead import Ahead
 from proxy.seams.faults import MalformedRequest, RateLimited
-from proxy.seams.guard import Forwarded, Judged, PinState, Unsettled
+from proxy.seams.guard import Forwarded, GuardedCall, Judged, PinState, Unsettled
 from proxy.seams.observations import observation_for
 from proxy.seams.operation import Proposal
 from storage.audit import class_lowered
@@ -37,11 +49,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from policy.labels.editing import Edit
-    from policy.model import Origin, Principal, PrincipalId
+    from policy.model import Origin, Tenant
     from proxy.guard.ahead import AdmittedAhead
     from proxy.guard.sieve import Sieve
     from proxy.intercept.interceptor import Writing
-    from proxy.seams.guard import GuardedCall, Item, PinnedTool, Segment
+    from proxy.seams.guard import Item, PinnedTool, Segment
     from proxy.seams.operation import WrittenItem
     from proxy.seams.surroundings import Surroundings
     from storage.interfaces import Followed, Forwards, Pins
@@ -53,6 +65,8 @@ GONE_S: Final = 15.0
 """How long a relay that lost its connection has to come back."""
 IN_FLIGHT_MAX: Final = 100_000
 _BUDGETS: Final = 9
+ADOPTS: Final = PrincipalId("mnemogate:adopt")
+"""In whose name what a server already kept is taken in."""
 SIFTED_AT_ONCE: Final = 65_536
 
 
@@ -266,6 +280,39 @@ class Guarding:
         behind = self._behind(principal, server)
         for candidate_id in await self._forwards.settle(behind, settled):
             self._in_flight.pop(CandidateId(candidate_id), None)
+
+    async def adopt(
+        self, tenant: Tenant, server: str, tool: str, items: tuple[Item, ...]
+    ) -> tuple[WrittenItem, ...]:
+        """Take in what a server already keeps: each item judged as `unknown`, nothing sent.
+
+        Each has a nonce of its content, so a second time its first verdict comes again. Nothing is
+        held: what is not admitted, an order or the content of a place, stays as it is there.
+
+        Raises:
+            MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
+            StorageError: Not all of it is recorded; it may be said again.
+        """
+        principal = Principal(principal_id=ADOPTS, tenant=tenant, claims=Claims.TRUSTED)
+        call = GuardedCall(server=server, tool=tool, items=items)
+        proposals: list[Proposal] = []
+        for item in items:
+            proposal = self._proposal(principal, call, item)
+            if isinstance(proposal, Reason) or item.change is not ChangeKind.CREATE:
+                raise MalformedRequest("items: one is too large, or no new memory", status=413)
+            said = f"{server}\0{proposal.text}\0{proposal.metadata_json}"
+            digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+            nonce = self._writing.nonce(f"adopt-{digest}")
+            claimed = SourceKind.UNKNOWN
+            proposals.append(
+                msgspec.structs.replace(proposal, nonce=nonce, claimed_source=claimed, culprits=())
+            )
+        trace = self._trace(call)
+        written = await self._writing.judge(principal, tuple(proposals), self._dialect, trace)
+        done = [one.candidate_id for one in written if one.decision == Decision.ADMIT.value]
+        settled = tuple((one, Forwarded.DONE) for one in done if one is not None)
+        await self.settle(principal, server, settled)
+        return tuple(written)
 
     # ---- calls that are admitted before they reach a relay --------------------------------------
 

@@ -389,8 +389,12 @@ class Writing:
         memory_id = proposal.memory_id
         return memory_id is None or self._reader.ceiling(principal.tenant, memory_id) is None
 
+    def nonce(self, name: str) -> str:
+        """A nonce of this store's life: the same name gets the first verdict again."""
+        return f"{self._incarnation}:{name}"
+
     def _candidate(self, principal: Principal, proposal: Proposal) -> Candidate:
-        nonce = proposal.nonce or f"{self._incarnation}:{self._out.random_hex(16)}"
+        nonce = proposal.nonce or self.nonce(self._out.random_hex(16))
         return Candidate(
             change=proposal.change,
             principal_id=principal.principal_id,

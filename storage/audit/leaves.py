@@ -30,7 +30,7 @@ from policy.model import (
 )
 from policy.verdict import InvariantBroken, Reason
 from storage.errors import StoreCorrupt
-from storage.values import VOUCH, Decision
+from storage.values import LIFT, VOUCH, Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -308,21 +308,26 @@ class Results:
 
 
 class Labels:
-    """The label that the log gives each admission: that of its verdict, or of a later vouching."""
+    """The label that the log gives each admission: its verdict's, or that of a later word."""
 
     def __init__(self) -> None:
         self._vouched: set[str] = set()
+        self._lifted: set[str] = set()
 
     def take(self, leaf: Leaf | None) -> None:
         """Take in one leaf; None for an unreadable one."""
         if isinstance(leaf, OperatorLeaf) and leaf.action == VOUCH:
             self._vouched.add(leaf.subject)
+        elif isinstance(leaf, OperatorLeaf) and leaf.action == LIFT:
+            self._lifted.add(leaf.subject)
 
     def fit(self, leaf: VerdictLeaf, row: Row) -> bool:
         """Whether the row admitted by this leaf agrees with the log. After the last `take`."""
         label = (leaf.source, ceiling_of(leaf), leaf.basis)
         if vouched_subject(leaf.candidate_id) in self._vouched:
             label = (SourceKind.USER_INPUT, SourceKind.USER_INPUT, Basis.CONFIRMATION)
+        elif vouched_subject(leaf.candidate_id) in self._lifted:
+            label = (SourceKind.TOOL_RESULT, SourceKind.TOOL_RESULT, Basis.CONFIRMATION)
         said = (leaf.candidate_id, leaf.memory_class, leaf.version, *label)
         has = (row.candidate_id, row.memory_class, row.version)
         return said == (*has, row.source, ceiling_of(row), row.basis)

@@ -198,6 +198,12 @@ class EmbeddedWriter:
         vouch = self._operating.vouching.vouch
         return await self._run(lambda: vouch(memory_id, tenant, by, version))
 
+    async def lift(
+        self, shown: tuple[tuple[MemoryId, int], ...], tenant: Tenant, by: PrincipalId
+    ) -> tuple[Standing | None, ...]:
+        """Label memories as a tool's result, at most; a leaf each."""
+        return await self._run(lambda: self._operating.vouching.lift(shown, tenant, by))
+
     async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
         """The operator's way back up the trust ladder; leaves a leaf of its own."""
         return await self._run(lambda: self._operating.restore_trust(principal_id, by))

@@ -13,6 +13,10 @@ _JUDGED_TESTS: Final = "tests/unit/proxy/model/test_files_judged.py"
 _EDITS: Final = "proxy/dialects/files/edits.py"
 _HUNKS: Final = "proxy/dialects/files/hunks.py"
 _HUNK_TESTS: Final = "tests/unit/proxy/dialects/files/test_hunks.py"
+_VOUCHING: Final = "storage/write/vouching.py"
+_VOUCHING_TESTS: Final = "tests/unit/storage/write/test_vouching.py"
+_KEPT: Final = "proxy/dialects/mcp/kept_before.py"
+_KEPT_TESTS: Final = "tests/unit/proxy/dialects/mcp/test_kept_before.py"
 
 FILES: Final = (
     Mutant(
@@ -62,5 +66,29 @@ FILES: Final = (
         new="    if above is None:\n",
         invariant="two halves of an order are read as one",
         tests=(at(_HUNK_TESTS, "test_two_halves_of_an_order_add_up"),),
+    ),
+    Mutant(
+        name="an order is lifted with the rest",
+        file=_VOUCHING,
+        old="        if not read and not _may_be_lifted(row):\n",
+        new="        if not read and row is None:\n",
+        invariant="what steers is raised only by a person who read all of it",
+        tests=(at(_VOUCHING_TESTS, "test_an_order_and_more_than_knowledge_are_lifted_by_nobody"),),
+    ),
+    Mutant(
+        name="what nobody read becomes a person's own",
+        file=_VOUCHING,
+        old="SourceKind.USER_INPUT if read else SourceKind.TOOL_RESULT\n",
+        new="SourceKind.USER_INPUT\n",
+        invariant="a filter lifts to a tool's result at most",
+        tests=(at(_VOUCHING_TESTS, "test_what_nobody_read_is_lifted_to_a_tools_result_at_most"),),
+    ),
+    Mutant(
+        name="a digest of names stands for what is said under them",
+        file=_KEPT,
+        old="    said: JsonValue = [item.key, item.arguments, list(item.pieces)]\n",
+        new="    said: JsonValue = [item.key, item.arguments]\n",
+        invariant="a server that answers otherwise has another digest",
+        tests=(at(_KEPT_TESTS, "test_a_digest_is_of_what_is_said_and_not_of_its_order"),),
     ),
 )

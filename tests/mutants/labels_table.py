@@ -143,8 +143,8 @@ LABELS: Final = (
     Mutant(
         name="a person vouches for what was not shown",
         file="storage/write/vouching.py",
-        old="            if row.version != version:\n",
-        new="            if row.version < version:\n",
+        old="        if row.version != version:\n",
+        new="        if row.version < version:\n",
         invariant="a label is raised for the version that a person read",
         tests=(at(_VOUCHING, "test_nobody_vouches_for_what_was_not_shown"),),
     ),

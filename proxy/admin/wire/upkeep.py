@@ -8,6 +8,7 @@ POST /memories/{id}/parole       QuarantineRequest   -> StandingView
 POST /memories/{id}/vouch        VouchRequest        -> StandingView
 GET  /mcp?tenant=                                    -> ServerList
 POST /mcp/{server}/approve       ApproveRequest      -> ServerView
+POST /mcp/{server}/adopt         AdoptRequest        -> AdoptView
 POST /review/{candidate_id}/forgive                  -> ForgivenView
 """
 
@@ -20,8 +21,11 @@ from msgspec import Meta
 
 from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotation
 from proxy.admin.wire.store import MemoryView  # noqa: TC001 - msgspec reads the annotation
+from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import QUARANTINE_REASON_LEN_MAX
+
+ADOPTED_AT_ONCE = 64
 
 
 class ForgivenView(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +158,29 @@ class ApproveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     tenant: TenantName = DEFAULT_TENANT
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None
+
+
+class AdoptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a server already keeps, as `tool` would have written it; `lift`: as a tool's result."""
+
+    tenant: TenantName = DEFAULT_TENANT
+    tool: Annotated[str, Meta(min_length=1, max_length=128)]
+    items: Annotated[tuple[Item, ...], Meta(min_length=1, max_length=ADOPTED_AT_ONCE)]
+    lift: bool = False
+
+
+class AdoptedView(msgspec.Struct, frozen=True, kw_only=True):
+    """One of them. `state`: its label, or why it has no memory here."""
+
+    state: str  # a label, or "flagged" | "held" | "gone" | "undecided"
+    memory_id: str | None
+    leaf_index: int
+
+
+class AdoptView(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them, in the order in which they were given."""
+
+    adopted: tuple[AdoptedView, ...]
 
 
 class UnsettledView(msgspec.Struct, frozen=True, kw_only=True):

@@ -126,6 +126,21 @@ class Reconcile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     proves_absence: bool = False
 
 
+class Adopts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a server is asked for all that it keeps, and which write would have made each of it.
+
+    `tool` with `arguments` answers with JSON that has the elements at `found`. Each is written by
+    `write` as an element of its argument `into`; one for every element of its array `each`.
+    """
+
+    tool: Word
+    arguments: dict[Word, str | int | bool] = {}
+    found: Path
+    write: Word
+    into: Word
+    each: Word | None = None
+
+
 KeyPart = Path | Annotated[tuple[Path, ...], Meta(min_length=2, max_length=4)]
 
 
@@ -195,6 +210,8 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     memory_paths: Annotated[tuple[Path, ...], Meta(max_length=256)] = MEMORY_PATHS
     memory_class: MemoryClass = MemoryClass.L3
     class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
+    # How all that the server keeps is listed, for `mnemogate review adopt`.
+    adopts: Adopts | None = None
     shown: Shown = Shown()
     model: InModel = InModel()
     tools: Annotated[dict[Word, Tool], Meta(max_length=1_024)] = {}
@@ -227,13 +244,11 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
         raise MapError(f"{where}: format: must be {FORMAT}")
     if found.posture is Posture.CONTEXT and found.tools:
         raise MapError(f"{where}: tools: a context server's tools all pass; remove them")
-    try:
-        MemoryPaths(found.memory_paths)
-    except BadPattern as error:
-        raise MapError(f"{where}: memory_paths: {error}") from None
+    _check_memory_paths(found.memory_paths, where)
     named = {text for tool in found.tools.values() for text in _named_paths(tool)}
     _check_rules(found.class_rules, f"{where}: class_rules", named)
     _check_shown(found.shown, f"{where}: shown")
+    _check_adopts(found.adopts, f"{where}: adopts", found.tools)
     _check_model(found, f"{where}: model")
     for name, tool in found.tools.items():
         if found.posture is Posture.FILES:
@@ -267,6 +282,24 @@ def argument_names(tool_map: ToolMap, tool: Tool) -> dict[Pattern, set[str]]:
     for name, others in tool.aliases.items():
         names[Pattern(())].update((name, *others))
     return names
+
+
+def _check_memory_paths(given: tuple[str, ...], where: str) -> None:
+    try:
+        MemoryPaths(given)
+    except BadPattern as error:
+        raise MapError(f"{where}: memory_paths: {error}") from None
+
+
+def _check_adopts(adopts: Adopts | None, where: str, tools: dict[str, Tool]) -> None:
+    if adopts is None:
+        return
+    _check_paths((adopts.found,), f"{where}: found")
+    read, write = tools.get(adopts.tool), tools.get(adopts.write)
+    if read is None or read.kind is not ToolKind.READ:
+        raise MapError(f"{where}: tool: {adopts.tool!r} is not a read of this map")
+    if write is None or f"{adopts.into}[]" not in write.items:
+        raise MapError(f"{where}: into: not the items of a write of this map")
 
 
 def _check_model(found: ToolMap, where: str) -> None:

@@ -1,0 +1,227 @@
+"""`mnemogate review adopt`: what a server kept before the gate. All of it may be an attack."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.admin.wire.upkeep import ADOPTED_AT_ONCE, AdoptRequest, AdoptView
+from proxy.cli.client import PATIENT_S, part
+from proxy.cli.command import Command
+from proxy.cli.connect import operator, settings_of
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.terminal import inert
+from proxy.dialects.mcp.kept_before import digest_of_all, digest_of_item, items_listed
+from proxy.dialects.mcp.maps import MapError
+from proxy.mcp.http.child import Command as ServerCommand
+from proxy.mcp.read_once import CannotRead, read_once
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.tenants import DEFAULT_TENANT
+from proxy.settings.load import child_environment
+from proxy.settings.tool_maps import load_map, map_for_server
+from proxy.transport.upstream import Upstream
+
+if TYPE_CHECKING:
+    import argparse
+
+    from proxy.cli.client import Operator
+    from proxy.cli.command import Context
+    from proxy.dialects.mcp.maps import ToolMap
+    from proxy.seams.guard import Item
+
+_SECONDS: Final = 60.0
+_SHOWN: Final = 20
+_BEGINS: Final = 60
+# The one server whose shipped map says how all of it is listed; its own name has to agree.
+_BY_DEFAULT: Final = "memory-server"
+
+
+class _Adopt(msgspec.Struct, frozen=True, kw_only=True):
+    words: tuple[str, ...]
+    tenant: str = DEFAULT_TENANT
+    map: str | None = None
+    dry_run: bool = False
+    lift: str | None = None
+    about: str | None = None
+    all: bool = False
+
+
+class AdoptedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that the server keeps, for `--json`. `state` is None where nothing was done."""
+
+    digest: str
+    key: str
+    memory_class: str
+    state: str | None = None
+    memory_id: str | None = None
+
+
+class AdoptedList(msgspec.Struct, frozen=True, kw_only=True):
+    """What the server keeps, and the digest of all of it."""
+
+    server: str
+    digest: str
+    items: tuple[AdoptedRow, ...]
+
+
+async def _adopt(context: Context) -> Exit:
+    asked = context.arguments(_Adopt)
+    if asked.lift is not None and asked.about is None and not asked.all:
+        raise CommandFailed(
+            Exit.USAGE, "say which of them: --about WORDS, or --all", then="read the list first"
+        )
+    name, tool_map, items = await _listed(context, asked)
+    digest = digest_of_all(items)
+    if asked.lift is not None and asked.lift != digest:
+        # The person looked at another list: what she meant to lift may have become something else.
+        raise CommandFailed(
+            Exit.FAILED,
+            "the server keeps something else than was listed; nothing was lifted",
+            then=f"look again: mnemogate review adopt {inert(name)}",
+        )
+    chosen = items if asked.lift is None else tuple(one for one in items if _fits(one, asked))
+    rows = [_row(one) for one in chosen]
+    if not asked.dry_run:
+        tool = tool_map.adopts.write if tool_map.adopts is not None else ""
+        async with operator(context) as api:
+            rows = await _taken_in(api, name, tool, chosen, asked)
+    return _told(context, AdoptedList(server=name, digest=digest, items=tuple(rows)), asked)
+
+
+async def _taken_in(
+    api: Operator, server: str, tool: str, items: tuple[Item, ...], asked: _Adopt
+) -> list[AdoptedRow]:
+    rows: list[AdoptedRow] = []
+    for start in range(0, len(items), ADOPTED_AT_ONCE):
+        some = items[start : start + ADOPTED_AT_ONCE]
+        request = AdoptRequest(
+            tenant=asked.tenant, tool=tool, items=some, lift=asked.lift is not None
+        )
+        path = f"/mcp/{part(server)}/adopt"
+        done = await api.post(path, AdoptView, request, timeout_s=PATIENT_S)
+        rows += [
+            msgspec.structs.replace(_row(item), state=one.state, memory_id=one.memory_id)
+            for item, one in zip(some, done.adopted, strict=True)
+        ]
+    return rows
+
+
+async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, tuple[Item, ...]]:
+    """The server's name, its map, and all that it keeps now."""
+    name, words = asked.words[0], asked.words[1:]
+    settings = settings_of(context, check_places=True)
+    table = next((one for one in settings.mcp if one.name == name), None)
+    server: Upstream | ServerCommand
+    if words:
+        server = ServerCommand(words=words, environment=child_environment(), directory=".")
+    elif table is None:
+        raise CommandFailed(
+            Exit.NOT_FOUND,
+            f"no [[mcp]] table of that name: {inert(name)}",
+            then="write the server's command behind `--`",
+        )
+    elif table.command is not None:
+        server = ServerCommand(
+            words=table.command, environment=table.environment, directory=table.directory
+        )
+    else:
+        server = Upstream(table.url or "", headers=table.headers)
+    given = None if table is None else table.tool_map
+    try:
+        if asked.map is not None:
+            given = load_map(asked.map)
+        return name, *await _asked(server, name, given)
+    except (CannotRead, MalformedRequest) as error:
+        raise CommandFailed(Exit.UNREACHABLE, inert(str(error))) from None
+    except MapError as error:
+        raise CommandFailed(Exit.USAGE, str(error)) from None
+
+
+async def _asked(
+    server: Upstream | ServerCommand, name: str, given: ToolMap | None
+) -> tuple[ToolMap, tuple[Item, ...]]:
+    tool_map = given or map_for_server(_BY_DEFAULT)
+    adopts = None if tool_map is None else tool_map.adopts
+    if tool_map is None or adopts is None:
+        raise MapError("the server's map does not say how all that it keeps is listed (`adopts`)")
+    own, result = await read_once(server, name, adopts.tool, {**adopts.arguments}, _SECONDS)
+    if given is None and map_for_server(own) is not tool_map:
+        raise MapError("name the server's map with --map")
+    return tool_map, items_listed(tool_map, result)
+
+
+def _fits(item: Item, asked: _Adopt) -> bool:
+    words = (asked.about or "").casefold()
+    return asked.all or any(words in text.casefold() for text in (item.key, *item.pieces))
+
+
+def _row(item: Item) -> AdoptedRow:
+    return AdoptedRow(
+        digest=digest_of_item(item)[:16], key=item.key, memory_class=item.memory_class.value
+    )
+
+
+def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(found)
+        return Exit.OK
+    terminal.table(
+        ("digest", "under", "class", "label here", "memory"),
+        [
+            (
+                one.digest,
+                inert(one.key)[:_BEGINS] or "-",
+                one.memory_class,
+                one.state or "-",
+                one.memory_id or "-",
+            )
+            for one in found.items[:_SHOWN]
+        ],
+    )
+    counts = Counter(one.state or "not taken in" for one in found.items)
+    said = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
+    terminal.say(f"{len(found.items)} in {inert(found.server)}: {said}")
+    if asked.dry_run:
+        return Exit.OK
+    if asked.lift is None:
+        terminal.say(
+            f"then: mnemogate review adopt --lift {found.digest} --about WORDS "
+            f"{inert(found.server)}"
+        )
+    terminal.say("as your own words, one by one: mnemogate review vouch MEMORY")
+    return Exit.OK
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
+    parser.add_argument("--map", metavar="NAME|FILE", help="the server's tool map")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only list; nothing is labelled, no leaf is left"
+    )
+    parser.add_argument(
+        "--lift",
+        metavar="DIGEST",
+        help="lift what fits to the label of a tool's result, if the server still keeps what was "
+        "listed under this digest; never an order, nor the content of a place",
+    )
+    parser.add_argument("--about", metavar="WORDS", help="lift what has these words")
+    parser.add_argument("--all", action="store_true", help="lift all that may be lifted")
+    parser.add_argument(
+        "words",
+        metavar="SERVER",
+        nargs="+",
+        help="its name; behind `--` its command, where no [[mcp]] table has it",
+    )
+
+
+COMMANDS = (
+    Command(
+        words=("review", "adopt"),
+        summary="label what a server kept before the gate, and lift what may be lifted",
+        act=_adopt,
+        arguments=_arguments,
+    ),
+)

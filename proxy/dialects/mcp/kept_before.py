@@ -1,0 +1,75 @@
+"""What a server already keeps, as the items that would have written it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.paths import MisfitError, parse_path, places
+from proxy.dialects.strict_json.in_text import read_container
+from proxy.dialects.strict_json.strict import canonical_json
+from proxy.seams.faults import MalformedRequest
+
+if TYPE_CHECKING:
+    from proxy.dialects.mcp.maps import ToolMap
+    from proxy.dialects.strict_json.strict import JsonValue
+    from proxy.seams.guard import Item
+
+LISTED_MAX: Final = 20_000
+
+
+def items_listed(tool_map: ToolMap, result: JsonValue) -> tuple[Item, ...]:
+    """The items in the answer of the listing tool, without those that are there twice.
+
+    Raises:
+        MalformedRequest: The answer is not of the form that the map says, or has too many.
+    """
+    adopts = tool_map.adopts
+    if adopts is None:
+        raise MalformedRequest("the map does not say how all that the server keeps is listed")
+    try:
+        elements = [one for _, one in places(_value(result), parse_path(adopts.found))]
+    except MisfitError:
+        raise MalformedRequest("the answer is not of the form that the map says") from None
+    found: dict[str, Item] = {}
+    for element in elements:
+        for alone in _each(element, adopts.each):
+            given: JsonValue = {"name": adopts.write, "arguments": {adopts.into: [alone]}}
+            for item in read_call(tool_map, given).items:
+                found.setdefault(digest_of_item(item), item)
+            if len(found) > LISTED_MAX:
+                raise MalformedRequest(f"the server keeps more than {LISTED_MAX} memories")
+    return tuple(found.values())
+
+
+def digest_of_item(item: Item) -> str:
+    """SHA-256 (hex) of what an item says and where it is filed."""
+    said: JsonValue = [item.key, item.arguments, list(item.pieces)]
+    return hashlib.sha256(canonical_json(said).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def digest_of_all(items: tuple[Item, ...]) -> str:
+    """SHA-256 (hex) of all items, whatever their order."""
+    return hashlib.sha256("\n".join(sorted(map(digest_of_item, items))).encode()).hexdigest()
+
+
+def _each(element: JsonValue, name: str | None) -> list[JsonValue]:
+    parts = element.get(name) if name is not None and isinstance(element, dict) else None
+    if name is None or not isinstance(element, dict) or not isinstance(parts, list) or not parts:
+        return [element]
+    return [{**element, name: [part]} for part in parts]
+
+
+def _value(result: JsonValue) -> JsonValue:
+    if not isinstance(result, dict) or result.get("isError") is True:
+        raise MalformedRequest("the server answered with an error")
+    if isinstance(result.get("structuredContent"), dict):
+        return result["structuredContent"]
+    blocks = result.get("content")
+    first = blocks[0] if isinstance(blocks, list) and len(blocks) == 1 else None
+    text = first.get("text") if isinstance(first, dict) else None
+    found = read_container(text) if isinstance(text, str) else None
+    if found is None:
+        raise MalformedRequest("the answer is no JSON")
+    return found

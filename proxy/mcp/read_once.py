@@ -1,0 +1,112 @@
+"""One read of a server by an operator: past every relay, so that nothing is sifted or labelled."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final, Protocol
+
+from proxy.dialects.mcp.message import CALL, INITIALIZE, Kind, Message, NotRelayed, encode, parse
+from proxy.dialects.sse import BrokenStream, FieldReader
+from proxy.mcp.http.child import Child, ChildGone, Command
+from proxy.seams.faults import UpstreamError
+from proxy.version import version
+
+if TYPE_CHECKING:
+    from proxy.dialects.mcp.message import Object
+    from proxy.transport.upstream import Upstream
+
+_PROTOCOL: Final = "2025-06-18"
+_ACCEPT: Final = {"accept": "application/json, text/event-stream"}
+_JSON: Final = {"content-type": "application/json"}
+
+
+class CannotRead(Exception):  # noqa: N818 - says what came, not what we did
+    """The server could not be asked, or answered something else; the message says which."""
+
+
+class _Server(Protocol):
+    async def ask(self, body: Object) -> Message | None:
+        """The answer to a request; None for a notification."""
+        ...
+
+
+async def read_once(
+    server: Upstream | Command, name: str, tool: str, arguments: Object, seconds: float
+) -> tuple[str, Object]:
+    """The server's own name, and the result of one of its tools.
+
+    Raises:
+        CannotRead: See there.
+    """
+    try:
+        async with asyncio.timeout(seconds), AsyncExitStack() as stack:
+            if isinstance(server, Command):
+                child = await Child.start(server, name)
+                stack.push_async_callback(child.end)
+                return await _read(_Lines(child), tool, arguments)
+            return await _read(_Posts(await stack.enter_async_context(server)), tool, arguments)
+    except (ChildGone, TimeoutError):
+        raise CannotRead("the server cannot be started, or did not answer in time") from None
+    except (NotRelayed, UpstreamError, BrokenStream) as error:
+        raise CannotRead(f"the server answered something else: {error}") from None
+
+
+async def _read(server: _Server, tool: str, arguments: Object) -> tuple[str, Object]:
+    info: Object = {"name": "mnemogate", "version": version()}
+    hello: Object = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": info}
+    began = await server.ask(_request(1, INITIALIZE, hello))
+    await server.ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    answer = await server.ask(_request(2, CALL, {"name": tool, "arguments": arguments}))
+    if began is None or answer is None or answer.kind is not Kind.RESULT:
+        raise CannotRead("the server refused to be read")
+    given = began.result.get("serverInfo")
+    own = given.get("name") if isinstance(given, dict) else None
+    return own if isinstance(own, str) else "", answer.result
+
+
+def _request(number: int, method: str, params: Object) -> Object:
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+class _Lines:
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._lines = child.lines()
+
+    async def ask(self, body: Object) -> Message | None:
+        await self._child.write(encode(body))
+        if "id" not in body:
+            return None
+        async for line in self._lines:
+            if not isinstance(line, bytes):
+                raise CannotRead("the answer of the server is too long")
+            if not line.strip():
+                continue
+            message = parse(line)
+            if message.request_id == body["id"] and message.kind in {Kind.RESULT, Kind.ERROR}:
+                return message
+        raise ChildGone
+
+
+class _Posts:
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._session: dict[str, str] = {}
+
+    async def ask(self, body: Object) -> Message | None:
+        headers = {**_ACCEPT, **_JSON, **self._session}
+        async with self._upstream.send("POST", headers, encode(body)) as reply:
+            session = reply.headers.get("mcp-session-id")
+            if session is not None:
+                self._session = {"mcp-session-id": session, "mcp-protocol-version": _PROTOCOL}
+            if "id" not in body:
+                return None
+            whole = await self._upstream.whole(reply)
+            if reply.content_type != "text/event-stream":
+                return parse(whole)
+            for event in FieldReader().feed(whole + b"\n\n"):
+                message = parse(event.data) if event.data else None
+                if message is not None and message.request_id == body["id"]:
+                    return message
+        return None

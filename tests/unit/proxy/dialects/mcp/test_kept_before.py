@@ -1,0 +1,75 @@
+"""What a server already keeps, as the items that would have written it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policy.model import MemoryClass
+from proxy.dialects.mcp.kept_before import digest_of_all, items_listed
+from proxy.seams.faults import MalformedRequest
+from proxy.settings.tool_maps import shipped_map
+
+if TYPE_CHECKING:
+    from proxy.dialects.mcp.maps import ToolMap
+    from proxy.dialects.strict_json.strict import JsonValue
+
+
+def _map(name: str = "server-memory") -> ToolMap:
+    found = shipped_map(name)
+    assert found is not None
+    return found
+
+
+def _entity(name: str, *said: str, kind: str = "place") -> JsonValue:
+    return {"name": name, "entityType": kind, "observations": list(said)}
+
+
+def _answer(*entities: JsonValue) -> JsonValue:
+    return {"structuredContent": {"entities": list(entities), "relations": []}}
+
+
+def test_each_observation_is_an_item_under_its_name_and_none_is_there_twice() -> None:
+    first = _entity("Ada", "flies from Lisbon", "was in Porto", "flies from Lisbon")
+    items = items_listed(_map(), _answer(first, _entity("tea", kind="preference")))
+    assert [(one.key, one.pieces[-1]) for one in items] == [
+        ("Ada", "flies from Lisbon"),
+        ("Ada", "was in Porto"),
+        ("tea", "preference"),
+    ]
+    assert items[-1].memory_class is MemoryClass.L2
+
+
+def test_the_text_of_an_answer_is_read_where_it_has_no_structure() -> None:
+    text = json.dumps({"entities": [_entity("Ada", "is here")], "relations": []})
+    answer: JsonValue = {"content": [{"type": "text", "text": text}]}
+    assert items_listed(_map(), answer) == items_listed(_map(), _answer(_entity("Ada", "is here")))
+
+
+def test_a_digest_is_of_what_is_said_and_not_of_its_order() -> None:
+    ada, bob = _entity("Ada", "is here"), _entity("Bob", "is there")
+    listed = digest_of_all(items_listed(_map(), _answer(ada, bob)))
+    assert digest_of_all(items_listed(_map(), _answer(bob, ada))) == listed
+    for other in (_entity("Bob", "is gone"), _entity("Eve", "is there")):
+        assert digest_of_all(items_listed(_map(), _answer(ada, other))) != listed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"isError": True, "content": []},
+        {"content": [{"type": "text", "text": "no JSON"}]},
+        {"structuredContent": {"entities": "all"}},
+        {"structuredContent": {"entities": [{"name": "Ada"}]}},
+    ],
+)
+def test_an_answer_of_another_form_is_refused(answer: JsonValue) -> None:
+    with pytest.raises(MalformedRequest):
+        items_listed(_map(), answer)
+
+
+def test_a_map_that_does_not_say_how_is_refused() -> None:
+    with pytest.raises(MalformedRequest, match="does not say"):
+        items_listed(_map("mem0"), {})
