@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxy.evaluate import paper
 from proxy.evaluate.figures import text_of
+from proxy.evaluate.sleepers import PRINTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ def show(terminal: Terminal, book: Book) -> None:
         (tables.appendix_a, "Appendix A, %", paper.APPENDIX_A),
         (tables.labels, "Whose words a memory is, %", {}),
         (tables.blame, "Who caused a wrong answer, %", {}),
+        (tables.trust, "Whom outcomes latch", PRINTED),
     ):
         if figures is not None:
             _list(terminal, title, figures, printed)

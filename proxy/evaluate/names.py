@@ -11,6 +11,7 @@ SECTIONS: Final = (
     "labels",
     "honest",
     "blame",
+    "trust",
     "noise",
     "forged",
     "stress",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.evaluate import paper
 from proxy.evaluate.plots import Axes, Line, cumulative, plot
+from proxy.evaluate.sleepers import PRINTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -215,6 +216,11 @@ def _everyday(tables: Tables) -> str:
             "<h2>Who caused a wrong answer</h2><p>Cases whose culprits are known. An answer is"
             " wrong where the case says so: no model is asked.</p>"
         ) + _figures(tables.blame, {})
+    if tables.trust is not None:
+        text += (
+            "<h2>Whom outcomes latch</h2><p>The shipped score and latch, fed outcome by outcome."
+            " Beside them what SuperLocalMemory prints of its sleeper: from 0.902 to 0.249.</p>"
+        ) + _figures(tables.trust, PRINTED)
     if tables.semantic_limit is not None:
         text += (
             "<h2>What a gate cannot see (5.6)</h2><p>Ten payloads, each admissible, all for one"

@@ -24,6 +24,7 @@ from proxy.evaluate.month import month
 from proxy.evaluate.names import LONG, SECTIONS
 from proxy.evaluate.noise import noise
 from proxy.evaluate.roc import roc
+from proxy.evaluate.sleepers import trust
 from proxy.evaluate.stress import stress
 from proxy.evaluate.suite.conformance import conformance, mutants
 from proxy.evaluate.tables import Document, Run, Verdict
@@ -47,6 +48,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "labels": _labels,
     "honest": honest,
     "blame": blame,
+    "trust": trust,
     "noise": noise,
     "forged": forged,
     "stress": stress,

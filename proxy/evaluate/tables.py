@@ -173,6 +173,8 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     honest: Figures | None = None
     # Who caused a wrong answer: cases whose culprits are known.
     blame: Figures | None = None
+    # Whom outcomes latch: sleepers, on-off attackers, honest agents.
+    trust: Figures | None = None
     appendix_a: Figures | None = None
     table5: Mapping[str, Mapping[str, NoiseRow]] | None = None
     conformance: Conformance | None = None

@@ -20,6 +20,7 @@ from proxy.evaluate.forged import corpora
 from proxy.evaluate.honest import honest
 from proxy.evaluate.labels import labels
 from proxy.evaluate.month import HOLDS_A_DAY_MAX, NOTES_A_DAY, month
+from proxy.evaluate.sleepers import trust
 from tests.benchmarks.__main__ import sections as bench_sections
 
 if TYPE_CHECKING:
@@ -101,6 +102,23 @@ async def test_who_caused_a_wrong_answer_is_found_where_the_usual_way_is_blind(
     assert cells["innocents"].value == 0.0
     assert (cells["redundant_exact_leave_one_out"].value or 0.0) < 50.0
     assert cells["real_groups_exact"].skipped
+
+
+async def test_a_sleeper_is_latched_by_the_sixth_and_honest_agents_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.evaluate.sleepers.AGENTS", 20)
+    monkeypatch.setattr("proxy.evaluate.sleepers.OUTCOMES", 500)
+    found = book()
+    await trust(found)
+    assert found.broken == ()
+    cells = found.tables.trust
+    assert cells is not None
+    assert cells["latched_after_500"].value == 6
+    assert (cells["still_latched_29_good_later"].value, cells["on_off"].value) == (100.0, 9)
+    assert cells["honest_2_percent_latched"].value == 0.0
+    assert cells["score_below_0.3_after_500"].value == 8
+    assert cells["score_below_0.3_after_500_without_forgetting"].value == 1_169
 
 
 @pytest.mark.corpora
