@@ -1,4 +1,4 @@
-"""What the bypass tests share: directives that must not form, and where they would show."""
+"""Directives that must not form, and the places where they would show, for all bypass tests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _of(memory_id: str) -> tuple[str, str]:
 
 
 async def formed(live: Running, canary: str, ids: tuple[str, ...] = ()) -> list[str]:
-    """Where a text that must not have formed shows: files, reads, index, or a contradiction."""
+    """The places where a forbidden text shows: files, reads, index, contradictions."""
     report = live.sidecar.store.reader.check()
     found = [*traces(live.state, canary), *report.problems]
     if canary in await reads(live, OPERATOR_KEY, ids):

@@ -131,7 +131,7 @@ async def test_most_paraphrases_are_found_in_what_they_were_made_of(
 @pytest.mark.parametrize("how", DISGUISES)
 @pytest.mark.timeout(600)
 async def test_a_disguise_does_not_hide_a_copy(corpora: Path, tmp_path: Path, how: str) -> None:
-    """What a tool said, in another dress, into a class of the rule containment."""
+    """Text of a tool, rewritten, and proposed for a class that the containment rule guards."""
     disguised = DISGUISES[how]
     items: list[WrittenItem] = []
     with wired(tmp_path, GATE, sessions=(sessions := new_sessions())) as live:

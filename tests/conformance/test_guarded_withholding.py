@@ -1,4 +1,4 @@
-"""A candidate that the guard refused is in no file, at no place, over the gate's own socket."""
+"""A candidate that the guard refused over the gate's socket stands in none of its files."""
 
 from __future__ import annotations
 

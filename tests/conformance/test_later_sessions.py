@@ -49,7 +49,7 @@ CONTEXT = (
 ASKED = "Set up my profile."
 NOTES, SHARE_OF_A_QUICK_RUN = 1_210, 24
 IDS_MAX = 4_000
-# So many that what a person must decide about has room in the store.
+# Few enough that the store has room for all that wait for a person.
 NOTES_PER_STORE = 18
 
 # What a page said, and what a model made of it in words of its own.
@@ -148,7 +148,7 @@ BARE = ("memory context", "user turn", "another key", "line of a user turn")
 
 
 class Later(NamedTuple):
-    """What became of notes in later conversations, by shape and by what was written there."""
+    """The outcomes for notes in later conversations, by their shape and by what was written."""
 
     preferences: dict[str, list[WrittenItem]]
     notes: dict[str, list[WrittenItem]]

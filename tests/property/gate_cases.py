@@ -176,7 +176,7 @@ def _approval(digest: Digest, target_version: int) -> Approval:
     return Approval(by=PrincipalId("olga"), digest=digest, target_version=target_version)
 
 
-# What a write may be, against what it may change: sources, classes, language, tokens, approval.
+# Who may write which class: every source, class, language, token and approval.
 AUTHORITY: dict[str, tuple[Any, ...]] = {
     "source": tuple(SourceKind),
     "memory_class": tuple(MemoryClass),
@@ -188,7 +188,7 @@ AUTHORITY: dict[str, tuple[Any, ...]] = {
     "token": (TokenState.ABSENT, TokenState.VALID, TokenState.EXPIRED),
     "approval": (None, "same", "moved"),
 }
-# What a change leaves standing, and both labels of both texts.
+# Changes of a stored text: both labels of the new text and of the stored one.
 CEILINGS: dict[str, tuple[Any, ...]] = {
     "source": tuple(SourceKind),
     "ceiling": tuple(SourceKind),
@@ -226,7 +226,7 @@ INTEGRITY: dict[str, tuple[Any, ...]] = {
     "approval": (None, "same", "other"),
 }
 
-# What is behind another server, where the store may know of it, or not.
+# Changes at a server behind the gate, of items that the store knows or does not know.
 ELSEWHERE: dict[str, tuple[Any, ...]] = {
     "guarded": (True,),
     "source": tuple(SourceKind),

@@ -83,7 +83,7 @@ class View(NamedTuple):
 def judge(
     candidate: Candidate, facts: Facts, ruleset: Ruleset, skipped: frozenset[int] = frozenset()
 ) -> Expected:
-    """What the gate must answer."""
+    """The verdict that the gate must return."""
     table = {
         source.value: {cls.value: LETTERS[cell.value] for cls, cell in row.items()}
         for source, row in ruleset.matrix.items()
@@ -167,7 +167,7 @@ def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -
         lands_in = min(lands_in, kept_as(candidate, facts, basis, confirmed=confirmed))
     raised = lands_in < asked
     named = asked if candidate.class_named and change in ("create", "update") else None
-    # A preference that may not be one, of a label that nobody vouches for, becomes knowledge.
+    # A preference whose label may not write L2 becomes knowledge, unless the label is vouched for.
     known = facts.provenance is not None and facts.reading is not None
     if known and change == "create" and named == lands_in == "L2" and stored_class is None:
         soft = basis not in ("channel", "vouched")

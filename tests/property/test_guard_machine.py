@@ -36,7 +36,7 @@ ANSWERS = st.sampled_from(tuple(Forwarded))
 
 
 class _Item:
-    """What the model knows of one change: its key and note, and how it stands."""
+    """The model's view of one change: its key, its note and its state."""
 
     def __init__(self, key: str, note: str, change: ChangeKind) -> None:
         self.key, self.note, self.change = key, note, change
@@ -86,7 +86,8 @@ class GuardMachine(RuleBasedStateMachine):
     def _judge(self, item: _Item, *, held: bool) -> CandidateId:
         call = ForwardedCall(tool="t", arguments="{}", key=item.key, pieces=(item.note,))
         text, metadata_json = texts_of(call)
-        # What only the operator may write waits for a person; so does a change of what nobody saw.
+        # Two kinds of change wait for a person: one that only an operator may make, and one of an
+        # item that was never seen.
         memory_class = MemoryClass.L2 if held else MemoryClass.L3
         candidate = candidate_of(
             text,
@@ -142,7 +143,8 @@ class GuardMachine(RuleBasedStateMachine):
         if not item.held:
             return
         outcome = asyncio.run(self._store.writer.release(candidate_id, BY))
-        # What it would take away may have come or gone meanwhile; then it is another change.
+        # The item that a deletion names may have come or gone since. Then it is another change, and
+        # is refused.
         if outcome.decision is Decision.ADMIT:
             item.held = False
         else:

@@ -1,4 +1,4 @@
-"""Whatever is withheld: it is nowhere in the answer, and the answer is still of its shape."""
+"""A withheld text is nowhere in the answer, and the answer keeps its shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever comes in by a door is never labelled above that door again, by whom and however.
+"""A text keeps at most the label of the door it came in by, whoever says it again and however.
 
 One example draws a text, a door, the spellings it is written in there, the place it stands at, and
 what becomes of it later: a person types it, at the same key or at another one of the tenant, and a

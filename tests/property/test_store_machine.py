@@ -199,7 +199,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def crash_and_reopen(self) -> None:
-        # What a killed process leaves is what is on disk now, without anything a close would do.
+        # Copy the files as a killed process leaves them: without what a close would write.
         self._lives += 1
         after = Bench(self._root / f"life-{self._lives}")
         # The checkpoint first: it may be behind the store, never ahead. Unfinished files are what

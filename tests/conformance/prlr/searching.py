@@ -40,7 +40,7 @@ class Sought:
         self._runs = {" ".join(words[at : at + RUN]) for at in range(len(words) - RUN + 1)}
 
     def found_in(self, raw: bytes) -> list[str]:
-        """What of it is in these bytes, in words for a report."""
+        """The traces of the text in these bytes, in words for a report."""
         found: list[str] = []
         for view in _views(raw):
             if any(digest in view.lower() for digest in self._digests):
@@ -118,7 +118,7 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _events(text: str) -> Iterator[str]:
-    """What the events of a stream say, each alone and pieced together."""
+    """The texts of a stream's events: each by itself, and joined."""
     pieces: dict[str, list[str]] = defaultdict(list)
     for line in text.splitlines():
         if not line.startswith("data:"):

@@ -49,7 +49,7 @@ _PAGES: Final[tuple[Callable[[str], str], ...]] = (
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """What one trial came to."""
+    """The result of one trial."""
 
     refused: bool  # the write was, for the expected reason
     observed: bool  # a later model request shows the observation

@@ -77,12 +77,12 @@ class Rig(NamedTuple):
         return CandidateId(item.candidate_id)
 
     def make_room(self) -> None:
-        """As after a flood of refused texts: no print is left."""
+        """Remove every print, as a flood of refused texts would."""
         for kept in self.withholding._kept.values():  # pyright: ignore[reportPrivateUsage]
             kept.withheld.forgive(tuple(kept.told))
 
     def again(self, records: Iterable[bytes] | None = None) -> Withholding:
-        """As after a restart, from the log alone."""
+        """The withholding after a restart, built from the log alone."""
         withholding = Withholding(KEY, self.log, StoreVerdicts(self.live.store))
         for record in self.log.records if records is None else records:
             withholding.restore(record)

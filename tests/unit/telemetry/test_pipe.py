@@ -97,7 +97,7 @@ def test_closing_does_not_wait_for_a_stuck_far_side_and_counts_what_is_lost() ->
     assert numbers.counts().dropped == 101
     assert not numbers.offer(1)
     stuck.release.set()
-    # What comes back late is not counted a second time.
+    # A batch whose delivery ends after the close is not counted a second time.
     numbers.close(WAIT_S)
     counts = numbers.counts()
     assert (counts.delivered, counts.dropped, counts.waiting) == (0, 102, 0)

@@ -159,7 +159,7 @@ def test_a_change_on_a_server_behind_lands_where_its_map_says_if_that_is_more() 
     )
     assert effective_class(moved, NOTHING_READ, MemoryClass.L3) is MemoryClass.L2
     assert effective_class(moved, NOTHING_READ, MemoryClass.L1) is MemoryClass.L1
-    # Elsewhere no class named means no change of class.
+    # In our own store, an update that names no class leaves the class as it is.
     ours = msgspec.structs.replace(moved, target="memories")
     assert effective_class(ours, NOTHING_READ, MemoryClass.L3) is MemoryClass.L3
 

@@ -1,4 +1,4 @@
-"""What a call makes of a text, against a slow and obvious editor of lines."""
+"""The result of an edit, compared with a slow and obvious editor of lines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def edit(before: str, after: str) -> Edit:
         (Effect(How.INSERT, 0, line=2), f"{TEXT}\nvery"),
         (Effect(How.REPLACE, 0, 1), "The very is old.\nThe valve is new."),
         (Effect(How.REPLACE, NOTHING, 1), "The  is old.\nThe valve is new."),
-        # What nobody can tell: two places, none, nothing to look for, no such line, no such piece.
+        # Edits whose result is unknown: the text stands at two places or at none, the search text
+        # is empty, or the line or the piece does not exist.
         (Effect(How.REPLACE, 0, 2), None),
         (Effect(How.REPLACE, 0, 3), None),
         (Effect(How.REPLACE, 0), None),
@@ -76,7 +77,7 @@ def test_only_a_whole_new_text_follows_from_one_that_nobody_knows(
     assert (unknown is not None) == (effect.how is How.SET and -1 <= effect.text < len(pieces))
     known = text_after(before, pieces, effect)
     if known is not None and effect.how is not How.SET:
-        # What stood there stands there still, but for what was replaced.
+        # Everything that stood there is still there, except for what was replaced.
         gone = pieces[effect.old] if effect.how is How.REPLACE else ""
         assert len(known) >= len(before) - len(gone)
 
@@ -98,7 +99,7 @@ REPLACES = Effect(How.REPLACE, 0, 1)
         (KNOWN, Effect(How.REPLACE, 1, 0), ChangeKind.UPDATE),
         (KNOWN, REPLACES, ChangeKind.DELETE),
         (KNOWN, REPLACES, ChangeKind.CREATE),
-        # Whoever sets a text whole does not change one that nobody knows.
+        # Setting a whole text is no edit of one that is unknown.
         (NOBODY_KNOWS, Effect(How.SET, 0), ChangeKind.UPDATE),
     ],
 )

@@ -1,4 +1,4 @@
-"""What looks the same reads the same, and what nobody can see is refused."""
+"""Texts that look the same have one skeleton, and invisible characters are refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from policy.text.skeleton import illegal_code_point, skeleton
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What is put together with what stands before it, what shows as nothing, and letters.
+# Characters that combine with the one before, characters that show as nothing, and letters.
 _LEANING = (
     "\u00e9\u0627\u0628\ufdfa\ufdfb\u4e00\uac00\u1100\u1101\u1161\u11ab\u3131"
     "\u314f\u3164\uffa0\uffa7\uffd2\u200d\u2800\u0301\u0323\u0345\u0915\u094d"

@@ -147,7 +147,7 @@ async def test_a_relay_that_is_gone_leaves_no_gap(desk: Desk) -> None:
     assert await desk.asked(call(f"mcp__{SERVER}__read_graph", page="1")) == [True]
     await desk.unrelayed(entity(STEERING))
     assert (desk.server, desk.leaves()) == ([], ["hold"])
-    # What is good goes to the server itself, and the result that the agent reports ends it.
+    # A good call goes straight to the server, and the result that the agent reports settles it.
     one = entity()
     await desk.unrelayed(one)
     await desk.veto.results(AGENT, result(one))

@@ -121,7 +121,7 @@ async def test_it_may_look_at_the_note_before_it_changes_it(tmp_path: Path) -> N
     [
         swap("March", "Boats longer than nine metres moor at quay seven"),
         do("insert", insert_line=0, insert_text=PAGE),
-        # What goes away as well, said or not: deletions, moves, and edits that only take away.
+        # Changes that take text away: deletions, moves, and edits that add nothing.
         swap(OWN, ""),
         do("str_replace", old_str=OWN),
         swap("The pump in hall four", "The pump"),

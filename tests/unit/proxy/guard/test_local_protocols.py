@@ -47,7 +47,7 @@ async def test_servers_of_one_name_and_two_protocols_are_two(tmp_path: Path) -> 
         }
         told = {one.dialect for one in seen.wired.events if isinstance(one, VerdictRecorded)}
         assert told == {"rack", "mcp"}
-        # What the one sent, the other cannot say anything of.
+        # A relay of one protocol cannot settle what a relay of another one sent.
         await of_mcp.settle(AGENT, SERVER, ((mine.candidate_id, Forwarded.DONE),))
         assert len(seen.store.forwards.pending()) == 2
         await of_rack.settle(AGENT, SERVER, ((mine.candidate_id, Forwarded.DONE),))

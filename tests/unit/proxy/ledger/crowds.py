@@ -1,4 +1,4 @@
-"""What a tenant remembers that many principals said, without saying it one by one."""
+"""Fills the memory of a tenant with the sentences of many principals, without adding each."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PIECE, HASHES = 1 << 20, 12
 
 
 def having_heard(count: int) -> Hearsay:
-    """What remembers so many sentences, and as many of the thirty days before.
+    """A memory of so many sentences, and of as many from the thirty days before.
 
-    Saying them one by one takes minutes: the bits that they would set are set by chance.
+    Adding them one by one would take minutes, so as many bits as they would set are set at random.
     """
     heard, dice = Hearsay(), np.random.default_rng(1)
     for young in (False, True):

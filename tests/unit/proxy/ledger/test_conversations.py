@@ -1,4 +1,4 @@
-"""What a conversation read stays with it, by its history; what it is called says nothing."""
+"""A conversation keeps the label of what it read. It is known by its history, not by its name."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def test_a_conversation_whose_beginning_was_left_out_keeps_what_it_read(ke
     cut = await ledger.ask(*history[-kept:], user(WISH))
     assert cut.taint is TOOL
     assert cut.turns[-1].label is USER
-    # Where nothing was read there is nothing to keep.
+    # Control: a conversation that read nothing keeps the label of the model's own words.
     clean = Ledger()
     began = await clean.ask(user("And then?"))
     await clean.answer(began, reply("Then the invoice of May is due on Friday."))
@@ -183,7 +183,7 @@ async def test_a_summary_is_of_those_that_said_it_and_of_no_other_conversation()
     frame = "This session is being continued from a previous conversation. {}"
     compacted = await ledger.ask(user(frame.format(SUMMARY)))
     assert compacted.turns[0].label is MODEL
-    # What no model said may be of any of them.
+    # A summary of words that no model said may be of any conversation, so it is unknown.
     other = await ledger.ask(user(frame.format("We spoke of the invoices of the firm.")))
     assert other.turns[0].label is UNKNOWN
 
@@ -219,7 +219,7 @@ async def test_a_sub_agent_is_as_trusted_as_the_conversation_it_began_under(
     begun = await _of_sub_agent(ledger, answered=answered)
     assert begun.taint is TOOL
     assert not ledger.seen("The invoice of Zebra Analytics is always paid at once.").endorsed
-    # A task that no call says, and no call is under way: a person's.
+    # Control: words that no call carries, while no call is under way, are a person's.
     control = await ledger.ask(user("Where is my invoice of June?"))
     assert control.taint.trust == (USER.trust if answered else TOOL.trust)
 
@@ -235,7 +235,7 @@ async def test_what_a_sub_agent_brings_back_is_no_better_than_what_it_read() -> 
     assert (await ledger.ask(below)).taint is UNKNOWN
     back = [user("Go on."), assistant("", task), result("t1", "The keys belong at the quay.")]
     assert (await ledger.ask(*back, system="You are an agent.")).taint is UNKNOWN
-    # What began before the call is no part of it.
+    # A conversation that began before the call does not belong to the call.
     plain = call("t2", "fetch")
     alone = Ledger()
     assert (await alone.ask(below)).taint is UNKNOWN

@@ -72,7 +72,7 @@ async def test_a_turn_of_a_model_that_nobody_saw_makes_no_task_a_person_s_words(
     nested = await ledger.ask(*primed)
     assert nested.turns[-1].label is MODEL
     assert not ledger.seen(SAID).endorsed
-    # Without a call under way it goes on from a history that we did not see.
+    # Control: while no call is under way, it continues a history that was never seen here.
     alone = Ledger()
     entered = await alone.ask(*primed)
     assert [turn.label for turn in entered.turns] == [UNKNOWN, UNKNOWN, USER]

@@ -1,4 +1,4 @@
-"""What is far larger than anybody types or recalls: answered, bounded, and nothing raised."""
+"""Inputs far larger than anything typed or recalled are answered in bounded time and space."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_million_prints_in_an_hour_are_kept_in_as_much_room_as_ever() -> None:
         said = (dice.getrandbits(64) for _ in range(17_000))
         heard.share("harbour", "ada", 1, said, 1 + minute * 60_000)
     assert heard.flooding == ("ada",)
-    # What each filter has room for, three bytes for each: the young and the old one.
+    # The room of a young and an old filter of each kind, three bytes for each entry.
     most = 2 * 3 * (sum(CAPACITIES) + sum(FLOOD_CAPACITIES))
     assert sum(len(record.bits) for record in heard.records()) <= most
     assert DAILY_MAX < 1_000_000

@@ -1,4 +1,4 @@
-"""What any front shows an agent is known again, wherever it came in and however it was written."""
+"""Text that any front showed an agent is known again, at every door and in every spelling."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_it_is_no_person_s_where_it_stood_in_two_blocks_side_by_side(
     assert not await endorsed(talk, SENTENCE)
 
 
-# Where sentences end is what makes these one, and marks at an end are no words.
+# Pairs that are one sentence or two, depending on where sentences end. Marks are no words.
 SEAMS = {
     "abbreviation": ("I book every trip with Zebra Corp.", " and with nobody else at all."),
     "domain": ("I book every trip at zebra.", "example and nowhere else at all."),

@@ -133,7 +133,7 @@ async def test_a_page_in_the_description_of_a_tool_lowers_to_the_page() -> None:
     await ledger.ask(user("Read it."), assistant("", fetch), result("f1", ORDER))
     entered = await ledger.ask(user("Hello."), tools=[_tool(f"Runs commands. {ORDER}")])
     assert entered.taint is TOOL
-    # Whoever says it first says it of its tool.
+    # Control: a program that sends the description first describes its own tool.
     alone = Ledger()
     first = await alone.ask(user("Hello."), tools=[_tool(f"Runs commands. {ORDER}")])
     assert first.taint.trust == HOST.trust

@@ -46,7 +46,7 @@ async def test_a_graph_is_made_read_and_taken_away_as_by_the_original(tmp_path: 
                 "entities": [entity("Ann", "drinks tea"), entity("Ben")]
             }
             assert json.loads(text_of(made)) == [entity("Ann", "drinks tea"), entity("Ben")]
-            # What is there already is not made again, and not an error.
+            # An entity that exists is neither made again nor an error.
             again = await client.call("create_entities", {"entities": [entity("Ann", "other")]})
             assert again["structuredContent"] == {"entities": []}
             added = await client.call(
@@ -308,7 +308,7 @@ async def test_a_call_that_was_taken_back_has_no_answer_and_its_id_is_one_at_a_t
             client.hold.set()
             await client.server.flushed(Side.CLIENT)
             assert [body.get("id") for body in client.heard] == [None, "c"]
-            # What was taken back before its turn was not done.
+            # A call that was cancelled before its turn had no effect.
             assert client.server.counts.late == 1
         assert talk.live.store.reader.status().version == 1
 

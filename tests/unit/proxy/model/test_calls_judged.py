@@ -1,4 +1,4 @@
-"""What a model may ask its agent to write, over a real store."""
+"""Calls of a model that write memory are judged before its agent sees them, over a real store."""
 
 from __future__ import annotations
 
@@ -355,7 +355,7 @@ async def test_a_server_that_a_relay_serves_is_judged_here_under_the_relay_s_nam
     text = await _one(veto, _entity("kb", STEERING), *_server_tools("kb"))
     assert (text or "").startswith("Not stored")
     assert await _one(veto, _entity("kb", GOOD), *_server_tools("kb")) is None
-    # Another agent's relay is not on this one's way, and another server is none of its own.
+    # Control: the relay of another agent, and that of another server, do not judge these calls.
     one = _entity("kb", GOOD)
     assert await _one(veto, one, *_server_tools("kb"), principal=OTHER) is None
     assert await _one(veto, _observation("kb2", GOOD), *_server_tools("kb2")) is None
@@ -410,5 +410,5 @@ async def test_what_waited_in_vain_is_judged_anew(
     first = await _held(seen, veto)
     another = call("notebook", command="delete", path="/memories/older.md")
     assert (await _one(veto, another) or "").startswith("Not deleted yet")
-    # Nobody said no to the first one: it waits again, and is not refused for good.
+    # The first one was never denied, so it waits again instead of being refused for good.
     assert (await _one(veto, first) or "").startswith("Not deleted yet")

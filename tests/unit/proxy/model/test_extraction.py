@@ -44,7 +44,7 @@ async def _text(
     name: str = "mem0-extraction",
     principal: Principal = AGENT,
 ) -> str:
-    """What a backend gets for an answer of its model."""
+    """The text that a backend gets in place of its model's answer."""
     content = answer if isinstance(answer, str) else json.dumps(answer)
     body: dict[str, Json] = {"choices": [{"message": {"role": "assistant", "content": content}}]}
     edited = await Extraction(guard).edited(_replied(name, principal), body)
@@ -142,7 +142,7 @@ async def test_marks_that_a_backend_would_take_away_are_judged_as_they_arrive(
 
 
 async def test_an_answer_without_json_is_one_candidate(seen: Guarded) -> None:
-    # A procedure of nobody known is not for an agent to store: Mem0 then stores nothing.
+    # An agent may not store a procedure of unknown origin. Mem0 stores nothing of an empty answer.
     assert await _text(seen.guard, "Open the valve, then close it") == ""
     person = msgspec.structs.replace(AGENT, channel=Channel.USER)
     said = await _text(seen.guard, "<think>hm</think>Open the valve", principal=person)

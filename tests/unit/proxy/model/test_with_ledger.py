@@ -37,7 +37,7 @@ def body(api: ModelApi, *, tool: str = "fetch") -> Any:  # noqa: ANN401 - any JS
 def entered(
     request: ModelRequest, *, system: SourceKind = OWN, changed: frozenset[str] = frozenset()
 ) -> Entered:
-    """As the ledger would label it: the first line is a person's, the rest is not."""
+    """The labels that the ledger would give: the first line is a person's, the rest a tool's."""
 
     def spans(text: str) -> tuple[LabelledSpan, ...]:
         if text != TEXT:

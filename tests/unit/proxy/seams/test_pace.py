@@ -22,7 +22,7 @@ class Clock:
 
 
 async def work(pace: Pace, clock: Clock, owner: str, done: list[str], times: int) -> None:
-    """So many pieces of work, each of half a slice."""
+    """Do `times` pieces of work, each of which takes half a slice."""
     for _ in range(times):
         clock.now_s += SLICE_S / 2
         done.append(owner)

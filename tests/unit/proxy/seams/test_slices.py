@@ -29,7 +29,7 @@ class Clock:
         return self.now_s
 
     def work(self, done: list[str], name: str, times: int) -> Callable[[], str]:
-        """So many pieces of work, with a rest before each; its thread is not the loop's."""
+        """Work in `times` pieces, with a rest before each, on a thread other than the loop's."""
 
         def call() -> str:
             for _ in range(times):

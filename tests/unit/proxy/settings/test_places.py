@@ -40,7 +40,7 @@ def theirs(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def in_time() -> Generator[None]:
-    """What blocks for good fails."""
+    """Fail a test that blocks for ever."""
     signal.alarm(60)
     yield
     signal.alarm(0)

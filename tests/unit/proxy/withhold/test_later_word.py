@@ -1,4 +1,4 @@
-"""What a person says of a text counts over what she said of an equal one before."""
+"""A person's decision on a text overrides her earlier one on an equal text."""
 
 from __future__ import annotations
 

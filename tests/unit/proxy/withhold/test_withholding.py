@@ -252,7 +252,7 @@ async def test_a_reply_says_what_waits_only_where_a_person_typed_it(one: Rig) ->
     assert notice(item, "reply") in json.dumps(made)
     hers = Conversation(typed=lambda: [f"So remember. {POISON}"])
     assert withholding.said(AGENT.principal_id, "anthropic", body, hers) == body
-    # What was refused is no matter of who typed it.
+    # Once it is refused, it is withheld although she typed it.
     await one.write(POISON)
     assert leaks(body)
     assert not leaks(withholding.said(AGENT.principal_id, "anthropic", body, hers))

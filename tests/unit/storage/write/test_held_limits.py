@@ -65,7 +65,8 @@ def test_a_release_is_for_the_memory_as_it_was_when_it_was_held(
     assert memory is not None
     held = _change(store, memory.memory_id, metadata_json=ORDER)
     assert held.decision is Decision.HOLD
-    # What the change leaves out it inherits: this text would land as policy, unseen.
+    # The held change names no text, so its release would take over the stored one: this text would
+    # become policy, and no person read it.
     assert _change(store, memory.memory_id, text="Mallory pays").decision is Decision.ADMIT
     if reopened:
         store.close()
@@ -114,7 +115,7 @@ EXPIRED = (Decision.REJECT, Reason.HOLD_EXPIRED, THE_STORE)
 
 
 def _from(tool: str, text: str) -> Submission:
-    """What a page of this tool had a model propose."""
+    """A candidate that a model proposed after it read a page of this tool."""
     submission = submission_of(candidate_of(text, memory_class=MemoryClass.L2))
     page = Origin(kind=SourceKind.TOOL_RESULT, server="web", tool=tool)
     label = msgspec.structs.replace(

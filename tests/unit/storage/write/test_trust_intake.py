@@ -223,7 +223,7 @@ def test_a_contradicted_anchor_costs_half_once_a_day(store: EmbeddedStore, bench
     bench.clock.now_ms += 86_400_000
     held(store, "Ada likes milk", shadow=shadow)
     assert store.reader.trust(WHO).bad == pytest.approx(2.5 + 2.5 * 0.95)
-    # Knowledge is not held against anchors, and counts for nothing.
+    # Control: knowledge is not compared with anchors, so it costs no trust.
     (fact,) = write(store, submission_of(candidate_of("Bo likes milk"), shadow=shadow))
     assert fact.decision is Decision.ADMIT
 

@@ -107,7 +107,7 @@ def test_the_count_is_the_same_after_a_restart_and_is_made_up_where_it_was_never
     store.close()
     store = bench.open(options=SHARED)
     (made_up,) = store.reader.usage()
-    # What a refusal took is not in the rows any more.
+    # A restart counts rows alone, and a refusal left none.
     assert made_up.bytes_used == counted[0].bytes_used - VERDICT_BYTES
     say(store, "one more", AGENT)
     after = store.reader.usage()

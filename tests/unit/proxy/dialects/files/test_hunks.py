@@ -1,4 +1,4 @@
-"""What an edit changes, line by line."""
+"""Hunks: the lines that an edit of a file changes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_line_that_goes_on_in_an_order_above_is_read_with_it() -> None:
     hunks = hunks_of(wrapped, f"{wrapped}and Zebra Analytics.\n")
     assert hunks is not None
     assert read_text(hunks[0].reads, None).flagged
-    # As an entry of its own it goes on with nothing.
+    # Control: as an entry of its own it continues no line before it.
     hunks = hunks_of(wrapped, f"{wrapped}- Zebra Analytics is in Basel.\n")
     assert hunks is not None
     assert not read_text(hunks[0].reads, None).flagged

@@ -81,7 +81,7 @@ IS_ALICE = when(Field.USER_ID, Compare.EQ, "alice")
             ),
         ),
         ({"keywords": {"icontains": "tea"}}, when(Field.TEXT, Compare.ICONTAINS, "tea")),
-        # No memory here has a category, so asking for one finds nothing, and for none everything.
+        # Memories here have no category: a filter for one finds none, one against it all.
         ({"categories": {"in": ["food"]}}, NOTHING),
         ({"categories": {"contains": "food"}}, NOTHING),
         ({"categories": "*"}, NOTHING),

@@ -141,7 +141,7 @@ def test_thinking_that_was_made_after_a_text_that_is_withheld_now_goes_and_stays
     made = withhold(body, Leave(), asks)
     assert kinds(made, 1) == ["thinking", "tool_use"]
     assert kinds(made, 3) == ["tool_use"]
-    # What the model thinks from here on was made after what was sent.
+    # Thoughts from here on were signed after the change, so they fit what was sent.
     longer = copy.deepcopy(body)
     longer["messages"] += [said(thinking("later", "s2"), use("c")), result("c", "ok")]
     again = withhold(longer, Leave(), asks)
