@@ -135,6 +135,14 @@ PACE: Final = (
         tests=(at(_ENTERING, "test_a_client_that_leaves_half_way_leaves_all_of_an_entry"),),
     ),
     Mutant(
+        name="records that somebody else writes are not waited for",
+        file="proxy/ledger/sessions.py",
+        old="        waits = self._taken_count != taken\n",
+        new="        waits = self._taken_count < taken\n",
+        invariant="a request goes on when what it brought is on the disk",
+        tests=(at(_ENTERING, "test_records_that_somebody_else_wrote_meanwhile_are_waited_for"),),
+    ),
+    Mutant(
         name="what is too large is read all the same",
         file=_INTERCEPTOR,
         old="        if prepared.fits:\n            size",

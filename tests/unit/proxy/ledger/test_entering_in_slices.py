@@ -211,3 +211,28 @@ async def test_a_client_that_leaves_half_way_leaves_all_of_an_entry(
     assert hers.turns[0].label is not USER
     assert len(log.batches) == before + 2
     pace.close()
+
+
+async def test_records_that_somebody_else_wrote_meanwhile_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Meanwhile(Pace):
+        """Another request is answered between the end of a long one and its waking up."""
+
+        async def in_turn(self, line: str, size: int, call: Callable[[], _T]) -> _T:
+            entered = await super().in_turn(line, size, call)
+            if size > LARGE and others:
+                await ledger.ask(user("Hello there."), by=EVE)
+            return entered
+
+    others, log = False, Log()
+    pace = Meanwhile(CharClock(monkeypatch))
+    ledger = ledger_of(pace, log)
+    await with_page(ledger)
+    assert log.batches[-1], "control: it wrote its own records"
+    others, log.batches = True, []
+    await with_page(ledger, GRACE)
+    assert any(log.batches)
+    # An empty batch is durable when all before it are.
+    assert log.batches[-1] == []
+    pace.close()
