@@ -29,6 +29,7 @@ def show(terminal: Terminal, book: Book) -> None:
         (tables.labels, "Whose words a memory is, %", {}),
         (tables.blame, "Who caused a wrong answer, %", {}),
         (tables.trust, "Whom outcomes latch", PRINTED),
+        (tables.drift, "Payloads that add up, %", {}),
     ):
         if figures is not None:
             _list(terminal, title, figures, printed)

@@ -12,6 +12,7 @@ SECTIONS: Final = (
     "honest",
     "blame",
     "trust",
+    "drift",
     "noise",
     "forged",
     "stress",

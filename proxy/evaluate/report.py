@@ -221,6 +221,8 @@ def _everyday(tables: Tables) -> str:
             "<h2>Whom outcomes latch</h2><p>The shipped score and latch, fed outcome by outcome."
             " Beside them what SuperLocalMemory prints of its sleeper: from 0.902 to 0.249.</p>"
         ) + _figures(tables.trust, PRINTED)
+    if tables.drift is not None:
+        text += "<h2>Payloads that add up</h2>" + _figures(tables.drift, {})
     if tables.semantic_limit is not None:
         text += (
             "<h2>What a gate cannot see (5.6)</h2><p>Ten payloads, each admissible, all for one"

@@ -11,6 +11,7 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Final
 
+from proxy.evaluate.adding_up import drift
 from proxy.evaluate.blame import blame
 from proxy.evaluate.core import core
 from proxy.evaluate.cost import cost
@@ -49,6 +50,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "honest": honest,
     "blame": blame,
     "trust": trust,
+    "drift": drift,
     "noise": noise,
     "forged": forged,
     "stress": stress,

@@ -175,6 +175,8 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     blame: Figures | None = None
     # Whom outcomes latch: sleepers, on-off attackers, honest agents.
     trust: Figures | None = None
+    # Payloads that add up, and honest texts beside them.
+    drift: Figures | None = None
     appendix_a: Figures | None = None
     table5: Mapping[str, Mapping[str, NoiseRow]] | None = None
     conformance: Conformance | None = None

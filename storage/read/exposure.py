@@ -1,8 +1,8 @@
 """How much of one search one origin may fill: a cap that reorders, and hides nothing by itself.
 
 However many texts an origin gets in, a reader is shown a few of them beside what others say. What
-is over the cap goes to the end, and fills the places that nothing else can fill. A name under alarm
-and an origin on probation have a hard cap: theirs fill no more places.
+is over the cap goes to the end, and fills the places that nothing else can fill. A latched origin
+has a hard cap, and a name under alarm where the rules hold for it: theirs fill no more places.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable
 
     import numpy as np
     from numpy.typing import NDArray
@@ -61,8 +61,14 @@ class Exposure:
         shown_of_ten: int,
         restricted_of_ten: int,
         is_restricted: Callable[[Origin], bool],
+        *,
+        names_are_hard: bool = False,
     ) -> None:
-        """`is_restricted`: whether an origin is latched, as one on probation is."""
+        """`is_restricted`: whether an origin is latched, as one on probation is.
+
+        `names_are_hard`: whether what is over the cap of a name under alarm is not shown at all.
+        """
+        self._names_are_hard = names_are_hard
         self._limit = limit
         self._is_restricted = is_restricted
         self._shown = places(limit, shown_of_ten)
@@ -94,19 +100,30 @@ class Exposure:
         self._take(one, keys, copied)
         return True
 
-    def fill(self, left: Iterator[Placing]) -> None:
+    def fill(self, left: list[Placing]) -> None:
         """Fill the places that are left with what was over a cap, best first.
 
-        What is over a hard cap gets none.
+        What mentions a name under alarm more often than its cap comes behind all else, and what is
+        over a hard cap gets no place.
         """
+        behind: list[Placing] = []
         for one in left:
             if self.full:
                 return
-            copied = self._copied(one)
-            keys = _keys(one, copied)
-            caps = self._caps(one, keys)
-            if not any(hard and self._counts[key] >= share for key, share, hard in caps):
-                self._take(one, keys, copied)
+            if any(self._counts["name", name] >= self._shown for name in one.names):
+                behind.append(one)
+            else:
+                self._fill_with(one)
+        for one in behind:
+            if not self.full:
+                self._fill_with(one)
+
+    def _fill_with(self, one: Placing) -> None:
+        copied = self._copied(one)
+        keys = _keys(one, copied)
+        caps = self._caps(one, keys)
+        if not any(hard and self._counts[key] >= share for key, share, hard in caps):
+            self._take(one, keys, copied)
 
     def _share(self, origin: Origin) -> int:
         return self._restricted if self._is_restricted(origin) else self._shown
@@ -117,7 +134,10 @@ class Exposure:
             return []
         share, hard = self._share(one.origin), self._is_restricted(one.origin)
         names = {("name", name) for name in one.names}
-        return [(key, self._shown, True) if key in names else (key, share, hard) for key in keys]
+        return [
+            (key, self._shown, self._names_are_hard) if key in names else (key, share, hard)
+            for key in keys
+        ]
 
     def _take(self, one: Placing, keys: list[Hashable], copied: Hashable) -> None:
         self._hits.append(one.hit)

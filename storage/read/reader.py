@@ -14,6 +14,7 @@ from policy.canonical import decode_canonical
 from policy.labels.ceiling import ceiling_of
 from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
 from policy.query import EVERYTHING, matches
+from policy.ruleset import Watch
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, Exposure
 from storage.read.origins import Origins
@@ -266,7 +267,7 @@ class EmbeddedReader(TrustReads):
                 if not placed.full and not exhausted and (not left or wanted < EXAMINED_MIN):
                     wanted = max(wanted * _OVERFETCH, EXAMINED_MIN if left else 0)
                     continue
-                placed.fill(self._placings(view, tenant, where, left))
+                self._fill(placed, view, tenant, where, left)
                 if placed.full or exhausted:
                     best = [hit.memory for hit in placed.hits]
                     return placed.hits[: len(list(_Room(ANSWER_BYTES_MAX).taken(best)))]
@@ -283,7 +284,14 @@ class EmbeddedReader(TrustReads):
         """The places of a search, filled up to the caps, and what was over one, best first."""
         rules = self._engine.ruleset.drift
         restricted = self._origins.restricted(view)
-        placed = Exposure(limit, rules.shown_of_ten, rules.shown_on_probation, restricted)
+        placed = Exposure(
+            limit,
+            rules.shown_of_ten,
+            rules.shown_on_probation,
+            restricted,
+            # Where nobody waits, nobody decided on the name: it may be that of the user herself.
+            names_are_hard=rules.names is Watch.HOLD,
+        )
         left: list[tuple[int, float]] = []
         for ordinal, score in near:
             if placed.full:
@@ -295,6 +303,24 @@ class EmbeddedReader(TrustReads):
             placings = self._placings(view, tenant, where, [(ordinal, score)])
             left.extend((ordinal, score) for one in placings if not placed.place(one))
         return placed, left
+
+    def _fill(
+        self,
+        placed: Exposure,
+        view: View,
+        tenant: Tenant,
+        where: Filter,
+        left: list[tuple[int, float]],
+    ) -> None:
+        """Fill the places that are left; read no more than may be needed for that."""
+        placings = self._placings(view, tenant, where, left)
+        if self._engine.parts.judge.cells.alarmed(tenant):
+            placed.fill(list(placings))
+            return
+        for one in placings:
+            if placed.full:
+                return
+            placed.fill([one])
 
     def _placings(
         self, view: View, tenant: Tenant, where: Filter, found: list[tuple[int, float]]

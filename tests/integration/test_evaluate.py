@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from proxy.evaluate.adding_up import drift
 from proxy.evaluate.blame import blame
 from proxy.evaluate.book import Book
 from proxy.evaluate.core import core
@@ -119,6 +120,36 @@ async def test_a_sleeper_is_latched_by_the_sixth_and_honest_agents_are_not(
     assert cells["honest_2_percent_latched"].value == 0.0
     assert cells["score_below_0.3_after_500"].value == 8
     assert cells["score_below_0.3_after_500_without_forgetting"].value == 1_169
+
+
+async def test_payloads_that_add_up_are_held_and_capped_and_aliases_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MNEMOGATE_CORPORA", raising=False)
+    found = book()
+    await drift(found)
+    assert found.broken == ()
+    cells = found.tables.drift
+    assert cells is not None
+    assert {name: one.value for name, one in cells.items() if not one.skipped} == {
+        "vendor_admitted_hold": 30.0,
+        "benign_held_own": 0.0,
+        "aliases_admitted": 100.0,
+        "vendor_admitted_alarm": 100.0,
+        "vendor_shown_capped": 30.0,
+    }
+    assert cells["benign_held_observations"].skipped
+
+
+@pytest.mark.corpora
+@pytest.mark.heavy
+async def test_honest_texts_seldom_wait_for_a_name() -> None:
+    found = book()
+    await drift(found)
+    assert found.broken == ()
+    cells = found.tables.drift
+    assert cells is not None
+    assert {cells[f"benign_held_{one}"].n for one in ("observations", "turns")} == {1210, 2760}
 
 
 @pytest.mark.corpora

@@ -107,7 +107,7 @@ DRIFT: Final = (
     Mutant(
         name="what is over the cap is hidden",
         file="storage/read/reader.py",
-        old="                placed.fill(self._placings(view, tenant, where, left))\n",
+        old="                self._fill(placed, view, tenant, where, left)\n",
         new="",
         invariant="the cap reorders, and hides nothing",
         tests=(at(_EXPOSED, "test_the_cap_reorders_and_hides_nothing"),),
@@ -129,7 +129,7 @@ DRIFT: Final = (
         tests=(
             at(
                 _EXPOSED,
-                "test_a_name_under_alarm_has_a_hard_cap_whoever_brings_it_and_accepting_lifts_none",
+                "test_a_name_under_alarm_is_capped_whoever_brings_it_and_accepting_lifts_nothing",
             ),
         ),
     ),

@@ -137,23 +137,30 @@ def test_near_copies_count_as_one_origin_whoever_brought_them(bench: Bench) -> N
     assert sum(text.startswith("copy") for text in shown) == 3
 
 
-def test_a_name_under_alarm_has_a_hard_cap_whoever_brings_it_and_accepting_lifts_none(
+def test_a_name_under_alarm_is_capped_whoever_brings_it_and_accepting_lifts_nothing(
     bench: Bench,
 ) -> None:
     store = bench.open()
     for number in range(5):
         text = f"Ada says Zephyrpay won round {number}."
         _put(store, text, 0.9 - number / 100, number, tool=f"tool-{number}")
-    assert len(_texts(store)) == 3  # hard: the places stay empty
+    _put(store, "The bank is closed.", 0.1, 1)
+
+    def places() -> list[int]:
+        return [at for at, text in enumerate(_texts(store)) if "Zephyrpay" in text]
+
+    assert places() == [0, 1, 2, 4, 5]  # as shipped it reorders, and hides nothing
     asyncio.run(store.drift.accept(TENANT, "Zephyrpay", BY))
-    assert len(_texts(store)) == 3
-    assert store.reader.page(TENANT, EVERYTHING, 0, 10).total == 5
+    assert places() == [0, 1, 2, 4, 5]
+    _with(store, names=Watch.HOLD)
+    assert places() == [0, 1, 2]  # where the rules hold for it, it is hard
+    assert store.reader.page(TENANT, EVERYTHING, 0, 10).total == 6
     _with(store, names=Watch.OFF)
-    assert len(_texts(store)) == 5  # control
-    _with(store, names=Watch.ALARM)
+    assert places() == [0, 1, 2, 3, 4]  # control
+    _with(store, names=Watch.HOLD)
     # Once a person says it, it is a name like any other.
-    _said(store, "We pay with Zephyrpay.", 0.1, 3)
-    assert len(_texts(store)) == 6
+    _said(store, "We pay with Zephyrpay.", 0.05, 3)
+    assert places() == [0, 1, 2, 3, 4, 6]
 
 
 def test_a_label_that_a_person_raised_is_capped_no_longer(bench: Bench) -> None:
