@@ -259,7 +259,8 @@ async def test_what_is_refused_together_is_a_few_transactions_with_a_leaf_for_ea
         before = store.reader.status().leaf_count
         done = await review.ask("POST", "/deny", {"digest": chosen["digest"]})
         assert (done["refused"], done["changed"]) == (9, [])
-        assert store.reader.status().leaf_count == before + 9
+        # For each its verdict, and what it teaches of its principal's trust.
+        assert store.reader.status().leaf_count == before + 2 * 9
         decided = [store.followed.decided(CandidateId(one)) for one in held]
         assert {None if one is None else one.verdict.reason for one in decided} == {
             Reason.DENIED_BY_PERSON

@@ -69,7 +69,8 @@ async def test_an_answer_of_another_shape_is_no_answer() -> None:
 
 
 async def test_a_name_cannot_leave_its_part_of_the_path() -> None:
-    async with _answering(200, b'{"held": [], "total": 0}') as (client, asked):
+    page = b'{"held": [], "total": 0, "waiting": 0, "fits": ""}'
+    async with _answering(200, page) as (client, asked):
         await client.get(f"/review/{part('../keys?x=1#y')}", ReviewPage, tenant="a&b", limit=None)
 
     assert asked == ["GET /api/v1/review/..%2Fkeys%3Fx=1%23y?tenant=a%26b"]
