@@ -57,7 +57,10 @@ class McpBackend:
             MalformedRequest: Its arguments cannot be rebuilt; nothing was sent.
         """
         arguments = arguments_of(item.arguments, item.pieces)
-        return await self._called(item.tool, call_in(arguments) or arguments)
+        if self._connection.server.is_context:
+            # Of a server of files an item has the lines that change, and its call packed beside.
+            arguments = call_in(arguments)
+        return await self._called(item.tool, arguments)
 
     def outcome(self, reply: Message) -> Forwarded:
         """What the answer says of the item."""

@@ -20,7 +20,7 @@ PURE = frozenset({
     "__future__", "array", "base64", "binascii", "bisect", "collections", "difflib", "enum",
     "functools", "hashlib",
     "heapq", "html", "itertools", "math", "operator", "re", "string", "struct", "types", "typing",
-    "unicodedata",
+    "unicodedata", "zlib",
 })  # fmt: skip
 
 # The longest matching folder decides. A name allows itself and everything below it.
@@ -56,6 +56,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # Of the store what no engine changes, and the one place that picks an engine.
     | {"storage.audit", "storage.clock", "storage.deadline", "storage.errors"}
     | {"storage.interfaces", "storage.opening", "storage.trusted_files", "storage.values"}
+    | {"storage.drift", "storage.incidents", "storage.trust"}
     | {"cryptography", "multidict", "numpy", "tokenizers"},
 }
 

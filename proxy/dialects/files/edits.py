@@ -140,13 +140,20 @@ def _made(
     )
 
 
-def call_in(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
-    """The arguments of the very call that an item stands for; None where it stands for no file."""
-    packed = arguments.get(_CALL)
-    if not isinstance(packed, str) or "file" not in arguments:
-        return None
-    found = decode_object(zlib.decompress(base64.b64decode(packed)))
-    return found if isinstance(found, dict) else None
+def call_in(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The arguments of the very call that an item of a server of files stands for.
+
+    Raises:
+        MalformedRequest: These arguments were not made by `item_of`.
+    """
+    try:
+        packed = zlib.decompress(base64.b64decode(str(arguments.get(_CALL))))
+    except (ValueError, zlib.error):
+        raise MalformedRequest("item: its call cannot be rebuilt") from None
+    found = decode_object(packed)
+    if not isinstance(found, dict):
+        raise MalformedRequest("item: its arguments are no object")
+    return found
 
 
 def _strings(call: FileCall) -> tuple[str, ...]:
