@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from policy.trust.outcomes import NOT_FED
 from proxy.admin.wire.store import OriginRequest, OriginTrustView, TrustList, TrustView
 from proxy.cli.client import part
 from proxy.cli.command import Command
@@ -40,7 +41,10 @@ async def _trust_show(context: Context) -> Exit:
             return _all(terminal, listed, asked)
         one = await _one(api, asked)
     if terminal.as_json:
-        terminal.data(one)
+        if isinstance(one, TrustView):
+            terminal.data(TrustList(principals=(one,), not_fed=NOT_FED))
+        else:
+            terminal.data(TrustList(principals=(), origins=(one,), not_fed=NOT_FED))
     elif asked.history:
         _history(terminal, one.history or ())
     elif isinstance(one, TrustView):

@@ -60,6 +60,9 @@ def test_keys_writes_review_trust_tokens_log_and_purge(place: Place) -> None:
         assert status == 403
         trust = place.command("trust", "show", "scout", "--json").data["principals"][0]
         assert (trust["level"], trust["violations_count"]) == ("degraded", 1)
+        why = place.command("trust", "show", "scout", "--history")
+        assert "structural_refusal" in why.out, why.err
+        assert place.command("trust", "show", "--history").code == 2
         restored = place.command("trust", "restore", "scout", "--json").data
         assert (restored["level"], restored["violations_count"]) == ("trusted", 0)
 
