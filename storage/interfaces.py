@@ -551,6 +551,10 @@ class AuditedView(Protocol):
         """The stored hash of one complete subtree."""
         ...
 
+    def live(self) -> frozenset[int]:
+        """The places, in the order of `rows`, of the rows that reads show."""
+        ...
+
     def rows(self) -> Iterator[Row | StoreCorrupt | None]:
         """Every admitted change in its order; for an unreadable one, the reason."""
         ...

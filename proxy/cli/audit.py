@@ -15,6 +15,7 @@ from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step, reason
 from proxy.cli.proofs import PROOF_LEN_MAX, Proof, check_proof
+from proxy.cli.proven_memories import LINE_LEN_MAX, Checking, Wrong
 from proxy.cli.terminal import inert
 from proxy.cli.verification import Verifier
 from storage import trusted_files
@@ -39,6 +40,7 @@ _INDEX_DIGITS_MAX: Final = 18
 
 class _Verify(msgspec.Struct, frozen=True, kw_only=True):
     proof: str | None = None
+    export: str | None = None
     checkpoint: str | None = None
     vkey: str | None = None
 
@@ -56,6 +58,8 @@ def _verify(context: Context) -> Exit:
     pinned = _vkey(asked.vkey)
     if asked.proof is not None:
         return _verify_proof(context, Path(asked.proof), pinned)
+    if asked.export is not None:
+        return _verify_export(context, Path(asked.export), pinned)
     settings = settings_of(context)
     try:
         copy = _bytes_or_none(settings.checkpoint)
@@ -137,6 +141,37 @@ def _verify_proof(context: Context, path: Path, pinned: VerifierKey | None) -> E
     if not proven.vkey_pinned:
         terminal.note("the verifier key came with the proof; pin the log's own with --vkey")
     return Exit.OK if proven.sound else Exit.FAILED
+
+
+def _verify_export(context: Context, path: Path, pinned: VerifierKey | None) -> Exit:
+    checking = Checking(pinned)
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(LINE_LEN_MAX):
+                checking.take(line)
+    except OSError as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE, f"cannot read {path}: {error.strerror}", then="check the path"
+        ) from error
+    except (ValueError, BadCheckpoint, Wrong) as error:
+        raise CommandFailed(
+            Exit.FAILED, f"{path} is no export: {error}", then="make one with `memory export`"
+        ) from error
+    checked = checking.result()
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(checked)
+    else:
+        said = "sound" if checked.sound else "NOT SOUND"
+        terminal.say(
+            f"{said}: {checked.memories} memories of tenant {inert(checked.tenant)}, "
+            f"{checked.steps} steps, under a signed head of {checked.tree_size} leaves"
+        )
+        for problem in checked.problems:
+            terminal.say(f"  {inert(problem)}")
+    if not checked.vkey_pinned:
+        terminal.note("the verifier key came with the file; pin the log's own with --vkey")
+    return Exit.OK if checked.sound else Exit.FAILED
 
 
 def _vkey(given: str | None) -> VerifierKey | None:
@@ -235,6 +270,11 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="check this proof (of `audit prove`) instead of a store; needs no store at all, and "
         "takes the signed checkpoint from --checkpoint, else from the proof",
+    )
+    parser.add_argument(
+        "--export",
+        metavar="FILE",
+        help="check a file of `memory export` instead of a store; needs no store at all",
     )
     parser.add_argument(
         "--vkey",

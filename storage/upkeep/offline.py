@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from policy.model import MemoryStatus
 from storage.audit import InterceptedLeaf, VerdictLeaf, decode_leaf
 from storage.errors import StoreCorrupt
 from storage.read.audit import stored_leaf
 from storage.tables.change import Nodes
-from storage.tables.codec import decode_row, ordinal_key
+from storage.tables.codec import decode_id, decode_row, ordinal_key
 from storage.tables.formats import refuse_unknown
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import LEAVES, ROWS
+from storage.tables.lmdb_store import IDS, LEAVES, ROWS
 from storage.tables.read_only import read_only
 from storage.upkeep.backup import take
 
@@ -83,6 +84,11 @@ class EmbeddedView:
     def leaf(self, index: int) -> bytes | None:
         """One leaf as it is hashed."""
         return self._view.get(LEAVES, ordinal_key(index))
+
+    def live(self) -> frozenset[int]:
+        """The ordinals of the rows that reads show."""
+        found = (decode_id(payload) for _, payload in self._view.scan(IDS))
+        return frozenset(one.ordinal for one in found if one.status is MemoryStatus.LIVE)
 
     def rows(self) -> Iterator[Row | StoreCorrupt | None]:
         """Every row in its order; one that cannot be read must not hide the others."""

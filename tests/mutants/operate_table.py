@@ -10,6 +10,7 @@ _QUARANTINE: Final = "storage/write/quarantine.py"
 _QUARANTINES: Final = "tests/unit/storage/write/test_quarantine.py"
 _ISOLATION: Final = "tests/unit/storage/repair/test_isolation.py"
 _REWIND: Final = "tests/unit/storage/repair/test_rewind.py"
+_PROVEN: Final = "tests/unit/proxy/cli/test_proven_memories.py"
 _CLOCK: Final = "tests/integration/test_clock_back.py"
 _WITHHELD: Final = "tests/integration/test_withheld_changes.py"
 _BOUNDED: Final = "tests/integration/test_reads_bounded.py"
@@ -22,6 +23,22 @@ _HIDDEN: Final = at(
 )
 
 OPERATE: Final = (
+    Mutant(
+        name="an export may say another text than its steps",
+        file="proxy/cli/proven_memories.py",
+        old="        if _texts(memory.steps) != memory.text:\n",
+        new="        if False:\n",
+        invariant="an export says of a memory what its proven steps say",
+        tests=(at(_PROVEN, "test_whatever_is_altered_is_named"),),
+    ),
+    Mutant(
+        name="bytes that open no commitment pass",
+        file="proxy/cli/proven_memories.py",
+        old="digest_of(canonical)) != seen.commitment:\n            raise Wrong",
+        new='digest_of(canonical)) == b"":\n            raise Wrong',
+        invariant="the bytes of an export are those that were judged",
+        tests=(at(_PROVEN, "test_whatever_is_altered_is_named"),),
+    ),
     Mutant(
         name="a rewind shows what a person hid",
         file="storage/repair/past.py",

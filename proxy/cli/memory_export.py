@@ -1,0 +1,111 @@
+"""`mnemogate memory export`: take the memories of a tenant away, with what proves them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from proxy.cli.command import Command
+from proxy.cli.connect import settings_of
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.failures import next_step, reason
+from proxy.cli.proven_memories import Head, proven
+from proxy.cli.terminal import inert
+from proxy.seams.tenants import DEFAULT_TENANT
+from storage import trusted_files
+from storage.audit import BadCheckpoint, VerifierKey
+from storage.errors import StorageError, StoreCorrupt
+from storage.opening import offline_store
+from storage.trusted_files import Trust
+
+if TYPE_CHECKING:
+    import argparse
+
+    from proxy.cli.command import Context
+
+_KEY_LEN = 32
+
+
+class _Export(msgspec.Struct, frozen=True, kw_only=True):
+    with_proofs: str
+    tenant: str = DEFAULT_TENANT
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """What was taken away, and where it is."""
+
+    file: str
+    tenant: str
+    memories: int
+
+
+def _export(context: Context) -> Exit:
+    asked = context.arguments(_Export)
+    state, target = settings_of(context).state, Path(asked.with_proofs)
+    count = 0
+    try:
+        seed = trusted_files.read_file(state / "secrets" / "log.key", _KEY_LEN, Trust.PLAIN)
+        # It holds what the memories say: it is its owner's alone, and replaces nothing.
+        made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        whole = False
+        try:
+            with os.fdopen(made, "wb") as file, offline_store(state).viewed() as view:
+                for line in proven(view, asked.tenant, _vkey(view.checkpoint(), seed)):
+                    file.write(msgspec.json.encode(line) + b"\n")
+                    count += not isinstance(line, Head)
+                file.flush()
+                os.fsync(file.fileno())
+            whole = True
+        finally:
+            if not whole:
+                target.unlink()
+    except FileExistsError as error:
+        raise CommandFailed(
+            Exit.USAGE, f"{target} is there already", then="name a file that is not there yet"
+        ) from error
+    except (StorageError, BadCheckpoint, OSError) as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE,
+            f"nothing was exported: {reason(error)}",
+            then=next_step(error, "run as the sidecar's user or root"),
+        ) from error
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(Exported(file=str(target), tenant=asked.tenant, memories=count))
+        return Exit.OK
+    terminal.say(
+        f"{count} memories of tenant {inert(asked.tenant)} with their proofs: check them with "
+        f"mnemogate audit verify --export {inert(str(target))} --vkey KEY"
+    )
+    return Exit.OK
+
+
+def _vkey(note: bytes | None, seed: bytes) -> VerifierKey:
+    if note is None or len(seed) != _KEY_LEN:
+        raise StoreCorrupt("the log has no signed head, or no key")
+    origin = note.split(b"\n", 1)[0].decode("utf-8", "replace")
+    return VerifierKey.of(origin, Ed25519PrivateKey.from_private_bytes(seed))
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--with-proofs",
+        metavar="FILE",
+        required=True,
+        help="write them here, each with its steps and the proof that the log has them",
+    )
+    parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
+
+
+COMMANDS = (
+    Command(
+        words=("memory", "export"),
+        summary="take a tenant's memories away, with the proof of every step",
+        act=_export,
+        arguments=_arguments,
+    ),
+)

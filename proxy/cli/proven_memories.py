@@ -1,0 +1,336 @@
+"""Memories with the proof of every step: a file that shows what it says, without the store.
+
+The first line is the signed head of the log, each further line one memory with all its steps. A
+step has the bytes that were judged, the salt that opens their commitment, and both leaves with
+their paths (RFC 6962) to the signed root. What no file can show is that nothing was left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.canonical import decode_canonical, digest_of
+from policy.model import ChangeKind, MemoryClass, SourceKind
+from proxy.cli.proofs import Hex  # noqa: TC001 - msgspec reads the annotation
+from storage.audit import (
+    BadCheckpoint,
+    InterceptedLeaf,
+    OperatorLeaf,
+    VerdictLeaf,
+    VerifierKey,
+    commitment,
+    decode_leaf,
+    inclusion_proof,
+    open_checkpoint,
+    verify_inclusion,
+    vouched_subject,
+)
+from storage.errors import StoreCorrupt
+from storage.values import VOUCH, Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from storage.audit import Checkpoint, Leaf
+    from storage.interfaces import AuditedView
+    from storage.values import Row
+
+FORM: Final = "mnemogate.memories.1"
+LINE_LEN_MAX: Final = 64 * 1024 * 1024
+_Base64 = Annotated[str, Meta(max_length=LINE_LEN_MAX)]
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first line: what all proofs lead to, and how many lines follow."""
+
+    form: str
+    tenant: str
+    memories: int
+    checkpoint: Annotated[str, Meta(max_length=65_536)]
+    verifier_key: Annotated[str, Meta(max_length=512)]
+
+
+class ProvenLeaf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One leaf as it is hashed, and its path to the root."""
+
+    index: Annotated[int, Meta(ge=0)]
+    leaf_base64: Annotated[str, Meta(max_length=8192)]
+    hashes: Annotated[tuple[Hex, ...], Meta(max_length=64)]
+
+
+class ProvenStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One admitted change; `vouched`: a person's later word for it, where there is one."""
+
+    canonical_base64: _Base64
+    salt: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+    intercepted: ProvenLeaf
+    verdict: ProvenLeaf
+    vouched: ProvenLeaf | None = None
+
+
+class ProvenMemory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One memory as it is read, and the steps that made it so, oldest first."""
+
+    memory_id: str
+    text: str
+    memory_class: MemoryClass
+    source: SourceKind
+    steps: Annotated[tuple[ProvenStep, ...], Meta(min_length=1)]
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a file shows what it says; at most the first hundred problems."""
+
+    sound: bool
+    tenant: str
+    memories: int
+    steps: int
+    tree_size: int
+    vkey: str
+    vkey_pinned: bool
+    problems: tuple[str, ...]
+
+
+class Wrong(Exception):  # noqa: N818 - reads as what is said of a step
+    """A line does not show what it says."""
+
+
+def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head | ProvenMemory]:
+    """The head, then every live memory of a tenant, oldest first.
+
+    Raises:
+        StoreCorrupt: Something cannot be read, or the log has no signed head.
+        BadCheckpoint: The head was signed by another key.
+    """
+    note = view.checkpoint()
+    if note is None:
+        raise StoreCorrupt("the log has no signed head")
+    size = open_checkpoint(note, vkey).size
+    live = view.live()
+    chains: dict[str, list[Row]] = {}
+    vouched: dict[str, int] = {}
+    wanted: list[str] = []
+    for ordinal, row in enumerate(view.rows()):
+        if not isinstance(row, Exception) and row is not None and row.tenant == tenant:
+            if row.erased:
+                continue
+            chains.setdefault(row.memory_id, []).append(row)
+            if ordinal in live:
+                wanted.append(row.memory_id)
+        elif isinstance(row, StoreCorrupt):
+            raise row
+    for index in range(size):
+        leaf = _leaf_at(view, index)
+        if isinstance(leaf, OperatorLeaf) and leaf.action == VOUCH:
+            vouched[leaf.subject] = index
+    yield Head(
+        form=FORM,
+        tenant=tenant,
+        memories=len(wanted),
+        checkpoint=note.decode(),
+        verifier_key=vkey.text(),
+    )
+    for memory_id in wanted:
+        rows = chains[memory_id]
+        steps = tuple(_step(view, row, size, vouched) for row in rows)
+        yield ProvenMemory(
+            memory_id=memory_id,
+            text=_texts(steps),
+            memory_class=rows[-1].memory_class,
+            source=rows[-1].source,
+            steps=steps,
+        )
+
+
+def _step(view: AuditedView, row: Row, size: int, vouched: dict[str, int]) -> ProvenStep:
+    leaf = _leaf_at(view, row.leaf_index)
+    if not isinstance(leaf, VerdictLeaf):
+        raise StoreCorrupt(f"leaf {row.leaf_index} is no verdict")
+    word = vouched.get(vouched_subject(row.candidate_id))
+    return ProvenStep(
+        canonical_base64=base64.b64encode(row.canonical).decode(),
+        salt=row.salt.hex(),
+        intercepted=_proof(view, leaf.intercepted_index, size),
+        verdict=_proof(view, row.leaf_index, size),
+        vouched=None if word is None else _proof(view, word, size),
+    )
+
+
+def _proof(view: AuditedView, index: int, size: int) -> ProvenLeaf:
+    hashes = inclusion_proof(index, size, lambda at: _stored(view, at), _Nodes(view))
+    return ProvenLeaf(
+        index=index,
+        leaf_base64=base64.b64encode(_stored(view, index)).decode(),
+        hashes=tuple(one.hex() for one in hashes),
+    )
+
+
+def _stored(view: AuditedView, index: int) -> bytes:
+    data = view.leaf(index)
+    if data is None:
+        raise StoreCorrupt(f"leaf {index} is missing")
+    return data
+
+
+def _leaf_at(view: AuditedView, index: int) -> Leaf:
+    return decode_leaf(_stored(view, index))
+
+
+class _Nodes:
+    """The stored subtrees, for proofs alone."""
+
+    def __init__(self, view: AuditedView) -> None:
+        self._view = view
+
+    def get(self, level: int, index: int) -> bytes | None:
+        return self._view.node(level, index)
+
+    def put(self, level: int, index: int, node: bytes) -> None:
+        raise StoreCorrupt(f"a proof writes no node: {level}, {index}, {node.hex()}")
+
+
+class Checking:
+    """Takes the lines of one file, and says whether they show what they say. Needs no store.
+
+    `pinned` is the log's key as it was got when the log was first trusted. Without it the file's
+    own is used, which only shows that its parts fit each other.
+    """
+
+    def __init__(self, pinned: VerifierKey | None) -> None:
+        self._pinned = pinned
+        self._key = pinned
+        self._head: Head | None = None
+        self._signed: Checkpoint | None = None
+        self._memories = 0
+        self._steps = 0
+        self._seen: set[str] = set()
+        self._problems: list[str] = []
+
+    def take(self, line: bytes) -> None:
+        """Take in the next line of the file."""
+        try:
+            if self._head is None:
+                self._head = _HEAD(line)
+                self._open(self._head)
+            else:
+                self._memories += 1
+                self._memory(_MEMORY(line))
+        except (Wrong, BadCheckpoint, StoreCorrupt, binascii.Error, ValueError) as error:
+            if self._head is None:
+                raise
+            self._problem(f"line {self._memories + 1}: {error}")
+
+    def result(self) -> Checked:
+        """What all lines show together."""
+        head, signed = self._head, self._signed
+        if head is None:
+            self._problem("the file is empty")
+        elif head.memories != self._memories:
+            self._problem(f"{head.memories} memories are announced, {self._memories} are there")
+        return Checked(
+            sound=not self._problems,
+            tenant="" if head is None else head.tenant,
+            memories=self._memories,
+            steps=self._steps,
+            tree_size=0 if signed is None else signed.size,
+            vkey="" if self._key is None else self._key.text(),
+            vkey_pinned=self._pinned is not None,
+            problems=tuple(self._problems),
+        )
+
+    def _problem(self, text: str) -> None:
+        if len(self._problems) < _PROBLEMS_MAX:
+            self._problems.append(text)
+
+    def _open(self, head: Head) -> None:
+        if head.form != FORM:
+            raise Wrong("it has another form than this version reads")
+        self._key = self._pinned or VerifierKey.parse(head.verifier_key)
+        self._signed = open_checkpoint(head.checkpoint.encode(), self._key)
+
+    def _memory(self, memory: ProvenMemory) -> None:
+        if self._head is None or self._signed is None:
+            raise Wrong("there is no signed head to prove it by")
+        if memory.memory_id in self._seen:
+            raise Wrong("the memory is there twice")
+        self._seen.add(memory.memory_id)
+        at = -1
+        label: tuple[MemoryClass, SourceKind] | None = None
+        for step in memory.steps:
+            verdict = self._step(self._head, memory, step)
+            if step.verdict.index <= at:
+                raise Wrong("its steps are not in the order of the log")
+            at = step.verdict.index
+            label = verdict.memory_class, verdict.source
+            if step.vouched is not None:
+                word = self._leaf(step.vouched)
+                subject = vouched_subject(verdict.candidate_id)
+                if not isinstance(word, OperatorLeaf) or (word.action, word.subject) != (
+                    VOUCH,
+                    subject,
+                ):
+                    raise Wrong("what vouches for it is no such leaf")
+                label = verdict.memory_class, SourceKind.USER_INPUT
+            self._steps += 1
+        if label != (memory.memory_class, memory.source):
+            raise Wrong("its label is not that of its last verdict")
+        if _texts(memory.steps) != memory.text:
+            raise Wrong("its text is not that of its steps")
+
+    def _step(self, head: Head, memory: ProvenMemory, step: ProvenStep) -> VerdictLeaf:
+        seen, verdict = self._leaf(step.intercepted), self._leaf(step.verdict)
+        if not isinstance(seen, InterceptedLeaf) or not isinstance(verdict, VerdictLeaf):
+            raise Wrong("its leaves are no interception and verdict")
+        if verdict.decision is not Decision.ADMIT:
+            raise Wrong("its verdict admits nothing")
+        if (verdict.candidate_id, verdict.intercepted_index) != (
+            seen.candidate_id,
+            step.intercepted.index,
+        ):
+            raise Wrong("its verdict is of another interception")
+        canonical = base64.b64decode(step.canonical_base64, validate=True)
+        if commitment(bytes.fromhex(step.salt), digest_of(canonical)) != seen.commitment:
+            raise Wrong("its bytes do not open the commitment in the log")
+        candidate = decode_canonical(canonical)
+        asked = (candidate.tenant, candidate.principal_id, candidate.change)
+        if asked != (seen.tenant, seen.principal_id, seen.change) or seen.tenant != head.tenant:
+            raise Wrong("not the principal, tenant or change that was intercepted")
+        if memory.memory_id not in {candidate.memory_id, verdict.memory_id}:
+            raise Wrong("its verdict is of another memory")
+        return verdict
+
+    def _leaf(self, proof: ProvenLeaf) -> Leaf:
+        data = base64.b64decode(proof.leaf_base64, validate=True)
+        hashes = tuple(bytes.fromhex(one) for one in proof.hashes)
+        signed = self._signed
+        if signed is None or not verify_inclusion(
+            data, proof.index, signed.size, hashes, signed.root
+        ):
+            raise Wrong(f"leaf {proof.index} is not in the signed log")
+        return decode_leaf(data)
+
+
+def _texts(steps: tuple[ProvenStep, ...]) -> str:
+    """The text after these steps. A step with the bytes of an earlier one is a return to it."""
+    text = ""
+    after: dict[tuple[str, str], str] = {}
+    for step in steps:
+        which = step.salt, step.canonical_base64
+        if which not in after:
+            candidate = decode_canonical(base64.b64decode(step.canonical_base64, validate=True))
+            if candidate.change is ChangeKind.UPDATE and candidate.text is None:
+                after[which] = text
+            else:
+                after[which] = candidate.text or ""
+        text = after[which]
+    return text
+
+
+_PROBLEMS_MAX: Final = 100
+_HEAD: Final = msgspec.json.Decoder(Head).decode
+_MEMORY: Final = msgspec.json.Decoder(ProvenMemory).decode

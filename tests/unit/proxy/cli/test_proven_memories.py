@@ -1,0 +1,164 @@
+"""A file of memories shows what it says to whoever has the log's key, and nothing else passes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope, SourceKind, Tenant
+from proxy.cli.proven_memories import Checking, Head, ProvenMemory, Wrong, proven
+from storage.audit import VerifierKey
+from storage.incidents import Past, Reach
+from storage.opening import offline_store
+from storage.values import Decision
+from tests.unit.storage.opening import (
+    BY,
+    OPERATOR,
+    TENANT,
+    Bench,
+    candidate_of,
+    say,
+    submission_of,
+    write,
+)
+from tests.unit.storage.repair.test_isolation import id_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from proxy.cli.proven_memories import Checked
+    from storage.embedded import EmbeddedStore
+
+Lines = list[Head | ProvenMemory]
+
+
+def _change(store: EmbeddedStore, kind: ChangeKind, memory_id: MemoryId, **fields: object) -> None:
+    candidate = candidate_of(
+        None, OPERATOR, change=kind, memory_id=memory_id, scope=Scope(), **fields
+    )
+    assert write(store, submission_of(candidate, OPERATOR))[0].decision is Decision.ADMIT
+
+
+def _texted(store: EmbeddedStore, memory_id: MemoryId, text: str) -> None:
+    candidate = candidate_of(
+        text, OPERATOR, change=ChangeKind.UPDATE, memory_id=memory_id, scope=Scope()
+    )
+    assert write(store, submission_of(candidate, OPERATOR))[0].decision is Decision.ADMIT
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lines, VerifierKey]:
+    """What a store with every kind of step gives away."""
+    root: Path = tmp_path_factory.mktemp("life")
+    bench = Bench(root)
+    store = bench.open()
+    edited, filed, gone, hidden = (id_of(say(store, f"memory {n}")) for n in range(4))
+    _change(store, ChangeKind.UPDATE, filed, metadata_json='{"k":1}')
+    at = store.reader.status().version
+    _texted(store, edited, "edited")
+    _texted(store, filed, "poisoned")
+    asyncio.run(
+        store.incidents.rewind(
+            Reach(tenant=TENANT, principal_id=PrincipalId("agent-1")), Past(version=at), BY
+        )
+    )
+    _texted(store, edited, "edited at last")
+    _change(store, ChangeKind.DELETE, gone)
+    asyncio.run(store.writer.quarantine(hidden, TENANT, BY))
+    found = store.reader.get(TENANT, filed)
+    assert found is not None
+    asyncio.run(store.writer.vouch(filed, TENANT, BY, found.version))
+    say(store, "a neighbour's", Principal(principal_id=PrincipalId("n"), tenant=Tenant("other")))
+    key = VerifierKey.parse(store.audit.head().verifier_key)
+    store.close()
+    with offline_store(bench.state).viewed() as view:
+        return list(proven(view, TENANT, key)), key
+
+
+def _checked(lines: Lines, pinned: VerifierKey | None) -> Checked:
+    checking = Checking(pinned)
+    for line in lines:
+        checking.take(msgspec.json.encode(line))
+    return checking.result()
+
+
+def test_every_live_memory_of_the_tenant_is_there_as_it_reads_and_holds(
+    life: tuple[Lines, VerifierKey],
+) -> None:
+    lines, key = life
+    told = {one.text: one.source for one in lines if isinstance(one, ProvenMemory)}
+    # Filed anew, poisoned and rewound: the text of the step that it went back to.
+    assert set(told) == {"edited at last", "memory 1"}
+    assert told["memory 1"] is SourceKind.USER_INPUT  # by a person's later word
+    checked = _checked(lines, key)
+    assert (checked.problems, checked.sound, checked.vkey_pinned) == ((), True, True)
+    assert (checked.memories, checked.steps) == (2, 8)
+    assert _checked(lines, None).sound
+    assert not _checked(lines, None).vkey_pinned
+
+
+def _altered(memory: ProvenMemory, **changes: object) -> ProvenMemory:
+    return msgspec.structs.replace(memory, **changes)
+
+
+def _step(memory: ProvenMemory, number: int, **changes: object) -> ProvenMemory:
+    steps = list(memory.steps)
+    steps[number] = msgspec.structs.replace(steps[number], **changes)
+    return msgspec.structs.replace(memory, steps=tuple(steps))
+
+
+def test_whatever_is_altered_is_named(life: tuple[Lines, VerifierKey]) -> None:
+    lines, key = life
+    head = lines[0]
+    assert isinstance(head, Head)
+    vouched = next(one for one in lines if isinstance(one, ProvenMemory) and one.text == "memory 1")
+    other = next(one for one in lines[1:] if isinstance(one, ProvenMemory) and one is not vouched)
+    first = vouched.steps[0]
+    forged = base64.b64encode(
+        base64.b64decode(first.canonical_base64).replace(b"memory 1", b"memory 9")
+    ).decode()
+    wrong = {
+        "text": _altered(vouched, text="memory 9"),
+        "label": _altered(vouched, source=SourceKind.OPERATOR),
+        "another memory": _altered(vouched, memory_id=other.memory_id),
+        "bytes": _step(vouched, 0, canonical_base64=forged),
+        "salt": _step(vouched, 0, salt="0" * 32),
+        "another's leaves": _step(vouched, 0, verdict=other.steps[0].verdict),
+        "leaf": _step(
+            vouched, 0, verdict=msgspec.structs.replace(first.verdict, leaf_base64="AAAA")
+        ),
+        "place": _step(vouched, 0, verdict=msgspec.structs.replace(first.verdict, index=3)),
+        "no base64": _step(vouched, 0, canonical_base64="!"),
+        "without its first step": _altered(vouched, steps=vouched.steps[2:]),
+        "without its last step": _altered(other, steps=other.steps[:-1]),
+        "steps turned round": _altered(other, steps=other.steps[::-1]),
+        "a word for another": _step(
+            vouched, len(vouched.steps) - 1, vouched=vouched.steps[0].verdict
+        ),
+    }
+    for what, memory in wrong.items():
+        assert not _checked([head, memory], key).sound, what
+        problems = _checked([msgspec.structs.replace(head, memories=1), memory], key).problems
+        assert len(problems) == 1, what
+    assert not _checked(lines[:-1], key).sound  # a line is missing
+    assert not _checked([*lines, lines[-1]], key).sound
+    assert not _checked([], key).sound
+
+
+def test_another_logs_key_and_what_is_no_export_are_refused(
+    life: tuple[Lines, VerifierKey],
+) -> None:
+    lines, _ = life
+    head = lines[0]
+    assert isinstance(head, Head)
+    stranger = VerifierKey.of("mnemogate", Ed25519PrivateKey.from_private_bytes(b"\1" * 32))
+    assert not _checked(lines, stranger).sound
+    assert not _checked([msgspec.structs.replace(head, form="other"), *lines[1:]], None).sound
+    for nothing in (b"", b"{}", b"[]", b"\xff", b'{"form":1}'):
+        with pytest.raises((ValueError, Wrong)):
+            Checking(None).take(nothing)
