@@ -264,6 +264,8 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     metadata_json: str | None
     role: str | None
     actor: str | None
+    # Of its verdict in the audit log; an operator's number.
+    leaf_index: int = -1
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):

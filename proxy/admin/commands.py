@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from proxy.admin.keys_and_tokens import Credentials
     from proxy.admin.names_watched import NamesWatched
     from proxy.admin.persons_word import Deciding
+    from proxy.admin.provenance import Tracing
     from proxy.admin.queue import Queue
     from proxy.admin.repairing import Repairing
     from proxy.admin.retention import Retaining
@@ -138,6 +139,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     behind: ServersBehind
     adopting: Adopting
     repairing: Repairing
+    tracing: Tracing
     ledger: Sessions
     surroundings: Surroundings
     # None where no model front is configured: then nothing is withheld.

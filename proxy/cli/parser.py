@@ -20,6 +20,7 @@ from proxy.cli import (
     memory,
     memory_export,
     policy,
+    provenance,
     quarantine,
     retention,
     review,
@@ -49,6 +50,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *quarantine.COMMANDS,
     *isolate.COMMANDS,
     *rewind.COMMANDS,
+    *provenance.COMMANDS,
     *review_many.COMMANDS,
     *review_watch.COMMANDS,
     *adopt.COMMANDS,
@@ -68,6 +70,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
 
 _GROUPS: Final = {
     "memory": "what is stored",
+    "provenance": "where memories came from",
     "review": "held candidates that wait for a person",
     "trust": "the trust of each principal",
     "drift": "names that memories of low trust add up to",

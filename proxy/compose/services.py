@@ -17,6 +17,7 @@ from proxy.admin.dry_run import Explainer
 from proxy.admin.keys_and_tokens import Credentials
 from proxy.admin.names_watched import NamesWatched
 from proxy.admin.persons_word import Deciding
+from proxy.admin.provenance import Tracing
 from proxy.admin.queue import Queue
 from proxy.admin.repairing import Repairing
 from proxy.admin.retention import Retaining
@@ -204,6 +205,7 @@ class Services:
             behind=ServersBehind(store.pins, store.forwards),
             adopting=Adopting(self.guard, store.reader, store.writer),
             repairing=Repairing(incidents=store.incidents),
+            tracing=Tracing(store=store, ledger=ledger),
             ledger=ledger,
             surroundings=surroundings,
             withholding=withholding,

@@ -22,6 +22,7 @@ from proxy.admin.wire.incidents import (
     RewindRequest,
     RewindView,
 )
+from proxy.admin.wire.provenance import ProvenanceView
 from proxy.admin.wire.queries import (
     AnyTenantQuery,
     LeafQuery,
@@ -151,6 +152,11 @@ async def _memory(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 async def _history(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """Every committed step of a memory."""
     return operate.history(call.tenant(), call.memory_id())
+
+
+async def _provenance(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Where a memory came from: steps, leaves with proofs, sessions, and what those recalled."""
+    return await operate.tracing.trace(call.tenant(), call.memory_id())
 
 
 async def _purge(operate: Operate, call: OperatorCall) -> msgspec.Struct:
@@ -446,6 +452,14 @@ ROUTES: Final = tuple(
         ("GET", "/observed", _observed, TenantQuery, None, ObservedList),
         ("GET", "/memories/{memory_id}", _memory, TenantQuery, None, wire.MemoryView),
         ("GET", "/memories/{memory_id}/history", _history, TenantQuery, None, wire.HistoryView),
+        (
+            "GET",
+            "/memories/{memory_id}/provenance",
+            _provenance,
+            TenantQuery,
+            None,
+            ProvenanceView,
+        ),
         ("POST", "/memories/{memory_id}/purge", _purge, NoQuery, wire.PurgeRequest, wire.PurgeView),
         ("GET", "/quarantined", _quarantined, TenantQuery, None, QuarantinedList),
         (

@@ -218,6 +218,7 @@ def history_of(rows: list[Row]) -> tuple[HistoryEntry, ...]:
                 metadata_json=metadata_json,
                 role=role,
                 actor=actor,
+                leaf_index=row.leaf_index,
             )
         )
         old_text = text

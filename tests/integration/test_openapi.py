@@ -163,6 +163,8 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
     await get("/memories", query="tenant=default&offset=0&limit=5")
     await get("/memories/{memory_id}", memory_id, "tenant=default")
     await get("/memories/{memory_id}/history", memory_id)
+    traced = await get("/memories/{memory_id}/provenance", memory_id, "tenant=default")
+    assert [one["status"] for one in traced["memories"]] == ["live"]
     await get("/audit/leaves", query="offset=0&limit=3")
     await get("/audit/proof", query="leaf=0")
     await get("/sessions", query="limit=3")
@@ -193,6 +195,7 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await post("/anchors", {"statement": "The office is in Lisbon.", "questions": ["Where?"]})
     await post("/trust/{principal}/restore", {}, "agent")
     await post("/drift/accept", {"name": "Lisbon"})
+    await post("/origin-trust/restore", {"server": "web", "tool": "fetch"})
     await post("/policy/explain", {"text": ORDER})
     await post("/memories/{memory_id}/vouch", {"version": 1}, memory_id)
     await post("/memories/{memory_id}/quarantine", {"reason": "looked odd"}, memory_id)

@@ -1,0 +1,130 @@
+"""`mnemogate provenance show`: where a memory came from, as far as anybody still knows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from proxy.admin.wire.ids import IdKind
+from proxy.admin.wire.provenance import ProvenanceView
+from proxy.cli.client import PATIENT_S, part
+from proxy.cli.command import Command
+from proxy.cli.connect import operator
+from proxy.cli.exits import Exit
+from proxy.cli.short_ids import whole_id
+from proxy.cli.terminal import inert, iso
+from proxy.seams.tenants import DEFAULT_TENANT
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from proxy.admin.wire.provenance import ProvenanceNode, ProvenanceStep
+    from proxy.cli.command import Context
+    from proxy.ledger.wire import OriginView
+
+
+class _Show(msgspec.Struct, frozen=True, kw_only=True):
+    memory_id: str
+    tenant: str = DEFAULT_TENANT
+    format: Literal["text", "json", "dot"] = "text"
+
+
+async def _show(context: Context) -> Exit:
+    asked = context.arguments(_Show)
+    async with operator(context) as api:
+        memory_id = await whole_id(api, IdKind.MEMORY, asked.memory_id, asked.tenant)
+        path = f"/memories/{part(memory_id)}/provenance"
+        view = await api.get(path, ProvenanceView, timeout_s=PATIENT_S, tenant=asked.tenant)
+    terminal = context.terminal
+    if terminal.as_json or asked.format == "json":
+        terminal.data(view)
+        return Exit.OK
+    for line in dot_of(view) if asked.format == "dot" else _told(view):
+        terminal.say(line)
+    return Exit.OK
+
+
+def _told(view: ProvenanceView) -> Iterator[str]:
+    for node in view.memories:
+        yield f"{inert(node.memory_id)} ({node.status})"
+        for parent in node.parents:
+            yield f"  derived from {inert(parent)}"
+        for step in node.steps:
+            yield from _told_step(step)
+    if view.cut:
+        yield "there is more: ask for one of the memories above"
+
+
+def _told_step(step: ProvenanceStep) -> Iterator[str]:
+    yield (
+        f"  {iso(step.at_ms)} {step.change.value} as {step.memory_class.value} by "
+        f"{inert(step.principal)} ({step.trust}), {step.source.value} by {step.basis.value}: "
+        f"candidate {step.candidate_id}, leaves {step.intercepted.leaf_index} and "
+        f"{step.verdict.leaf_index}, target {inert(step.target)}"
+    )
+    if step.culprit is not None:
+        yield f"    text found in {_name(step.culprit)}"
+    if step.session is None:
+        yield "    joined to no session"
+        return
+    yield f"    session {step.session}" + ("" if step.known else ": the ledger has lost it")
+    if step.segments_left_out:
+        yield f"    {step.segments_left_out} older segments are not told"
+    for origin in step.segments:
+        yield f"    had read {_name(origin)}"
+
+
+def _name(origin: OriginView) -> str:
+    if origin.memory_id:
+        return inert(f"memory {origin.memory_id}")
+    names = " ".join(one for one in (origin.server, origin.tool, origin.call_id) if one)
+    return inert(f"{origin.kind.value} {names}".rstrip())
+
+
+def dot_of(view: ProvenanceView) -> Iterator[str]:
+    """The same as a graph for Graphviz: an arrow leads from what was read to what was written."""
+    yield "digraph provenance {"
+    for node in view.memories:
+        yield f"  {_quoted(node.memory_id)} [label={_quoted(_label(node))}];"
+        edges = [(parent, "derived") for parent in node.parents]
+        for step in node.steps:
+            edges += [(one, "recalled") for one in step.recalled]
+            named = (one for one in step.segments if one.server or one.tool)
+            edges += [(_name(one), "read") for one in named]
+            edges += [] if step.culprit is None else [(_name(step.culprit), "text")]
+        for source, label in dict.fromkeys(edges):
+            arrow = f"{_quoted(source)} -> {_quoted(node.memory_id)}"
+            yield f"  {arrow} [label={_quoted(label)}];"
+    yield "}"
+
+
+def _label(node: ProvenanceNode) -> str:
+    newest = node.steps[-1] if node.steps else None
+    said = "" if newest is None else f"\n{newest.source.value} by {newest.principal}"
+    return f"{node.memory_id}\n{node.status}{said}"
+
+
+def _quoted(text: str) -> str:
+    # A string of Graphviz ends at a quotation mark and knows backslashes, like one of JSON.
+    return json.dumps(text)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("memory_id", metavar="ID")
+    parser.add_argument("--tenant", help=f"whose memory (default: {DEFAULT_TENANT})")
+    parser.add_argument(
+        "--format", choices=("text", "json", "dot"), help="how to tell it (default: text)"
+    )
+
+
+COMMANDS = (
+    Command(
+        words=("provenance", "show"),
+        summary="show where a memory came from: steps, leaves, sessions, and what those recalled",
+        act=_show,
+        arguments=_arguments,
+    ),
+)
