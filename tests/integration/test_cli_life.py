@@ -60,9 +60,6 @@ def test_keys_writes_review_trust_tokens_log_and_purge(place: Place) -> None:
         assert status == 403
         trust = place.command("trust", "show", "scout", "--json").data["principals"][0]
         assert (trust["level"], trust["violations_count"]) == ("degraded", 1)
-        why = place.command("trust", "show", "scout", "--history")
-        assert "structural_refusal" in why.out, why.err
-        assert place.command("trust", "show", "--history").code == 2
         restored = place.command("trust", "restore", "scout", "--json").data
         assert (restored["level"], restored["violations_count"]) == ("trusted", 0)
 
@@ -90,6 +87,9 @@ def test_a_held_text_can_be_denied_and_is_gone(place: Place) -> None:
         assert denied.code == 0, denied.err
         assert denied.data["decision"] == "reject"
         assert place.command("review", "list", "--json").data["held"] == []
+        why = place.command("trust", "show", "agent", "--history")
+        assert "denied_by_person" in why.out, why.err
+        assert place.command("trust", "show", "--history").code == 2
 
 
 def test_a_minted_token_promotes_one_text_once(place: Place) -> None:
