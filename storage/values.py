@@ -95,7 +95,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     # Whether the credential that it came in on is still good; None: nothing that could end.
     welcome: Callable[[], bool] | None = None
     # The words of the text as name cells know them; None: to be read from it where they are asked.
-    words: tuple[bytes, ...] | None = None
+    words: frozenset[bytes] | None = None
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):

@@ -261,7 +261,7 @@ class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
     reading: Reading
     tainted: Provenance | None
     edit: Edit | None
-    words: tuple[bytes, ...] | None = None
+    words: frozenset[bytes] | None = None
 
 
 class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -28,8 +28,6 @@ from storage.tables.lmdb_store import CELLS
 from storage.tables.rows import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from policy.model import Candidate
     from storage.tables.change import Change
     from storage.tables.keys import CellNames, KeyedNames
@@ -144,24 +142,27 @@ class Cells:
         word_of = self._names.cells(tenant).word
         return frozenset(map(word_of, mentioned_in(text).every))
 
-    def staged_words(self, candidate: Candidate) -> tuple[bytes, ...] | None:
+    def staged_words(self, candidate: Candidate) -> frozenset[bytes] | None:
         """What is staged with a candidate for `raised`, so that the gate need not read its text.
 
         None while nothing is under alarm in its tenant.
         """
         if not self.alarmed(candidate.tenant):
             return None
-        return tuple(self.hashed(candidate.tenant, candidate.text))
+        return self.hashed(candidate.tenant, candidate.text)
 
     def raised(
-        self, change: Change, candidate: Candidate, words: Iterable[bytes] | None
+        self, change: Change, candidate: Candidate, words: frozenset[bytes] | None
     ) -> tuple[str, ...]:
         """(10) The names under alarm that a candidate mentions and nobody accepted, as hex."""
         tenant = candidate.tenant
         if candidate.text is None or not (self.alarmed(tenant) or change.alarms):
             return ()
         known = self.hashed(tenant, candidate.text) if words is None else words
-        open_ones = [word for word in known if self._accepted(change, tenant, word) is False]
+        # A long text has thousands of words, and a tenant has few names under alarm.
+        under = {word for whose, word in change.alarms if whose == tenant}
+        asked = known & (self.alarmed(tenant).keys() | under)
+        open_ones = [word for word in asked if self._accepted(change, tenant, word) is False]
         if not open_ones:
             return ()
         names = self._names.cells(tenant)
