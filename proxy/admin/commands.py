@@ -86,12 +86,12 @@ if TYPE_CHECKING:
     from proxy.admin.keys_and_tokens import Credentials
     from proxy.admin.names_watched import NamesWatched
     from proxy.admin.persons_word import Deciding
-    from proxy.admin.provenance import Tracing
     from proxy.admin.queue import Queue
     from proxy.admin.repairing import Repairing
     from proxy.admin.retention import Retaining
     from proxy.admin.rules_in_force import Rules
     from proxy.admin.servers_behind import ServersBehind
+    from proxy.admin.tracing import Tracing
     from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
     from proxy.admin.wire.ids import IdsQuery
     from proxy.admin.wire.store import (

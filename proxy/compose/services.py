@@ -17,11 +17,11 @@ from proxy.admin.dry_run import Explainer
 from proxy.admin.keys_and_tokens import Credentials
 from proxy.admin.names_watched import NamesWatched
 from proxy.admin.persons_word import Deciding
-from proxy.admin.provenance import Tracing
 from proxy.admin.queue import Queue
 from proxy.admin.repairing import Repairing
 from proxy.admin.retention import Retaining
 from proxy.admin.servers_behind import ServersBehind
+from proxy.admin.tracing import Tracing
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
