@@ -30,10 +30,12 @@ async def is_of_memory(call: FileCall, paths: MemoryPaths) -> bool:
     for path in (call.path, call.to):
         if path is None:
             continue
-        named = paths.fits(path)
+        # A folder is moved with all that it holds.
+        fits = paths.fits if call.to is None else paths.fits_folder
+        named = fits(path)
         is_link, real = await asyncio.to_thread(_resolved, path)
         # What is judged is a name; what is written is where the link leads.
-        if is_link if named else (real is not None and paths.fits(real)):
+        if is_link if named else (real is not None and fits(real)):
             raise MalformedRequest(f"arguments: {call.rule.path}: {_LINK}")
         found = found or named
     return found

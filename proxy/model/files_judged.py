@@ -63,7 +63,9 @@ class ConversationFiles:
             # Nobody knows yet what becomes of it.
             self._ran(known, earlier)
         self._earlier.clear()
-        return FileWrite(tool, item_of(read, call.arguments or {}, known.text(read.path)))
+        return FileWrite(
+            tool, item_of(read, call.arguments or {}, known.text(tool.server, read.path))
+        )
 
     def goes_on(self, call: ModelCall) -> None:
         """A call of the same reply that is not refused: later ones are made after it."""
@@ -104,9 +106,9 @@ class ConversationFiles:
         if read is None or not done:
             return
         if read[0].rule.kind is ToolKind.WRITE:
-            known.was_written(read[1])
+            known.was_written(read[0].server, read[1])
         elif not set(read[1].rule.cut) & _given(call):
-            known.was_read(read[1], answer)
+            known.was_read(read[0].server, read[1], answer)
 
     def _ran(self, known: KnownFiles, call: ModelCall) -> None:
         """A call of which nobody knows what it did."""

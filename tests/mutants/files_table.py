@@ -10,6 +10,8 @@ _HERE: Final = "proxy/files/here.py"
 _HERE_TESTS: Final = "tests/unit/proxy/files/test_here.py"
 _JUDGED: Final = "proxy/model/files_judged.py"
 _JUDGED_TESTS: Final = "tests/unit/proxy/model/test_files_judged.py"
+_PATHS: Final = "proxy/dialects/files/memory_paths.py"
+_PATHS_TESTS: Final = "tests/unit/proxy/dialects/files/test_memory_paths.py"
 _EDITS: Final = "proxy/dialects/files/edits.py"
 _HUNKS: Final = "proxy/dialects/files/hunks.py"
 _HUNK_TESTS: Final = "tests/unit/proxy/dialects/files/test_hunks.py"
@@ -22,7 +24,7 @@ FILES: Final = (
     Mutant(
         name="a link leads past the list of files of memory",
         file=_HERE,
-        old="        if is_link if named else (real is not None and paths.fits(real)):\n",
+        old="        if is_link if named else (real is not None and fits(real)):\n",
         new="        if is_link and named:\n",
         invariant="a link to a file of memory is refused",
         tests=(at(_HERE_TESTS, "test_a_link_is_refused_and_a_folder_above_may_be_one"),),
@@ -50,6 +52,30 @@ FILES: Final = (
         new="        else:\n",
         invariant="a file is known only where it was read whole",
         tests=(at(_JUDGED_TESTS, "test_a_part_of_a_file_is_not_known"),),
+    ),
+    Mutant(
+        name="a path has one reading",
+        file=_PATHS,
+        old="    return frozenset({folded_path(path), _stepped(path), _stepped(windows)})\n",
+        new="    return frozenset({folded_path(path)})\n",
+        invariant="a name that only folds to a step leads no path out of a folder of memory",
+        tests=(at(_PATHS_TESTS, "test_every_spelling_of_a_file_of_memory_is_one"),),
+    ),
+    Mutant(
+        name="a folder is moved onto the files of memory",
+        file=_HERE,
+        old="        fits = paths.fits if call.to is None else paths.fits_folder\n",
+        new="        fits = paths.fits\n",
+        invariant="a move onto or off files of memory waits, with their folder as well",
+        tests=(at(_HERE_TESTS, "test_a_move_onto_or_off_a_file_of_memory_is_one"),),
+    ),
+    Mutant(
+        name="one server tells what stands in another's file",
+        file=_JUDGED,
+        old="            known.was_read(read[0].server, read[1], answer)\n",
+        new='            known.was_read("", read[1], answer)\n',
+        invariant="a file is known only as the server shows it that is written with",
+        tests=(at(_JUDGED_TESTS, "test_what_another_server_shows_is_not_the_text_of_a_file"),),
     ),
     Mutant(
         name="an import is a line like others",

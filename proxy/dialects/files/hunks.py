@@ -19,7 +19,8 @@ _NEIGHBOUR_LEN_MAX: Final = 1_000
 # A line of its own: an entry of a list, a heading, a quotation, a row of a table, a fence.
 _OWN_BLOCK: Final = re.compile(r"\s*(?:[-*+\u2022]\s|\d{1,4}[.)]\s|#|>|\||```|~~~)")
 _MARK: Final = re.compile(r"\s*(?:[-*+\u2022]\s+|\d{1,4}[.)]\s+|#+\s+|>\s*)*")
-_IMPORT: Final = re.compile(r"(?:^|[\s(\[\"'`*_])@[^\s@]")
+# What JavaScript takes for white space and Python does not stands before it as well.
+_IMPORT: Final = re.compile(r"(?:^|[\s\ufeff(\[\"'`*_])@[^\s@]")
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.files.memory_paths import folded_path
+from proxy.dialects.files.memory_paths import readings_of_path
 
 if TYPE_CHECKING:
     from proxy.dialects.files.edits import FileCall
@@ -23,14 +23,18 @@ _SAID_BEHIND: Final = re.compile(r"\s*(?:<system-reminder>.*</system-reminder>\s
 
 
 class KnownFiles:
-    """The texts of files, by their paths as they are spelled. One caller at a time."""
+    """The texts of files, by server and path as they are spelled. One caller at a time.
+
+    What one server shows under a path is not what another one writes there: it may have files of
+    its own, and may say anything.
+    """
 
     def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
+        self._texts: dict[tuple[str, str], str] = {}
 
-    def text(self, path: str) -> str | None:
+    def text(self, server: str, path: str) -> str | None:
         """The whole text of a file; None where it is not known."""
-        return self._texts.get(path)
+        return self._texts.get((server, path))
 
     def forget_all(self) -> None:
         """Something ran that may have written any file."""
@@ -38,24 +42,25 @@ class KnownFiles:
 
     def forget(self, call: FileCall) -> None:
         """It is not known what became of this call."""
-        meant = {folded_path(path) for path in (call.path, call.to) if path is not None}
-        for path in [one for one in self._texts if folded_path(one) in meant]:
-            del self._texts[path]
+        paths = [path for path in (call.path, call.to) if path is not None]
+        meant = frozenset[str]().union(*map(readings_of_path, paths))
+        for one in [one for one in self._texts if not meant.isdisjoint(readings_of_path(one[1]))]:
+            del self._texts[one]
 
-    def was_read(self, call: FileCall, answer: str | None) -> None:
+    def was_read(self, server: str, call: FileCall, answer: str | None) -> None:
         """A read was answered; None: something of the answer was withheld."""
         text = None if answer is None else text_of(call.rule, answer)
         if text is not None:
-            self._texts[call.path] = text
+            self._texts[server, call.path] = text
         elif answer is None:
             self.forget(call)
 
-    def was_written(self, call: FileCall) -> None:
+    def was_written(self, server: str, call: FileCall) -> None:
         """A call that changes a file was done."""
-        after = None if call.to is not None else call.after(self.text(call.path))
+        after = None if call.to is not None else call.after(self.text(server, call.path))
         self.forget(call)
         if after is not None:
-            self._texts[call.path] = after
+            self._texts[server, call.path] = after
 
 
 def text_of(rule: FileRule, answer: str) -> str | None:

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MEMORY_PATHS: Final = (
     *("MEMORY.md", "CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", ".claude/**"),
@@ -40,32 +43,74 @@ class MemoryPaths:
         """
         self.patterns = patterns
         self._compiled = re.compile("|".join(map(_compiled, patterns))) if patterns else None
+        above = [one for pattern in patterns for one in _above(pattern)]
+        self._folders = re.compile("|".join(above)) if above else None
 
     def fits(self, path: str) -> bool:
-        """Whether a path, or what it is once it is folded, is that of a file of memory."""
-        return self._compiled is not None and self._compiled.search(folded_path(path)) is not None
+        """Whether a path, however a file system reads it, is that of a file of memory."""
+        return _found(self._compiled, path)
+
+    def fits_folder(self, path: str) -> bool:
+        """The same, or that of a folder which patterns say is above one: moved with all in it."""
+        return self.fits(path) or _found(self._folders, path)
 
 
 def folded_path(path: str) -> str:
     """One spelling for all spellings of a path that a file system may take for the same file."""
-    plain = "".join(
-        char
-        for char in unicodedata.normalize("NFKD", path)
-        if unicodedata.category(char) not in _UNSEEN
-    )
-    spelled = plain.casefold().replace("\\", "/").removeprefix("file://")
+    spelled = _plain(path).replace("\\", "/").removeprefix("file://")
     drive = _DRIVE.match(spelled)
     below = spelled[drive.end() :] if drive else spelled
     steps: list[str] = []
     for step in below.split("/"):
-        # Windows drops trailing dots and blanks, and what follows a colon is a stream of the file.
-        name = step.strip() if step.strip(". ") == "" else step.partition(":")[0].rstrip(". ")
+        name = step.strip() if step.strip(". ") == "" else _file_name(step)
         if name == "..":
             del steps[-1:]
         elif name not in {"", "."}:
             steps.append(name)
     root = "/" if spelled.startswith("/") or drive else ""
     return f"{drive[0] if drive else ''}{root}{'/'.join(steps)}"
+
+
+def readings_of_path(path: str) -> frozenset[str]:
+    """What a path may name: folded before its steps are taken, and after.
+
+    A name that only folds to `..`, to a separator or to nothing is a name where nobody folds it.
+    """
+    windows = path.replace("\\", "/")
+    return frozenset({folded_path(path), _stepped(path), _stepped(windows)})
+
+
+def _stepped(path: str) -> str:
+    steps: list[str] = []
+    for step in path.split("/"):
+        if step == "..":
+            del steps[-1:]
+        elif step not in {"", "."}:
+            steps.append(step)
+    names = "/".join(_file_name(_plain(step)) for step in steps)
+    return f"/{names}" if path.startswith("/") else names
+
+
+def _plain(text: str) -> str:
+    made = unicodedata.normalize("NFKD", text)
+    return "".join(char for char in made if unicodedata.category(char) not in _UNSEEN).casefold()
+
+
+def _file_name(step: str) -> str:
+    # Windows drops trailing dots and blanks, and what follows a colon is a stream of the file.
+    return step.partition(":")[0].rstrip(". ")
+
+
+def _found(compiled: re.Pattern[str] | None, path: str) -> bool:
+    return compiled is not None and any(map(compiled.search, readings_of_path(path)))
+
+
+def _above(pattern: str) -> Iterator[str]:
+    """Expressions for the folders that a pattern names above its files."""
+    steps = pattern.strip("/").split("/")
+    start = "/" if pattern.startswith("/") else ""
+    for end in range(1, len(steps)):
+        yield _compiled(start + "/".join(steps[:end]))
 
 
 def _compiled(pattern: str) -> str:

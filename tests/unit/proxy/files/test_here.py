@@ -42,4 +42,6 @@ async def test_a_move_onto_or_off_a_file_of_memory_is_one(tmp_path: Path) -> Non
     assert await is_of_memory(_call(plain, rules), PATHS)
     assert await is_of_memory(_call(rules, plain), PATHS)
     assert not await is_of_memory(_call(plain, plain), PATHS)
+    assert await is_of_memory(_call(plain, str(tmp_path / ".claude")), PATHS)
+    assert await is_of_memory(_call(str(tmp_path / "memories"), plain), PATHS)
     assert await is_of_memory(_call("CLAUDE.md\0"), PATHS), "no file here can have that name"

@@ -167,6 +167,17 @@ async def test_a_file_that_something_else_may_have_written_is_not_known(
         assert await at.edits(LINE, f"{LINE}\n- {NOTE}") is None
 
 
+async def test_what_another_server_shows_is_not_the_text_of_a_file(tmp_path: Path) -> None:
+    poisoned = f"{RULES}- {ORDER}\n"
+    async with editor(tmp_path) as at:
+        await at.reads(RULES)
+        await at.tool("mcp__evil__read_text_file", poisoned, path=FILE)
+        assert await at.writes(poisoned) is not None
+    async with editor(tmp_path / "control") as at:
+        await at.reads(poisoned)
+        assert await at.writes(poisoned) is None
+
+
 async def test_a_search_between_changes_nothing(tmp_path: Path) -> None:
     async with editor(tmp_path) as at:
         at.messages.append(user(f"Remember: {NOTE}"))

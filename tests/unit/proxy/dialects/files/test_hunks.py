@@ -55,7 +55,7 @@ def test_a_line_that_goes_on_in_an_order_above_is_read_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["@docs/more.md", "- see @~/tea.md", "(@./x)", "`@a/b`", "**@rules.md**"]
+    "line", ["@docs/more.md", "- see @~/tea.md", "(@./x)", "`@a/b`", "**@rules.md**", "a\ufeff@b"]
 )
 def test_a_line_that_has_another_file_read_is_said_to(line: str) -> None:
     hunks = hunks_of("tea\n", f"tea\n{line}\n")

@@ -27,6 +27,13 @@ PATHS = MemoryPaths(MEMORY_PATHS)
         "/a/cl\u200baude.md",
         "/a/\uff23LAUDE.md",
         "file:///a/GEMINI.md",
+        # Only another system, or nobody, reads these names as steps.
+        "/a/.claude/:/../rules.md",
+        "/a/.claude/rules/ ../ ../tea.md",
+        "/a/memories/\\..\\..\\tea.md",
+        "/a/memories/\uff0f..\uff0f../tea.md",
+        "memories/x/\u2025/\u2025/tea.md",
+        ".github/:/../copilot-instructions.md",
     ],
 )
 def test_every_spelling_of_a_file_of_memory_is_one(path: str) -> None:
@@ -39,6 +46,17 @@ def test_every_spelling_of_a_file_of_memory_is_one(path: str) -> None:
 )
 def test_other_files_are_none(path: str) -> None:
     assert not PATHS.fits(path)
+
+
+def test_a_folder_of_such_files_is_moved_with_them() -> None:
+    for path in ("/a/.claude", "/a/memories/", ".GitHub", "/a/CLAUDE.md", "C:\\a\\.claude\\"):
+        assert PATHS.fits_folder(path)
+    assert not PATHS.fits_folder("/a/docs")
+    assert not PATHS.fits("/a/.claude")
+    own = MemoryPaths(("/srv/notes/**",))
+    assert own.fits_folder("/srv")
+    assert not own.fits_folder("/x/srv")
+    assert not MemoryPaths(("rules.md",)).fits_folder("/a")
 
 
 def test_patterns_of_an_operator_take_the_place_of_these() -> None:
