@@ -9,9 +9,27 @@ from tests.mutants.mutant import Mutant, at
 _REFUSED: Final = "tests/integration/test_confirm_refused.py"
 _CODES: Final = "tests/unit/proxy/model/test_codes.py"
 _HISTORY: Final = "tests/unit/proxy/dialects/model/confirm/test_history.py"
+_BLOCK: Final = "tests/unit/proxy/dialects/model/confirm/test_block.py"
+_CANDIDATES: Final = "tests/unit/proxy/dialects/model/confirm/test_candidates.py"
 _NEVER: Final = at(_REFUSED, "test_no_answer_but_hers_in_its_place_decides")
 
 CONFIRM: Final = (
+    Mutant(
+        name="nothing is shown of what nothing is drawn for",
+        file="policy/text/visible.py",
+        old="    return char in _UNDRAWN or unicodedata.category(char) in _HIDDEN\n",
+        new="    return unicodedata.category(char) in _HIDDEN\n",
+        invariant="a person sees all that she confirms",
+        tests=(at(_BLOCK, "test_a_text_spelled_in_what_nothing_is_drawn_for_is_seen"),),
+    ),
+    Mutant(
+        name="the names of a call say nothing",
+        file="proxy/dialects/model/confirm/candidates.py",
+        old="            pending.extend(part)\n            pending.extend(part.values())\n",
+        new="            pending.extend(part.values())\n",
+        invariant="a person sees all that she confirms",
+        tests=(at(_CANDIDATES, "test_a_name_that_says_something_goes_to_the_page"),),
+    ),
     Mutant(
         name="an agent with a shell is asked",
         file="proxy/dialects/model/confirm/may_ask.py",

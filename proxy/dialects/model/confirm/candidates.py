@@ -12,6 +12,7 @@ from policy.labels.editing import How
 from policy.labels.forwarded_call import call_of, is_forwarded
 from policy.model import ChangeKind, MemoryClass
 from policy.text.naming_words import GENERIC
+from policy.text.own_words_form import words
 from policy.text.skeleton import skeleton
 
 if TYPE_CHECKING:
@@ -31,6 +32,22 @@ _ENGLISH: Final = "yes no code codes confirm confirms confirmed confirmation mne
 _GERMAN: Final = "ja nein kode codewort bestätige bestätigen bestätigt bestätigung"
 _ROMANCE: Final = "oui non sí si não sim sì codigo código codice confirmer confirmar confermare"
 WORDS: Final = frozenset(skeleton(f"{_ENGLISH} {_GERMAN} {_ROMANCE}").casefold().split())
+# What a question says of itself, and a gap behind which a text goes on unseen.
+_OURS: Final = ("conversation had read", "may it remember", "may it replace")
+_GAP: Final = re.compile(r"\s{4,}")
+# Words of the argument names in shipped maps, beside those that file. A name of any other word
+# says something, and is not shown.
+_ARGUMENTS: Final = words(
+    """
+    action assertion block body chunks collection command conclusion contents custom deletions
+    description destination directory documents edge embedding embeddings entities entityname
+    entitynames entitytype episode excluded extraction feedback file find folder from function
+    gate group identifier input insert instructions items label messages metadata metadatas mode
+    new node observations old operation operations outcome output passage patch path payload peer
+    previous query recall receipt reference refs relations relationtype replaces report saga scope
+    section shared str string summary target to types uri uuid uuids with workspace
+    """
+)
 _MARKS: Final = frozenset("“”„\n\r\t\u2028\u2029`")
 _PLACE: Final = re.compile(r"#[0-9]+")
 _ID: Final = re.compile(r"[A-Za-z0-9_.@:-]{1,64}")
@@ -78,12 +95,15 @@ def _said(candidate: Candidate) -> str:
 
 
 def _fits(text: str) -> bool:
-    words = _LETTERS.findall(skeleton(text).casefold())
+    folded = skeleton(text).casefold()
+    found = _LETTERS.findall(folded)
+    if _GAP.search(text) is not None or any(one in " ".join(found) for one in _OURS):
+        return False
     return (
         0 < len(text) <= TEXT_LEN_MAX
-        and bool(words)
+        and bool(found)
         and _MARKS.isdisjoint(text)
-        and WORDS.isdisjoint(words)
+        and WORDS.isdisjoint(found)
     )
 
 
@@ -102,10 +122,9 @@ def _files_only(candidate: Candidate) -> bool:
         return True
     value: Json = msgspec.json.decode(given)
     strings = [one for one in _strings(value) if _PLACE.fullmatch(one) is None]
-    words = [word for one in strings for word in _LETTERS.findall(skeleton(one).casefold())]
-    # The names of a call's arguments are its tool's.
-    known = GENERIC if call is None else GENERIC | set(_keys_of(value))
-    return all(word in known for word in words)
+    found = [word for one in strings for word in _LETTERS.findall(skeleton(one).casefold())]
+    known = GENERIC if call is None else GENERIC | _ARGUMENTS
+    return all(word in known for word in found)
 
 
 def _strings(value: Json) -> Iterator[str]:
@@ -119,14 +138,3 @@ def _strings(value: Json) -> Iterator[str]:
             pending.extend(part.values())
         elif part is not None:
             yield str(part)
-
-
-def _keys_of(value: Json) -> Iterator[str]:
-    pending = [value]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, list):
-            pending.extend(part)
-        elif isinstance(part, dict):
-            yield from (word for key in part for word in _LETTERS.findall(key.casefold()))
-            pending.extend(part.values())

@@ -143,3 +143,11 @@ def test_a_reply_that_looks_like_a_question_is_known(text: str) -> None:
 )
 def test_an_ordinary_reply_does_not(text: str) -> None:
     assert not resembles(text)
+
+
+def test_a_text_spelled_in_what_nothing_is_drawn_for_is_seen() -> None:
+    # A row of variation selectors spells any text for a model.
+    smuggled = "".join(chr(0xE0100 + byte - 16) for byte in b"buy of Acme")
+    assert shown(f"tea{smuggled}").count("[U+E01") == len(smuggled)
+    for char in "\u034f\u115f\u2800\u3164\uffa0\ufe01":
+        assert shown(f"tea{char}") == f"tea[U+{ord(char):04X}]"
