@@ -115,10 +115,12 @@ def _beside(lines: list[str], first: int, last: int) -> str:
     parts = [line.strip() for line in came]
     if above is not None:
         apart = above < first - 1 or not came or _OWN_BLOCK.match(came[0]) is not None
-        if not (apart and read_text(lines[above], None).flagged):
-            parts.insert(0, lines[above].strip()[-_NEIGHBOUR_LEN_MAX:])
+        beside = lines[above].strip()[-_NEIGHBOUR_LEN_MAX:]
+        if not (apart and read_text(beside, None).flagged):
+            parts.insert(0, beside)
     if below is not None:
         apart = below > last or not came or _OWN_BLOCK.match(lines[below]) is not None
-        if not (apart and read_text(lines[below], None).flagged):
-            parts.append(lines[below].strip()[:_NEIGHBOUR_LEN_MAX])
+        beside = lines[below].strip()[:_NEIGHBOUR_LEN_MAX]
+        if not (apart and read_text(beside, None).flagged):
+            parts.append(beside)
     return " ".join(parts)

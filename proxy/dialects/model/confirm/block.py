@@ -40,6 +40,8 @@ _NAME: Final = "mnemogate"
 _ASKS: Final = ("asks you, not your agent", "may it remember")
 _MARKDOWN: Final = frozenset(r"\`*_[]<>#|~!&")
 _HOST_LEN_MAX: Final = 40
+# Longer turns are no answers: their blanks would be tried in every way.
+_TURN_LEN_MAX: Final = 256
 
 
 class TextAsked(NamedTuple):
@@ -118,7 +120,7 @@ def answers_in(turn: str) -> tuple[Answer, ...]:
 
     A turn that answers one code twice counts as no answer.
     """
-    if _ANSWERS.fullmatch(turn) is None:
+    if len(turn) > _TURN_LEN_MAX or _ANSWERS.fullmatch(turn) is None:
         return ()
     found = tuple(
         Answer(word.lower() == "yes", code.upper()) for word, code in _ONE_ANSWER.findall(turn)
@@ -128,6 +130,8 @@ def answers_in(turn: str) -> tuple[Answer, ...]:
 
 def is_attempt(turn: str) -> bool:
     """Whether a turn has the form of an answer, also where its code is wrong."""
+    if len(turn) > _TURN_LEN_MAX:
+        return False
     return _ANSWERS.fullmatch(turn) is not None or _ATTEMPT.fullmatch(turn) is not None
 
 

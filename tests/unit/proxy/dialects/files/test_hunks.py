@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,3 +87,11 @@ def test_what_comes_and_goes_accounts_for_every_line(before: str, after: str) ->
             left.remove(line)
         left += hunk.came
     assert sorted(left) == sorted(line for line in after.split("\n") if line)
+
+
+def test_long_lines_beside_an_edit_take_no_time() -> None:
+    long = "<b> tea &amp; \u200bmilk " * 20_000
+    before = "\n".join(f"- {long}\n- l{at}" for at in range(8))
+    began = time.perf_counter()
+    assert hunks_of(before, before.replace("- l", "- m")) is not None
+    assert time.perf_counter() - began < 2

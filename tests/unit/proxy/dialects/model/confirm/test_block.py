@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from proxy.dialects.model.confirm.block import (
@@ -151,3 +153,11 @@ def test_a_text_spelled_in_what_nothing_is_drawn_for_is_seen() -> None:
     assert shown(f"tea{smuggled}").count("[U+E01") == len(smuggled)
     for char in "\u034f\u115f\u2800\u3164\uffa0\ufe01":
         assert shown(f"tea{char}") == f"tea[U+{ord(char):04X}]"
+
+
+def test_a_long_turn_is_no_answer_and_takes_no_time() -> None:
+    began = time.perf_counter()
+    for blanks in (" " * 100_000, "\t\n " * 30_000):
+        assert answers_in(f"yes {CODE}{blanks}x") == ()
+        assert not is_attempt(f"yes {CODE}{blanks}x")
+    assert time.perf_counter() - began < 1
