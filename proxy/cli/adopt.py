@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -79,7 +80,7 @@ async def _adopt(context: Context) -> Exit:
         raise CommandFailed(
             Exit.FAILED,
             "the server keeps something else than was listed; nothing was lifted",
-            then=f"look again: mnemogate review adopt {inert(name)}",
+            then=f"look again: {_again(asked, name)}",
         )
     chosen = items if asked.lift is None else tuple(one for one in items if _fits(one, asked))
     rows = [_row(one) for one in chosen]
@@ -163,6 +164,15 @@ def _row(item: Item) -> AdoptedRow:
     )
 
 
+def _again(asked: _Adopt, server: str, more: str = "") -> str:
+    """The command once more: a server that no [[mcp]] table has needs its own behind it."""
+    given = "" if asked.map is None else f"--map {inert(shlex.quote(asked.map))}"
+    behind = f"-- {inert(shlex.join(asked.words[1:]))}" if asked.words[1:] else ""
+    tenant = "" if asked.tenant == DEFAULT_TENANT else f"--tenant {inert(asked.tenant)}"
+    said = ("mnemogate review adopt", more, tenant, given, inert(server), behind)
+    return " ".join(one for one in said if one)
+
+
 def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
     terminal = context.terminal
     if terminal.as_json:
@@ -187,10 +197,7 @@ def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
     if asked.dry_run:
         return Exit.OK
     if asked.lift is None:
-        terminal.say(
-            f"then: mnemogate review adopt --lift {found.digest} --about WORDS "
-            f"{inert(found.server)}"
-        )
+        terminal.say(f"then: {_again(asked, found.server, f'--lift {found.digest} --about WORDS')}")
     terminal.say("as your own words, one by one: mnemogate review vouch MEMORY")
     return Exit.OK
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from proxy.cli.terminal import Terminal
 
 
+_NOBODY = "no memory fits: is the name spelled so (`mnemogate key list`), and is it this --tenant?"
+
+
 class _Isolate(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = DEFAULT_TENANT
     principal: str | None = None
@@ -67,7 +70,7 @@ async def _isolate(context: Context) -> Exit:
     if terminal.as_json:
         terminal.data(done)
     else:
-        _show(terminal, done)
+        _show(terminal, done, begun=asked.reaches)
     return Exit.OK
 
 
@@ -85,7 +88,7 @@ def _request(asked: _Isolate) -> IsolateRequest:
     )
 
 
-def _show(terminal: Terminal, done: IsolationView) -> None:
+def _show(terminal: Terminal, done: IsolationView, *, begun: bool) -> None:
     incident = done.incident
     if incident is None:
         terminal.table(
@@ -103,6 +106,8 @@ def _show(terminal: Terminal, done: IsolationView) -> None:
             ],
         )
         terminal.say(f"{done.caught_count} memories are in reach; nothing was changed")
+        if not done.caught_count:
+            terminal.say(_NOBODY)
         return
     if incident.stage == "undone":
         terminal.say(
@@ -113,6 +118,9 @@ def _show(terminal: Terminal, done: IsolationView) -> None:
     terminal.say(
         f"incident {incident.incident_id}: {done.changed} hidden, {done.kept} were hidden before"
     )
+    if begun and not done.changed and not done.kept:
+        terminal.say(_NOBODY)
+        return
     terminal.say(f"take it back with: mnemogate isolate --undo {incident.incident_id}")
 
 

@@ -47,7 +47,7 @@ async def _rewind(context: Context) -> Exit:
     request = RewindRequest(
         tenant=asked.tenant,
         to_version=int(asked.to) if is_version else None,
-        to_ms=None if is_version else moment("--to", asked.to),
+        to_ms=None if is_version else moment("--to", asked.to, "the number of a version, "),
         principal=asked.principal,
         origin=asked.origin,
         session=asked.session,

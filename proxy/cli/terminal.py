@@ -67,8 +67,13 @@ def iso(at_ms: int | None) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def moment(option: str, text: str) -> int:
+def moment(option: str, text: str, also: str = "") -> int:
     """A date or a time that was given to an option, in Unix milliseconds; UTC if it says nothing.
+
+    Args:
+        option: What it was given to.
+        text: What was given.
+        also: What else the option takes, for the message.
 
     Raises:
         CommandFailed: It is neither.
@@ -77,7 +82,8 @@ def moment(option: str, text: str) -> int:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise CommandFailed(
-            Exit.USAGE, f"{option}: a date or a time, like 2030-01-31 or 2030-01-31T12:00:00Z"
+            Exit.USAGE,
+            f"{option}: {also}a date or a time, like 2030-01-31 or 2030-01-31T12:00:00Z",
         ) from None
     aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)

@@ -56,6 +56,7 @@ def test_nothing_is_lifted_that_nobody_listed_and_no_order_at_all(tmp_path: Path
         refused = adopt("--lift", listed["digest"], "--all")
         assert refused.code == 1
         assert "something else" in refused.err
+        assert " memory -- " in refused.err, "what to say again has the server's command"
         _kept(file)
         lifted = adopt("--lift", listed["digest"], "--about", "hall").data
         assert _states(lifted) == {"tool_result": COUNT - POISON, "flagged": POISON}

@@ -54,6 +54,8 @@ def test_what_a_leaked_key_wrote_is_isolated_with_what_follows_from_it_and_given
         unknown = place.command("isolate", "--undo", "0" * 16)
         assert unknown.code == Exit.NOT_FOUND
         assert "isolate --list" in unknown.err
+        nobody = place.command("isolate", "--principal", "nobody", "--dry-run")
+        assert (nobody.code, "no memory fits" in nobody.out) == (Exit.OK, True)
 
 
 def test_memories_go_back_to_a_version_and_forth_again(tmp_path: Path) -> None:
@@ -70,5 +72,7 @@ def test_memories_go_back_to_a_version_and_forth_again(tmp_path: Path) -> None:
         assert _texts(sidecar, key) == everything
         future = place.command("rewind", "--to", "99")
         assert (future.code, "the newest is version 3" in future.err) == (Exit.USAGE, True)
+        nonsense = place.command("rewind", "--to", "nonsense")
+        assert (nonsense.code, "the number of a version" in nonsense.err) == (Exit.USAGE, True)
         assert _texts(sidecar, key) == everything
     assert place.command("audit", "verify").code == Exit.OK
