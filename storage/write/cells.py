@@ -337,17 +337,19 @@ class Cells:
     def _evict(self, change: Change, tally: Tally, word: bytes) -> Tally:
         """The tally without one name: of those beside a new one the least recently counted.
 
-        Keys are hashes, so those beside one are any sixteen. What is under alarm stays longest.
+        Keys are hashes, so those beside one are any sixteen. What is under alarm stays long, and
+        longest what a person said or accepted: else a flood would have these names wait.
         """
         tenant, draft = tally.tenant, change.draft
         names = self._names.cells(tenant)
-        beside: list[tuple[bool, int, bytes, Cell]] = []
+        beside: list[tuple[bool, bool, int, bytes, Cell]] = []
         for key in self._beside(draft, names.name(word), names.name(b"")):
             found = key[-_WORD_LEN:]
             cell = _CELL(draft.get(CELLS, key) or b"")
             alarmed = self._accepted(change, tenant, found) is not None
-            beside.append((alarmed, cell.version, found, cell))
-        alarmed, _, found, cell = min(beside, key=lambda one: one[:2])
+            known = cell.said or cell.accepted
+            beside.append((known, alarmed, cell.version, found, cell))
+        _, alarmed, _, found, cell = min(beside, key=lambda one: one[:3])
         draft.delete(CELLS, names.name(found))
         if alarmed:
             draft.delete(CELLS, names.alarm(found))

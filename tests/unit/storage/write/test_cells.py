@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import product
 from typing import TYPE_CHECKING
 
 import lmdb
@@ -230,6 +231,20 @@ def test_a_flood_of_made_up_names_hides_none(bench: Bench, monkeypatch: pytest.M
     assert watched.floor >= 1
     say(store, PRAISE[2])
     assert _waits(store)
+
+
+def test_a_flood_of_made_up_names_has_no_name_wait_that_a_person_said(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "CELLS_MAX", 200)
+    store = _holding(bench)
+    say(store, "This is about Zephyrpay.", OPERATOR)
+    _admitted(store, PRAISE[:4])
+    made = ["Q" + "".join(letters) for letters in product("bcdfghjklm", repeat=3)]
+    for start in range(0, 600, 100):
+        say(store, "the list has " + " ".join(made[start : start + 100]))
+    for text in (PRAISE[4], *PRAISE[:3]):
+        assert say(store, text).decision is Decision.ADMIT
 
 
 def test_of_words_in_lower_case_no_more_are_remembered_than_the_table_has(
