@@ -26,6 +26,7 @@ from storage.tables.lmdb_store import (
 )
 from storage.tables.rows import candidate_of, read_id, read_row, text_of
 from storage.values import Decision, Kept, Row
+from storage.write.quarantine import keep_hands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,6 +240,9 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         ) or kind is ChangeKind.PURGE:
             # Who hid the memory of this id that is gone has not seen this one.
             change.draft.delete(QUARANTINES, name)
+        elif known is not None and known.status is MemoryStatus.QUARANTINED:
+            # One that was hidden before format 5 has nobody beside it yet.
+            keep_hands(change.draft, name, known)
         live = status is MemoryStatus.LIVE
         # The vector of a quarantined one is indexed as well, for the day it is shown again.
         if status is not MemoryStatus.DELETED:

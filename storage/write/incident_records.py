@@ -54,7 +54,7 @@ class IncidentRecords:
         return self._engine.transact(work)
 
     def move(self, incident_id: str, stage: Stage, by: PrincipalId, detail: str = "") -> Incident:
-        """The incident at another stage.
+        """The incident at another stage; one that is taken back meanwhile is done no more.
 
         Raises:
             UnknownIncident: There is none of that id.
@@ -62,6 +62,8 @@ class IncidentRecords:
 
         def work(change: Change) -> Incident:
             found = read_incident(change.draft, incident_id)
+            if stage is Stage.DONE and found.stage is not Stage.OPEN:
+                return found
             moved = msgspec.structs.replace(found, stage=stage)
             if moved != found:
                 self._put(change, moved, by, detail)

@@ -15,6 +15,7 @@ import msgspec
 from policy.model import MemoryStatus
 from storage.audit import OperatorLeaf
 from storage.errors import UnknownMemory
+from storage.incidents import Stage
 from storage.tables.codec import OPERATOR, HiddenBy, IdRecord, decode_hidden_by, encode
 from storage.tables.lmdb_store import IDS, QUARANTINES
 from storage.tables.rows import read_id, read_row
@@ -25,6 +26,7 @@ from storage.values import (
     THE_STORE,
     Standing,
 )
+from storage.write.incident_records import read_incident
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from policy.model import MemoryId, PrincipalId, Tenant
     from storage.incidents import Incident
     from storage.tables.change import Change
-    from storage.tables.lmdb_store import View
+    from storage.tables.lmdb_store import Draft, View
     from storage.values import Row
     from storage.write.engine import Engine
 
@@ -95,11 +97,14 @@ class Quarantine:
         """Hide these memories for an incident, in one transaction, each with a leaf naming it.
 
         How many became hidden, and how many were hidden by somebody else already. A memory that
-        the incident hides, and one that is gone, stays as it is and has no leaf.
+        the incident hides, and one that is gone, stays as it is and has no leaf. Nothing is hidden
+        for an incident that is taken back meanwhile: its undoing may not look again.
         """
 
         def work(change: Change) -> tuple[int, int]:
             changed = kept = 0
+            if read_incident(change.draft, incident.incident_id).stage is not Stage.OPEN:
+                return changed, kept
             for name in names:
                 known = read_id(change.draft, name)
                 if known is None or known.status is MemoryStatus.DELETED:
@@ -153,6 +158,12 @@ def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:
     if payload is not None:
         return frozenset(decode_hidden_by(payload).by)
     return frozenset({OPERATOR} if known.status is MemoryStatus.QUARANTINED else ())
+
+
+def keep_hands(draft: Draft, name: bytes, known: IdRecord) -> None:
+    """Write down who hides a memory: once it is deleted, its status says it no more."""
+    by = tuple(sorted(hidden_by(draft, name, known)))
+    draft.put(QUARANTINES, name, encode(HiddenBy(by=by)))
 
 
 def place(change: Change, name: bytes, known: IdRecord, row: Row, hidden: frozenset[str]) -> None:

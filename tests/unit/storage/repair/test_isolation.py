@@ -1,5 +1,7 @@
 """Isolation hides what is in reach and nothing else, and is taken back whole, over crashes."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
@@ -27,6 +29,8 @@ from storage.embedded import EmbeddedOptions
 from storage.errors import UnknownIncident
 from storage.incidents import Reach, Stage
 from storage.tables.lmdb_store import CHILDREN, META, QUARANTINES
+from storage.write.incident_records import IncidentRecords
+from storage.write.quarantine import Quarantine
 from tests.conftest import HEAVY
 from tests.unit.storage.opening import (
     AGENT,
@@ -145,6 +149,24 @@ def test_undo_shows_nothing_that_somebody_else_hides(bench: Bench) -> None:
     asyncio.run(store.writer.parole(before_it, TENANT, BY))
     asyncio.run(store.writer.parole(after_it, TENANT, BY))
     assert set(shown(store)) == {twice, mine, before_it, after_it}
+    store.close()
+
+
+def test_a_batch_behind_the_undoing_of_its_incident_hides_nothing(bench: Bench) -> None:
+    store = bench.open(options=SMALL)
+    memory_id = id_of(say(store, "poison", LEAKED))
+    begun = asyncio.run(store.incidents.isolate(OF_LEAKED, BY)).incident
+    undone = asyncio.run(store.incidents.undo(begun.incident_id, BY)).incident
+    name = store._engine.parts.names.memory(TENANT, memory_id)
+    late = Quarantine(store._engine)
+    assert asyncio.run(store.writer.run(lambda: late.impose_all(begun, [name]))) == (0, 0)
+    records = IncidentRecords(store._engine)
+    stays = asyncio.run(
+        store.writer.run(lambda: records.move(begun.incident_id, Stage.DONE, BY, "1 hidden"))
+    )
+    assert stays == undone
+    assert store.incidents.all() == (undone,)
+    assert shown(store) == {memory_id: "poison"}
     store.close()
 
 
