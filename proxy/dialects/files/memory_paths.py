@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 MEMORY_PATHS: Final = (
     *("MEMORY.md", "CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", ".claude/**"),
-    *(".cursorrules", ".github/copilot-instructions.md", "memories/**"),
+    *("AGENTS.override.md", ".cursorrules", ".cursor/rules/**", ".windsurfrules", ".clinerules"),
+    *(".github/copilot-instructions.md", "memories/**"),
 )
 """The files that hosts load by themselves at the beginning of later conversations."""
 _DRIVE: Final = re.compile(r"^[a-z]:(?=/|$)")
