@@ -71,7 +71,9 @@ async def _isolate(context: Context) -> Exit:
         terminal.data(done)
     else:
         _show(terminal, done, begun=asked.reaches)
-    return Exit.OK
+    # A name that is misspelt hides nothing: that must not look like success.
+    found = done.caught_count or done.changed or done.kept
+    return Exit.NOT_FOUND if asked.reaches and not found else Exit.OK
 
 
 def _request(asked: _Isolate) -> IsolateRequest:

@@ -55,7 +55,8 @@ def test_what_a_leaked_key_wrote_is_isolated_with_what_follows_from_it_and_given
         assert unknown.code == Exit.NOT_FOUND
         assert "isolate --list" in unknown.err
         nobody = place.command("isolate", "--principal", "nobody", "--dry-run")
-        assert (nobody.code, "no memory fits" in nobody.out) == (Exit.OK, True)
+        assert (nobody.code, "no memory fits" in nobody.out) == (Exit.NOT_FOUND, True)
+        assert place.command("isolate", "--principal", "nobody").code == Exit.NOT_FOUND
 
 
 def test_memories_go_back_to_a_version_and_forth_again(tmp_path: Path) -> None:
