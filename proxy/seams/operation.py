@@ -337,7 +337,7 @@ def without_store_numbers(result: Result) -> Result:
             memory = result.memory
             return result if memory is None else Got(memory=replace(memory, version=0))
         case History():
-            entries = tuple(replace(entry, version=0) for entry in result.entries)
+            entries = tuple(replace(entry, version=0, leaf_index=-1) for entry in result.entries)
             return replace(result, entries=entries)
         case Entities() | Identity():
             return result

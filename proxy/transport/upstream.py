@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
     from types import TracebackType
 
-    from aiohttp.connector import Connection
-
 HEADER_BYTES_MAX: Final = 16 * 1024
-INTERIM_MAX: Final = 64
-"""Interim answers before the one that counts; a patient server says 102 now and then."""
 _PIECE_BYTES: Final = 64 * 1024
 _FINAL_FROM: Final = 200
 _REDIRECTS: Final = range(300, 400)
@@ -86,39 +82,6 @@ def end_to_end(headers: dict[str, str]) -> dict[str, str]:
     }
 
 
-class _FewInterims(aiohttp.ClientResponse):
-    """An answer that gives up after so many interim ones (100, 102, 103).
-
-    Each of them is read at once and keeps the event loop: a flood would last until the deadline.
-    """
-
-    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Read the head; of interim ones no more than `INTERIM_MAX`.
-
-        Raises:
-            aiohttp.ClientPayloadError: There were more.
-        """
-        protocol = connection.protocol
-        if protocol is None:
-            return await super().start(connection)
-        read = protocol.read
-        heads = 0
-
-        async def counted() -> object:
-            nonlocal heads
-            heads += 1
-            if heads > INTERIM_MAX + 1:
-                raise aiohttp.ClientPayloadError("too many interim answers")
-            return await read()
-
-        # On the object: aiohttp has no place to look at an interim answer.
-        vars(protocol)["read"] = counted
-        try:
-            return await super().start(connection)
-        finally:
-            del vars(protocol)["read"]
-
-
 class Upstream:
     """Requests to one URL while its context is open. Event loop only; any number at once."""
 
@@ -149,7 +112,6 @@ class Upstream:
             connector=self._connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            response_class=_FewInterims,
             trust_env=False,  # a proxy variable would choose another server
             skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
             max_line_size=HEADER_BYTES_MAX,

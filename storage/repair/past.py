@@ -17,7 +17,8 @@ from storage.tables.codec import NO_ORDINAL, decode_incident, decode_row
 from storage.tables.lmdb_store import INCIDENTS, LEAVES, ROWS
 from storage.tables.rows import read_id, read_row
 from storage.values import PAROLE, QUARANTINE, Decision
-from storage.write.quarantine import hidden_by, subject_of
+from storage.write.hands import hidden_by
+from storage.write.quarantine import subject_of
 from storage.write.rewinding import PutBack
 
 if TYPE_CHECKING:

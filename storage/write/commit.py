@@ -26,7 +26,7 @@ from storage.tables.lmdb_store import (
 )
 from storage.tables.rows import candidate_of, read_id, read_row, text_of
 from storage.values import Decision, Kept, Row
-from storage.write.quarantine import keep_hands
+from storage.write.hands import keep_hands
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from policy.model import MemoryStatus
 from storage.audit import OperatorLeaf
 from storage.errors import UnknownMemory
 from storage.incidents import Stage
-from storage.tables.codec import OPERATOR, HiddenBy, IdRecord, decode_hidden_by, encode
+from storage.tables.codec import OPERATOR, HiddenBy, IdRecord, encode
 from storage.tables.lmdb_store import IDS, QUARANTINES
 from storage.tables.rows import read_id, read_row
 from storage.values import (
@@ -26,6 +26,7 @@ from storage.values import (
     THE_STORE,
     Standing,
 )
+from storage.write.hands import hidden_by
 from storage.write.incident_records import read_incident
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from policy.model import MemoryId, PrincipalId, Tenant
     from storage.incidents import Incident
     from storage.tables.change import Change
-    from storage.tables.lmdb_store import Draft, View
     from storage.values import Row
     from storage.write.engine import Engine
 
@@ -150,20 +150,6 @@ class Quarantine:
             return changed, kept
 
         return self._engine.transact(work)
-
-
-def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:
-    """Who hides a memory: `OPERATOR`, and incidents by their ids. Nobody for one that is shown."""
-    payload = view.get(QUARANTINES, name)
-    if payload is not None:
-        return frozenset(decode_hidden_by(payload).by)
-    return frozenset({OPERATOR} if known.status is MemoryStatus.QUARANTINED else ())
-
-
-def keep_hands(draft: Draft, name: bytes, known: IdRecord) -> None:
-    """Write down who hides a memory: once it is deleted, its status says it no more."""
-    by = tuple(sorted(hidden_by(draft, name, known)))
-    draft.put(QUARANTINES, name, encode(HiddenBy(by=by)))
 
 
 def place(change: Change, name: bytes, known: IdRecord, row: Row, hidden: frozenset[str]) -> None:

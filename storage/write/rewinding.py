@@ -21,7 +21,8 @@ from storage.tables.lmdb_store import IDS, ROWS, VECTORS
 from storage.tables.rows import candidate_of, read_id, read_row
 from storage.values import REWIND
 from storage.write.commit import file_lineage
-from storage.write.quarantine import hidden_by, log_standing, place, subject_of
+from storage.write.hands import hidden_by
+from storage.write.quarantine import log_standing, place, subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -57,7 +57,7 @@ GUARDS: Final = (
     ALLOWED_TEST,
     CLOCK_TEST,
     f"{_IMPORTS}test_environment_and_untyped_json_are_read_in_one_place[{DIALECT}]",
-    f"{_IMPORTS}test_exceptions_are_caught_broadly_in_two_places_and_both_answer_no",
+    f"{_IMPORTS}test_exceptions_are_caught_broadly_where_the_answer_is_no_or_they_are_raised_again",
     POSTURE_TEST,
     MIRROR_TEST,
     f"{_TIDY}test_each_folder_of_unit_tests_mirrors_a_folder_of_code",

@@ -259,19 +259,6 @@ WALLS: Final = (
         ),
     ),
     Mutant(
-        name="interim answers are read without an end",
-        file="proxy/transport/upstream.py",
-        old="            if heads > INTERIM_MAX + 1:\n",
-        new="            if heads < 0:\n",
-        invariant="a server behind keeps the event loop with no flood of interim answers",
-        tests=(
-            at(
-                "tests/unit/proxy/transport/test_upstream.py",
-                "test_interim_answers_are_read_up_to_a_number",
-            ),
-        ),
-    ),
-    Mutant(
         name="a changed protocol is an answer",
         file="proxy/transport/upstream.py",
         old="        if response.status < _FINAL_FROM:\n",
@@ -499,7 +486,7 @@ WALLS: Final = (
     Mutant(
         name="the steps of a history have the store's versions",
         file="proxy/seams/operation.py",
-        old="replace(entry, version=0) for entry",
+        old="replace(entry, version=0, leaf_index=-1) for entry",
         new="replace(entry) for entry",
         invariant="what a tenant is told says nothing of how much its neighbours wrote",
         tests=(at(_NEIGHBOURS, "test_a_relay_is_told_the_same_however_much_its_neighbour_writes"),),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.seams.faults import UpstreamError
-from proxy.transport.upstream import INTERIM_MAX, Upstream, UpstreamLimits, end_to_end
+from proxy.transport.upstream import Upstream, UpstreamLimits, end_to_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -127,20 +127,6 @@ async def test_whatever_comes_instead_of_an_answer_is_one_error(
     async with answering(raw, hang=hang) as peer:
         with pytest.raises(UpstreamError, match=says):
             await fetched(peer.url)
-
-
-@pytest.mark.parametrize(("count", "taken"), [(0, True), (INTERIM_MAX, True), (5_000, False)])
-async def test_interim_answers_are_read_up_to_a_number(
-    count: int,
-    taken: bool,  # noqa: FBT001 - a table
-) -> None:
-    raw = b"HTTP/1.1 100 Continue\r\n\r\n" * count + OK + b"Content-Length: 2\r\n\r\n{}"
-    async with answering(raw) as peer:
-        if taken:
-            assert (await fetched(peer.url))[2] == b"{}"
-        else:
-            with pytest.raises(UpstreamError, match="broke the connection"):
-                await fetched(peer.url)
 
 
 async def test_nobody_there_is_known_as_not_sent() -> None:

@@ -1,0 +1,27 @@
+"""Who hides a memory: an operator, and incidents by their ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.model import MemoryStatus
+from storage.tables.codec import OPERATOR, HiddenBy, decode_hidden_by, encode
+from storage.tables.lmdb_store import QUARANTINES
+
+if TYPE_CHECKING:
+    from storage.tables.codec import IdRecord
+    from storage.tables.lmdb_store import Draft, View
+
+
+def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:
+    """Who hides a memory: `OPERATOR`, and incidents by their ids. Nobody for one that is shown."""
+    payload = view.get(QUARANTINES, name)
+    if payload is not None:
+        return frozenset(decode_hidden_by(payload).by)
+    return frozenset({OPERATOR} if known.status is MemoryStatus.QUARANTINED else ())
+
+
+def keep_hands(draft: Draft, name: bytes, known: IdRecord) -> None:
+    """Write down who hides a memory: once it is deleted, its status says it no more."""
+    by = tuple(sorted(hidden_by(draft, name, known)))
+    draft.put(QUARANTINES, name, encode(HiddenBy(by=by)))
