@@ -114,6 +114,13 @@ class Bench:
         self.state = root / "state"
         self.checkpoint = root / "beside" / "checkpoint.txt"
         self.clock = clock or Clock()
+        self._opened: list[EmbeddedStore] = []
+
+    def close(self) -> None:
+        """Close what is still open: another test may ask which threads and files there are."""
+        for store in self._opened:
+            if store.writer.running:
+                store.close()
 
     def open(
         self,
@@ -122,7 +129,7 @@ class Bench:
         options: EmbeddedOptions | None = None,
     ) -> EmbeddedStore:
         """The store, opened or made."""
-        return open_embedded(
+        store = open_embedded(
             state=self.state,
             checkpoint=self.checkpoint,
             gate=gate,
@@ -133,6 +140,8 @@ class Bench:
             failpoint=failpoint or (lambda name: None),
             options=options or EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26),
         )
+        self._opened.append(store)
+        return store
 
 
 def put_header(bench: Bench, payload: bytes) -> None:
