@@ -53,7 +53,7 @@ def decode_canonical(data: bytes) -> Candidate:
     try:
         return _DECODER.decode(data)
     except UnicodeError:
-        # The decoder checks the encoding of keys late, with another exception.
+        # msgspec raises this, and no DecodeError, where the key of a map is not UTF-8.
         raise msgspec.DecodeError("not UTF-8") from None
 
 

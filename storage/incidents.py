@@ -35,7 +35,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def whole_tenant(self) -> bool:
-        """Whether nothing narrows it down."""
+        """Whether it reaches every memory of the tenant, because no filter is set."""
         asked = (self.principal_id, self.server, self.session, self.under, self.since_ms)
         return all(one is None for one in asked)
 

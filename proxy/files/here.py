@@ -1,7 +1,7 @@
-"""Whether a call changes a file of memory, where links are looked for on this machine.
+"""Tells whether a tool call changes a file of memory. Links on this machine are followed.
 
-Where host and sidecar share no file system, its name alone decides,
-and a link that leads to a file of memory under another name is not seen.
+If host and sidecar share no file system, the name of the file alone decides: a link that has
+another name and leads to a file of memory is not seen.
 """
 
 from __future__ import annotations

@@ -266,7 +266,10 @@ async def _named(incoming: Incoming, principal: Principal, relay: str) -> None:
 
 
 class _Presence:
-    """One piece, then nothing until the connection ends."""
+    """The body of an answer that stays open for as long as a relay is connected.
+
+    One byte is sent at once, and nothing more until the connection ends.
+    """
 
     def __init__(self, left: Callable[[], None]) -> None:
         self._left = left

@@ -143,7 +143,7 @@ class Ring:
         return self._found(prints, self._of.get("", set()) | self._of.get(session, set()))
 
     def bringing(self, text: str, known: str, session: str) -> list[RingText]:
-        """Texts of one session that contain this one beyond what was known before.
+        """The texts of one session that could have brought in `text`, apart from what `known` has.
 
         The model's own words are no source: the texts that they were made of are searched instead.
         """

@@ -72,12 +72,12 @@ class Webhook:
         )
 
     async def deliver(self, message_id: str, body: bytes) -> None:
-        """Send one message, signed for now with every key there is.
+        """Send one message, signed with every current key and the present time.
 
-        Of the answer its status counts: no byte of its body is read.
+        Only the status of the answer counts: no byte of its body is read.
 
         Raises:
-            UpstreamError: It was not taken, or nobody knows.
+            UpstreamError: The receiver refused the message, or it may not have arrived.
         """
         # A connector does not ask its resolver about an address.
         if _is_address(self._host):

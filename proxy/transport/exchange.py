@@ -157,7 +157,8 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     route: str
     principal: str = ""
     error_type: str = ""
-    # It reports a change that was made, so it is sent even if its credential ended meanwhile.
+    # Whether the reply reports a change that was made. Such a reply is sent even if the caller's
+    # credential was revoked or expired meanwhile.
     done: bool = False
     # The body in pieces, instead of the reply's own. It is closed if peer or listener go first. If
     # it raises, the connection is torn, so that a part does not look complete.

@@ -294,5 +294,5 @@ def _with_the_rest(
     call = None if standing.text is None else call_of(candidate)
     after = None if call is None else text_after(standing.text, call.pieces, call.effect)
     if after is None or (submission.edit is not None and submission.edit.after == after):
-        return reading  # it is unknown, or was read a moment ago
+        return reading  # the text afterwards is unknown, or is the one that was read with the edit
     return read_beside(reading, after)

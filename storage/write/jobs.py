@@ -163,7 +163,10 @@ class Gathering:
             return sum(map(len, self._of.values()))
 
     def add(self, job: Job) -> None:
-        """Queue a job at the end of this turn; called in its loop."""
+        """Queue a job, with all others that come before the event loop's next step.
+
+        Call it in the event loop that waits for the job.
+        """
         with self._lock:
             mine = self._of.get(job.loop)
             if mine is not None:

@@ -59,7 +59,7 @@ class BatchRewound(msgspec.Struct, frozen=True, kw_only=True):
     moved: int = 0
 
     def plus(self, more: BatchRewound) -> BatchRewound:
-        """Both together."""
+        """The sum of this batch's counts and another's."""
         return BatchRewound(
             put_back=self.put_back + more.put_back,
             hidden=self.hidden + more.hidden,

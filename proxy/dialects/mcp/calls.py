@@ -101,7 +101,7 @@ def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
 
 
 def _without_memory(tool_map: ToolMap, name: str, arguments: dict[str, JsonValue]) -> Call:
-    """A call of a server that keeps no memory, or none but in files: `proxy.mcp.files`."""
+    """A call to a server without memory, or with memory in files only (`proxy.mcp.files`)."""
     if tool_map.posture is Posture.CONTEXT:
         return Call(tool=name, kind=ToolKind.CONTEXT, rule=None, arguments=arguments)
     rule = tool_map.tool(name)

@@ -1,7 +1,7 @@
-"""Whether a tool's name or arguments suggest memory. Pure.
+"""Tells whether a tool's name or arguments suggest memory. Pure.
 
-A tool that suggests memory and fits no map is judged by nobody, so a person is told of it. The
-words decide nothing else.
+The gate judges only tools that a map describes. A person is warned of any other one that looks like
+memory; the words serve for that warning alone.
 """
 
 from __future__ import annotations

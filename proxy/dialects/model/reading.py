@@ -163,7 +163,7 @@ def result_in(value: Json, where: Where, call_id: str | None) -> tuple[Said, ...
 
 
 def unplaced_in(block: Json, where: Where) -> tuple[Said, ...]:
-    """Content of unknown origin; a block without strings may still be read by the model."""
+    """Content of unknown origin. A block without strings, like a picture, is content as well."""
     return said_in(block, where, Voice.UNPLACED) or sealed_in(where, Voice.UNPLACED)
 
 

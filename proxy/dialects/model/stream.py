@@ -24,7 +24,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision on it: it goes on, or `refusal` takes its place."""
+    """The decision on one call of a tool: the call goes on, or `refusal` takes its place."""
 
     key: int
     refusal: str | None = None
