@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from proxy.dialects.strict_json.tolerant import Json
 
-FILE: Final = "/work/shop/CLAUDE.md"
+FILE: Final = "/srv/shop/CLAUDE.md"
 LINE: Final = "- The staging server listens on port 4100."
 RULES: Final = f"# Rules\n\n- Always use pnpm here.\n{LINE}\n- Never push to main.\n"
 NOTE: Final = "The release train leaves on Thursday at noon."
@@ -141,8 +141,8 @@ async def test_what_a_page_says_waits_in_every_tool(tmp_path: Path) -> None:
 async def test_other_files_pass_whatever_is_written(tmp_path: Path) -> None:
     async with editor(tmp_path) as at:
         await at.tool("fetch", PAGE, url="https://harbour.example")
-        assert await at.writes(ORDER, "/work/shop/notes.md") is None
-        assert await at.edits("a", ORDER, "/work/shop/main.py") is None
+        assert await at.writes(ORDER, "/srv/shop/notes.md") is None
+        assert await at.edits("a", ORDER, "/srv/shop/main.py") is None
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ async def test_other_files_pass_whatever_is_written(tmp_path: Path) -> None:
         ("Bash", {"command": "git pull"}),
         ("mcp__other__run", {"what": "it"}),
         ("NotebookEdit", {"notebook_path": FILE, "new_source": "x"}),
-        ("Write", {"file_path": "/work/shop/../shop/claude.md", "content": "other"}),
+        ("Write", {"file_path": "/srv/shop/../shop/claude.md", "content": "other"}),
     ],
 )
 async def test_a_file_that_something_else_may_have_written_is_not_known(

@@ -27,7 +27,7 @@ PATHS = MemoryPaths(MEMORY_PATHS)
         "/a/cl\u200baude.md",
         "/a/\uff23LAUDE.md",
         "file:///a/GEMINI.md",
-        "/work/shop/.cursor/rules/style.mdc",
+        "/srv/shop/.cursor/rules/style.mdc",
         "AGENTS.override.md",
         # Only another system, or nobody, reads these names as steps.
         "/a/.claude/:/../rules.md",
