@@ -31,6 +31,8 @@ _LETTERS_MIN: Final = 3
 _WORD: Final = re.compile(r"[^\W\d_][^\W_]*(?:['\u2019][^\W_]+)*")
 # It begins with one of a few characters, so that a search skips the others.
 _SENTENCE_END: Final = re.compile(r"[.!?:;\u2026\n](?:(?<=\n)|\s)\s*")
+# Addresses are in lower case whatever they name: a host, a link, a mailbox, a handle.
+_ADDRESS: Final = re.compile(r"://|@|[^\W_][./][^\W_]")
 _UNSEEN: Final = frozenset({"Cf", "Mn", "Me"})
 _GERMAN_MIN: Final = 2
 
@@ -39,12 +41,14 @@ class Mentioned(msgspec.Struct, frozen=True):
     """The words of one text by how they stand in it, each in its skeleton of case.
 
     `inner` have a capital where none is due; `first` stand alone at the start of a sentence;
-    `lower` are in lower case, somewhere in the text. No word is in two of them.
+    `lower` are in lower case, somewhere in the text, and `linked` only within an address, which
+    shows nothing about a word. No word is in two of the first three.
     """
 
     inner: frozenset[str]
     first: frozenset[str]
     lower: frozenset[str]
+    linked: frozenset[str] = frozenset()
 
     @property
     def capital(self) -> frozenset[str]:
@@ -54,7 +58,7 @@ class Mentioned(msgspec.Struct, frozen=True):
     @property
     def every(self) -> frozenset[str]:
         """All of them: a known name is a name in lower case as well."""
-        return self.inner | self.first | self.lower
+        return self.inner | self.first | self.lower | self.linked
 
 
 def mentioned_in(text: str) -> Mentioned:
@@ -62,10 +66,22 @@ def mentioned_in(text: str) -> Mentioned:
     inner: set[str] = set()
     first: set[str] = set()
     lower: set[str] = set()
+    linked: set[str] = set()
     for sentence in _SENTENCE_END.split(_as_seen(text)):
-        _sort(_WORD.findall(sentence), inner, first, lower)
+        words = _WORD.findall(sentence)
+        _sort(words, inner, first, lower, linked, _outside(sentence))
     inner -= lower
-    return Mentioned(frozenset(inner), frozenset(first - lower - inner), frozenset(lower))
+    return Mentioned(
+        frozenset(inner), frozenset(first - lower - inner), frozenset(lower), frozenset(linked)
+    )
+
+
+def _outside(sentence: str) -> frozenset[str] | None:
+    """The words outside of addresses; None where there is no address."""
+    if _ADDRESS.search(sentence) is None:
+        return None
+    pieces = (piece for piece in sentence.split() if _ADDRESS.search(piece) is None)
+    return frozenset(_WORD.findall(" ".join(pieces)))
 
 
 def _as_seen(text: str) -> str:
@@ -76,13 +92,21 @@ def _as_seen(text: str) -> str:
     return "".join(sign for sign in seen if unicodedata.category(sign) not in _UNSEEN)
 
 
-def _sort(words: list[str], inner: set[str], first: set[str], lower: set[str]) -> None:
+def _sort(
+    words: list[str],
+    inner: set[str],
+    first: set[str],
+    lower: set[str],
+    linked: set[str],
+    outside: frozenset[str] | None,
+) -> None:
     german = sum(map(GERMAN.__contains__, words)) >= _GERMAN_MIN
     for place, word in enumerate(words):
         small = word.lower()
         if small == word:
             if len(word) >= _LETTERS_MIN and word not in COMMON:
-                lower.add(_plain(small))
+                known = outside is None or word in outside
+                (lower if known else linked).add(_plain(small))
             continue
         plain = _plain(small)
         if len(plain) < _LETTERS_MIN or plain in COMMON or CONTRACTED.search(plain):

@@ -13,6 +13,14 @@ _COUNTED: Final = "tests/unit/storage/write/test_cells.py"
 
 DRIFT: Final = (
     Mutant(
+        name="an address shows that a name is none",
+        file="policy/text/names.py",
+        old="known = outside is None or word in outside",
+        new="known = True",
+        invariant="a link in lower case frees no name from its cell",
+        tests=(at(_COUNTED, "test_an_address_in_lower_case_frees_no_name"),),
+    ),
+    Mutant(
         name="a name's count never falls",
         file=_CELLS,
         old="count=max(0, cell.count - 1)",

@@ -92,6 +92,23 @@ def test_the_third_mention_raises_the_alarm_and_the_fourth_waits(bench: Bench) -
     assert len(alarm.memory_ids) == 3
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["https://zephyrpay.com/pricing", "zephyrpay.com", "help@zephyrpay.com", "@zephyrpay"],
+)
+def test_an_address_in_lower_case_frees_no_name(bench: Bench, address: str) -> None:
+    store = _holding(bench)
+    _admitted(store, tuple(f"{text} See {address} for more." for text in PRAISE[:3]))
+    assert _waits(store, f"{PRAISE[3]} See {address} for more.")
+
+
+def test_a_word_that_is_written_in_lower_case_is_no_name(bench: Bench) -> None:
+    """The control: outside of an address the same spelling shows that a word is none."""
+    store = _holding(bench)
+    _admitted(store, ("An old zephyrpay stood in the hall.", *PRAISE[:3]))
+    assert not _waits(store)
+
+
 def test_with_alarm_alone_nobody_waits_and_with_off_nothing_is_told(bench: Bench) -> None:
     store = _holding(bench, Watch.ALARM)
     outcomes = [say(store, text) for text in PRAISE]
