@@ -13,11 +13,9 @@ import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import Facts, NonceState, TokenState
+from policy.labels.ceiling import FIRM_BASES
 from policy.labels.derive import (
-    FIRM_BASES,
-    LOWERED,
     effective_class,
-    is_lowered,
     may_be_lowered,
     more_powerful,
     named_class,
@@ -25,6 +23,7 @@ from policy.labels.derive import (
 )
 from policy.labels.floor import class_of_order
 from policy.labels.forwarded_call import is_forwarded
+from policy.labels.landing import LOWERED, is_lowered
 from policy.model import (
     Basis,
     Candidate,

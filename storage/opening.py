@@ -1,15 +1,12 @@
 """The one place that picks an engine. No other package names one.
 
-There is one so far: `storage.embedded`.
+There is one so far: `storage.embedded`. An engine is imported when it is opened: a command that
+only asks a running sidecar loads no index.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from storage.embedded import EmbeddedOptions, open_embedded
-from storage.upkeep.offline import EmbeddedFiles
-from storage.upkeep.restore import verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +43,8 @@ def open_store(
         StoreRolledBack: The checkpoint outside the store is not of this store's past.
         StoreUnavailable: The disk refused.
     """
+    from storage.embedded import EmbeddedOptions, open_embedded  # noqa: PLC0415 - see above
+
     return open_embedded(
         state=state,
         checkpoint=checkpoint,
@@ -63,6 +62,8 @@ def open_store(
 
 def offline_store(state: Path) -> OfflineStore:
     """The store of a state directory, to be read without a gate."""
+    from storage.upkeep.offline import EmbeddedFiles  # noqa: PLC0415 - see above
+
     return EmbeddedFiles(state)
 
 
@@ -81,4 +82,6 @@ def verified_backup(
         BadBackup: Anything in it contradicts.
         StoreUnavailable: It cannot be read.
     """
+    from storage.upkeep.restore import verified  # noqa: PLC0415 - see above
+
     return verified(directory, secrets, audit)

@@ -15,7 +15,8 @@ from policy.model import Basis, SourceKind, meet
 if TYPE_CHECKING:
     from policy.model import Provenance
 
-_KNOWN_WRITER: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
+FIRM_BASES: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
+"""A label of these rests on the operator's word; any other rests on taint, and may be wrong."""
 
 
 class Labelled(Protocol):
@@ -49,7 +50,7 @@ def ceiling_of(label: Labelled) -> SourceKind:
     """
     if label.ceiling is not None:
         return label.ceiling
-    if label.basis in _KNOWN_WRITER:
+    if label.basis in FIRM_BASES:
         return label.source
     unseen = label.basis is Basis.UNJOINED
     return meet(label.source, SourceKind.UNKNOWN if unseen else SourceKind.TOOL_RESULT)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import msgspec
 
-from policy.labels.ceiling import lowered
+from policy.labels.ceiling import FIRM_BASES, lowered
 from policy.labels.forwarded_call import is_forwarded
+from policy.labels.landing import LOWERED
 from policy.labels.taint import Joined, LabelRule, Seen
 from policy.model import (
     Basis,
@@ -36,12 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from policy.labels.editing import Edit, TextStanding
-
-FIRM_BASES: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
-"""A label of these rests on the operator's word; any other rests on taint, and may be wrong."""
-
-LOWERED: Final = (MemoryClass.L2, MemoryClass.L3)
-"""The one class that is lowered instead of held, and the class that it becomes."""
 
 _BOUND: Final = {Channel.USER: SourceKind.USER_INPUT, Channel.OPERATOR: SourceKind.OPERATOR}
 _METADATA: Final = msgspec.json.Decoder()
@@ -436,11 +431,3 @@ def may_be_lowered(
 def named_class(candidate: Candidate) -> MemoryClass | None:
     """The class that the client named; None where a rule gave it one."""
     return candidate.memory_class if candidate.class_named else None
-
-
-def is_lowered(change: ChangeKind, named: MemoryClass | None, landed: MemoryClass) -> bool:
-    """Whether a memory landed below the class that its client named; None: it named none.
-
-    A leaf has no field for it, and needs none: it has both classes.
-    """
-    return change is ChangeKind.CREATE and named is not None and landed.power < named.power

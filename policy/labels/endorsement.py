@@ -8,7 +8,6 @@ are compared as fingerprints, so that nobody has to keep what was said
 
 from __future__ import annotations
 
-import enum
 import re
 from typing import TYPE_CHECKING, Final, cast
 
@@ -16,6 +15,7 @@ import msgspec
 
 from policy.labels.editing import How
 from policy.labels.forwarded_call import call_of
+from policy.labels.who_writes import UserTurns
 from policy.model import ChangeKind
 from policy.text.language import language_of
 from policy.text.naming_words import COUNTING, GENERIC, NEGATING, PRONOUNS, SPEAKING
@@ -58,27 +58,6 @@ _DRAWN: Final = re.compile(r"(?<![A-Za-z0-9])(?=(?:[A-Za-z]*[0-9]){2})[A-Za-z0-9
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _METADATA: Final = msgspec.json.Decoder()
 _DEPTH_MAX: Final = 32
-
-
-class UserTurns(enum.Enum):
-    """Who stands behind the user turns of a model API; only an operator knows.
-
-    Where none says so, a text counts only where an explicit request to remember comes before it.
-    """
-
-    __hash__ = object.__hash__
-
-    PERSON = "person"  # people type them
-    PROGRAM = "program"  # a program writes them, with other people's words in them
-
-
-class SystemText(enum.Enum):
-    """Who answers for what a program adds to its prompt when the conversation goes on."""
-
-    # KNOWN: a person's prompt as it was said before, and memories by their labels; the rest is
-    # unknown
-    KNOWN = "known"
-    TRUSTED = "trusted"  # TRUSTED: the program answers for all of it
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policy.labels.derive import FIRM_BASES, read_candidate
+from policy.labels.ceiling import FIRM_BASES
+from policy.labels.derive import read_candidate
 from policy.labels.forwarded_call import call_of
 from policy.model import Basis, ChangeKind, MemoryClass
 from policy.text.plain_rule import is_plain_rule

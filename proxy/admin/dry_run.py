@@ -9,13 +9,8 @@ import msgspec
 from policy.canonical import canonical_bytes, digest_of
 from policy.checks import STEPS
 from policy.facts import BudgetState, Facts, InterceptRecord, NonceState, TokenState
-from policy.labels.derive import (
-    derive_provenance,
-    is_lowered,
-    label_rule,
-    named_class,
-    read_text,
-)
+from policy.labels.derive import derive_provenance, label_rule, named_class, read_text
+from policy.labels.landing import is_lowered
 from policy.labels.taint import Joined, LabelRule, Seen
 from policy.model import (
     Candidate,

@@ -25,7 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. Never raises for what a person or the system did wrong."""
     _open_streams()
     try:
-        known, unknown = build_parser().parse_known_args(argv)
+        words = sys.argv[1:] if argv is None else argv
+        known, unknown = build_parser(next(iter(words), None)).parse_known_args(words)
     except SystemExit:
         _end()
         raise

@@ -3,35 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.cli import (
-    adopt,
-    anchors,
-    audit,
-    backup,
-    doctor,
-    drift,
-    evaluate,
-    export,
-    isolate,
-    keys,
-    mcp,
-    memory,
-    memory_export,
-    policy,
-    quarantine,
-    retention,
-    review,
-    review_many,
-    review_watch,
-    rewind,
-    run,
-    session,
-    show_provenance,
-    tokens,
-    trust,
-)
 from proxy.cli.exits import Exit
 from proxy.version import version
 
@@ -40,33 +14,30 @@ if TYPE_CHECKING:
 
     from proxy.cli.command import Command
 
-COMMANDS: Final[tuple[Command, ...]] = (
-    *run.COMMANDS,
-    *mcp.COMMANDS,
-    *doctor.COMMANDS,
-    *evaluate.COMMANDS,
-    *memory.COMMANDS,
-    *memory_export.COMMANDS,
-    *quarantine.COMMANDS,
-    *isolate.COMMANDS,
-    *rewind.COMMANDS,
-    *show_provenance.COMMANDS,
-    *review_many.COMMANDS,
-    *review_watch.COMMANDS,
-    *adopt.COMMANDS,
-    *review.COMMANDS,
-    *trust.COMMANDS,
-    *drift.COMMANDS,
-    *session.COMMANDS,
-    *tokens.COMMANDS,
-    *anchors.COMMANDS,
-    *keys.COMMANDS,
-    *audit.COMMANDS,
-    *export.COMMANDS,
-    *policy.COMMANDS,
-    *retention.COMMANDS,
-    *backup.COMMANDS,
-)
+_MODULES: Final[dict[str, tuple[str, ...]]] = {
+    "run": ("run",),
+    "mcp": ("mcp",),
+    "doctor": ("doctor",),
+    "evaluate": ("evaluate",),
+    "memory": ("memory", "memory_export", "quarantine"),
+    "check": ("memory",),
+    "isolate": ("isolate",),
+    "rewind": ("rewind",),
+    "provenance": ("show_provenance",),
+    "review": ("review_many", "review_watch", "adopt", "review"),
+    "trust": ("trust",),
+    "drift": ("drift",),
+    "session": ("session",),
+    "token": ("tokens",),
+    "anchor": ("anchors",),
+    "key": ("keys",),
+    "audit": ("audit", "export"),
+    "policy": ("policy",),
+    "retention": ("retention",),
+    "backup": ("backup",),
+    "restore": ("backup",),
+}
+"""By the first word of a command, the modules of `proxy.cli` that have it, in the order of help."""
 
 _GROUPS: Final = {
     "memory": "what is stored",
@@ -98,8 +69,25 @@ class _Words(Protocol):
     ) -> argparse.ArgumentParser: ...
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser. The command lands under `command`, each argument under its own name."""
+def commands(first: str | None = None) -> tuple[Command, ...]:
+    """The commands that begin with this word; all of them where no command does.
+
+    What one command needs is loaded for that command alone: most ask a running sidecar, and load
+    neither an index nor the patterns of a language.
+    """
+    known = _MODULES.get(first or "")
+    names = known or dict.fromkeys(name for each in _MODULES.values() for name in each)
+    found: list[Command] = []
+    for name in names:
+        found += importlib.import_module(f"proxy.cli.{name}").COMMANDS
+    return tuple(each for each in found if known is None or each.words[0] == first)
+
+
+def build_parser(first: str | None = None) -> argparse.ArgumentParser:
+    """The parser for a line that begins with this word, or for every line.
+
+    The command lands under `command`, each argument under its own name.
+    """
     parser = argparse.ArgumentParser(
         prog="mnemogate",
         description="A sidecar in front of an unmodified agent: a rejected memory never forms.",
@@ -111,7 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
     common, common_but_json = _common(), _common(json=False)
     words: _Words = parser.add_subparsers(metavar="COMMAND", required=True)
     groups: dict[str, _Words] = {}
-    for command in COMMANDS:
+    for command in commands(first):
         *group, name = command.words
         if group:
             if group[0] not in groups:

@@ -19,12 +19,12 @@ from policy.canonical import canonical_bytes, digest_of
 from policy.labels.derive import (
     NOTHING_READ,
     attest,
-    is_lowered,
     label_rule,
     named_class,
     read_beside,
     read_candidate,
 )
+from policy.labels.landing import is_lowered
 from policy.model import Candidate, CandidateId, ChangeKind, MemoryId, meet
 from policy.ruleset import OverBudget
 from policy.trust.outcomes import OutcomeKind, Reported

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.labels.endorsement import UserTurns, endorsed_by
+from policy.labels.endorsement import endorsed_by
+from policy.labels.who_writes import UserTurns
 from policy.model import Origin, SourceKind, meet
 from policy.text.repeating import flowing
 from policy.text.skeleton import skeleton

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from policy.labels.endorsement import SystemText, UserTurns
+from policy.labels.who_writes import SystemText, UserTurns
 from policy.model import SourceKind, meet
 from proxy.dialects.model.transcript import Turn, Voice
 from proxy.ledger.core import taint_now

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
-from policy.labels.endorsement import SystemText
+from policy.labels.who_writes import SystemText
 from policy.model import SourceKind
 from proxy.ledger.core import DISTRUST_MS, Core
 from proxy.ledger.evidence import SeenCall, evidence
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
 
     from policy.labels.editing import Looked
-    from policy.labels.endorsement import Asked, UserTurns
+    from policy.labels.endorsement import Asked
     from policy.labels.taint import Seen
+    from policy.labels.who_writes import UserTurns
     from policy.model import Memory, Origin, Principal, PrincipalId
     from proxy.dialects.model.transcript import ModelReply, ModelRequest
     from proxy.ledger.wire import SessionList, SessionView, ToolList

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from policy.model import SourceKind, meet
 
 if TYPE_CHECKING:
-    from policy.labels.endorsement import UserTurns
+    from policy.labels.who_writes import UserTurns
     from policy.model import Origin
     from proxy.ledger.records import Entry, Row
     from proxy.ledger.ring import Ring

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from policy.labels.endorsement import SystemText, UserTurns
+from policy.labels.who_writes import SystemText, UserTurns
 from proxy.dialects.model.confirm.history import TurnBehind  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.reading import AFRESH, Readings

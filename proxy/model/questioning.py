@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from policy.labels.endorsement import UserTurns
 from policy.labels.floor import class_once_confirmed
 from policy.labels.forwarded_call import is_forwarded
+from policy.labels.who_writes import UserTurns
 from policy.model import PrincipalId, SourceKind
 from proxy.dialects.model.confirm.block import (
     QUESTIONS_MAX,

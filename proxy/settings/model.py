@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from policy.labels.endorsement import SystemText, UserTurns
+from policy.labels.who_writes import SystemText, UserTurns
 from proxy.dialects.files.memory_paths import MEMORY_PATHS, BadPattern, MemoryPaths
 from proxy.dialects.mcp.maps import MapError
 from proxy.dialects.model.confirm.may_ask import reaches_host

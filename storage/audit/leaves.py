@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from policy.labels.ceiling import ceiling_of
-from policy.labels.derive import FIRM_BASES, LOWERED, is_lowered
+from policy.labels.ceiling import FIRM_BASES, ceiling_of
+from policy.labels.landing import LOWERED, is_lowered
 from policy.model import (
     Basis,
     Candidate,

@@ -12,7 +12,7 @@ import random
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from policy.labels.endorsement import UserTurns
+from policy.labels.who_writes import UserTurns
 from policy.model import ChangeKind, MemoryClass
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.ledger.sessions import Sessions

@@ -93,7 +93,7 @@ LABELS: Final = (
     Mutant(
         name="a label of before has what it was judged to be as its ceiling",
         file="policy/labels/ceiling.py",
-        old="    if label.basis in _KNOWN_WRITER:\n",
+        old="    if label.basis in FIRM_BASES:\n",
         new="    if label.basis:\n",
         invariant="what was in a context that was forgotten counts as the worst that is likely",
         tests=("tests/unit/policy/labels/test_ceiling.py",),

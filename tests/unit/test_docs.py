@@ -13,7 +13,7 @@ import pytest
 
 from policy.verdict import Reason
 from proxy.cli.exits import Exit
-from proxy.cli.parser import COMMANDS, build_parser
+from proxy.cli.parser import build_parser, commands
 from proxy.compose.dialects import dialects_of
 from proxy.dialects.native.decode import ROUTES
 from proxy.settings.load import setting_table
@@ -114,7 +114,7 @@ def test_each_setting_has_the_environment_variable_the_page_promises() -> None:
 def test_every_command_is_listed_in_the_parsers_words() -> None:
     expected = [
         f"| `mnemogate {' '.join((*command.words, *below))}` | {does} |"
-        for command in COMMANDS
+        for command in commands()
         for *below, does in ((command.summary,), *command.below)
     ]
     assert _rows(_text("docs/commands.md"), "## Commands") == expected

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 
 from policy.facts import TargetState, TokenState
 from policy.gate import GATE
-from policy.labels.derive import FIRM_BASES, Reading, is_lowered
+from policy.labels.ceiling import FIRM_BASES
+from policy.labels.landing import is_lowered
 from policy.model import Basis, ChangeKind, MemoryClass, MemoryStatus, SourceKind
 from policy.ruleset import Cell
 from policy.trust.ladder import TrustLevel
 from policy.verdict import Admit, Hold, Reason, Reject
 from tests.property.gate_cases import READINGS, RULESET, Labels, case_of
+
+if TYPE_CHECKING:
+    from policy.labels.derive import Reading
 
 NAMED = Labels(
     source=SourceKind.TOOL_RESULT, memory_class=MemoryClass.L2, class_named=True, basis=Basis.TAINT

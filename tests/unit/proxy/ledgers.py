@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policy.labels.endorsement import Asked, SystemText, UserTurns
+from policy.labels.endorsement import Asked
+from policy.labels.who_writes import SystemText, UserTurns
 from policy.model import (
     Basis,
     CandidateId,

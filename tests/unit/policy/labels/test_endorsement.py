@@ -11,12 +11,12 @@ from policy.labels.editing import NOTHING, Effect, How
 from policy.labels.endorsement import (
     ASKED_MAX,
     Asked,
-    UserTurns,
     asked_of,
     endorsed_by,
     wanted_by,
 )
 from policy.labels.forwarded_call import ForwardedCall, texts_of
+from policy.labels.who_writes import UserTurns
 from policy.model import Candidate, ChangeKind, PrincipalId, Scope, Tenant
 
 SAID = "I never eat meat."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policy.labels.endorsement import UserTurns
+from policy.labels.who_writes import UserTurns
 from proxy.seams.guard import Join
 from tests.unit.proxy.ledgers import Ledger, assistant, call, reply, user
 

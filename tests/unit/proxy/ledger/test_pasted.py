@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from policy.labels.endorsement import UserTurns
+from policy.labels.who_writes import UserTurns
 from proxy.dialects.model.openai import chat
 from proxy.ledger.reading import Reader
 from proxy.ledger.records import Began, Entry, Typed, decode

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.labels.endorsement import SystemText
+from policy.labels.who_writes import SystemText
 from tests.unit.proxy.ledgers import (
     HOST,
     MODEL,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from policy.labels.endorsement import SystemText, UserTurns
+    from policy.labels.who_writes import SystemText, UserTurns
     from policy.model import Principal
     from proxy.dialects.model.api import ModelApi
     from proxy.dialects.model.transcript import ModelRequest

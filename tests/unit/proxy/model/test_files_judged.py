@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from policy.labels.endorsement import UserTurns
+from policy.labels.who_writes import UserTurns
 from proxy.dialects.files.memory_paths import MEMORY_PATHS
 from proxy.dialects.model.api import ANTHROPIC
 from proxy.dialects.model.memory_tools import OfferedTools

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from policy.labels.endorsement import UserTurns
+from policy.labels.who_writes import UserTurns
 from proxy.dialects.mem0 import Mem0Oss
 from proxy.fronts.admin import admin_routes
 from proxy.seams.operation import HttpRequest
