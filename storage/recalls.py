@@ -1,0 +1,169 @@
+# ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
+"""The recall ledger: which memories were served to whom, and which a model saw before a reply.
+
+It is evidence for a person who asks why an answer was wrong, and it decides nothing. Recalls name
+memories by the *ordinal* of their row, which no purge reuses: what is read back has the memory's
+id only while the row still has content.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from policy.model import Memory, MemoryId, PrincipalId, Tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NEAREST_MAX: Final = 50
+"""How many of the rows nearest to a query a recall names, whether they were shown or not."""
+
+Where = tuple[str | int, ...]
+"""The path of one string in the JSON body of a model request."""
+
+
+class Recalled(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory of an answer, in the state that its row `ordinal` has.
+
+    `memory_id` is None where that row was purged since. `score` is the cosine of a search, None
+    where nothing was ranked.
+    """
+
+    ordinal: int
+    memory_id: MemoryId | None
+    score: float | None = None
+
+
+class Recall(msgspec.Struct, frozen=True, kw_only=True):
+    """One read that served memories. `at_ms`: Unix milliseconds.
+
+    `hits` stand in the order of the answer, so their place is their rank. `nearest` are the
+    ordinals of at most `NEAREST_MAX` live rows nearest to the query, best first, before the cap on
+    one origin; () for a listing. `vector` (float16, little-endian) and `query` are None where they
+    were not kept, where the recall is older than `keep_days`, and where a hit was purged.
+    """
+
+    recall_id: str  # 16 hex digits
+    at_ms: int
+    tenant: Tenant
+    principal_id: PrincipalId
+    front: str  # the dialect that asked
+    operation: str  # `gen_ai.operation.name`: search_memory, list_memories, get_memory, get_history
+    session: str  # "" where no conversation is known
+    version: int  # of the store, when it was read
+    filter_digest: str  # 16 hex digits; equal filters have equal ones
+    limit: int
+    hits: tuple[Recalled, ...]
+    nearest: tuple[int, ...] = ()
+    vector: bytes | None = None
+    query: str | None = None
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer of a server behind the gate that showed stored memories."""
+
+    served_id: str  # 16 hex digits
+    at_ms: int
+    tenant: Tenant
+    principal_id: PrincipalId
+    server: str
+    tool: str
+    hits: tuple[Recalled, ...]
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of one string of a request's body: characters `start` to `end` at `where`."""
+
+    where: Where
+    start: int
+    end: int
+
+
+class InContext(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory that stood in a model request.
+
+    `recall_id` is the read that served it last, "" where that is not kept. `memory_id` is None
+    where the row was purged since.
+    """
+
+    ordinal: int
+    memory_id: MemoryId | None
+    recall_id: str = ""
+    spans: tuple[Span, ...] = ()
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """One reply of a model, with the memories in the request that produced it.
+
+    `incomplete`: a record was lost on the way, so that more memories may have been in the context.
+    """
+
+    reply_id: str  # the API's own id of the reply
+    at_ms: int
+    tenant: Tenant
+    principal_id: PrincipalId
+    model: str  # the [[model]] table that it was asked through
+    session: str
+    turn: int  # how many turns of the conversation the request had
+    memories: tuple[InContext, ...]
+    calls: tuple[str, ...] = ()  # names of the tools that it called
+    incomplete: bool = False
+
+
+class Recalls(Protocol):
+    """Reads of the recall ledger. Any thread but the event loop's: each may read files.
+
+    They see everything that was noted before the call, or wait a second at most for it.
+    """
+
+    @property
+    def kept_since_ms(self) -> int:
+        """When the oldest kept record was made; the present where there is none."""
+        ...
+
+    @property
+    def dropped_count(self) -> int:
+        """Records that found the queue full since the start, and are not kept."""
+        ...
+
+    def recall(self, recall_id: str) -> Recall | None:
+        """One recall; None where it is not kept."""
+        ...
+
+    def reply(self, tenant: Tenant, reply_id: str) -> Reply | None:
+        """One reply of the tenant by the API's id; None where it is not kept."""
+        ...
+
+    def recalls(
+        self,
+        tenant: Tenant,
+        *,
+        session: str | None = None,
+        memory_id: MemoryId | None = None,
+        since_ms: int = 0,
+        limit: int = 100,
+    ) -> tuple[Recall, ...]:
+        """Recalls of a tenant, newest first: of a session, or those that served a memory."""
+        ...
+
+    def replies(
+        self,
+        tenant: Tenant,
+        *,
+        session: str | None = None,
+        memory_id: MemoryId | None = None,
+        since_ms: int = 0,
+        limit: int = 100,
+    ) -> tuple[Reply, ...]:
+        """Replies of a tenant, newest first: of a session, or with a memory in their context."""
+        ...
+
+    def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:
+        """The memories as these rows have them, for a replay of what a reader was shown.
+
+        Quarantined and deleted ones too, so only an operator may see them; purged rows, and those
+        of other tenants, are left out.
+        """
+        ...
