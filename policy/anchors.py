@@ -7,6 +7,7 @@ negation, a number, an opposite or one value. A contradiction in quite other wor
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final, cast
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 # Two sentences are about the same thing if both have at least this share of the shorter one's
 # words.
@@ -25,6 +26,8 @@ _OF_ANCHOR_MIN: Final = 0.5
 _SHARED_WORDS_MIN: Final = 2
 _REPLACED_LEN_MAX: Final = 3
 _SENTENCES_MAX: Final = 200
+# Pairs of a sentence and a statement of its subject that are compared word by word for one text.
+_COMPARED_MAX: Final = 20_000
 
 
 def _in_order(text: str) -> list[str]:
@@ -118,14 +121,33 @@ class Statements:
         """
         if len(_parts(skeleton)) > _SENTENCES_MAX:
             return self._all
+        return self._denied(_parts(skeleton), math.inf)
+
+    def denied_by(self, skeleton: str) -> frozenset[int]:
+        """The same for a text that is stored already, of which every sentence is read.
+
+        A long text denies nothing by being long: what is judged here may be honest, and would be
+        hidden. Each sentence is read once, and so many are compared with a statement of their
+        subject, the first ones.
+        """
+        return self._denied(dict.fromkeys(_parts(skeleton)), _COMPARED_MAX)
+
+    def _denied(self, parts: Iterable[str], compared_max: float) -> frozenset[int]:
         found: set[int] = set()
-        for offered in _sentences(skeleton):
+        compared = 0
+        for part in parts:
+            offered = _sentence(part)
             shared = Counter(
                 number for word in offered.content for number in self._by_word.get(word, ())
             )
             for number, shared_len in shared.items():
                 place, stated = self._stated[number]
-                if place not in found and _denies(stated, offered, shared_len):
+                if place in found or not _same_subject(stated, offered, shared_len):
+                    continue
+                compared += 1
+                if compared > compared_max:
+                    return frozenset(found)
+                if _denies(stated, offered):
                     found.add(place)
         return frozenset(found)
 
@@ -146,6 +168,14 @@ def outranks(anchor_score: float, candidate_score: float, margin: float) -> bool
 
 def _sentences(text: str) -> list[_Sentence]:
     return [_sentence(part) for part in _parts(text)[:_SENTENCES_MAX]]
+
+
+def content_words(statement_skeleton: str) -> int:
+    """How many words say what a statement is about: its shortest sentence counts.
+
+    A sentence with fewer than three of them is about the same as many an honest one.
+    """
+    return min((len(one.content) for one in _sentences(statement_skeleton)), default=0)
 
 
 def _parts(text: str) -> list[str]:
@@ -212,9 +242,8 @@ def _stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > _STEM_LEN_MIN else word
 
 
-def _denies(anchor: _Sentence, offered: _Sentence, shared_len: int) -> bool:
-    if not _same_subject(anchor, offered, shared_len):
-        return False
+def _denies(anchor: _Sentence, offered: _Sentence) -> bool:
+    """Whether one sentence denies the other, where both are about the same thing."""
     opposed = _opposed(anchor, offered)
     if anchor.negations % 2 != offered.negations % 2:
         return not opposed

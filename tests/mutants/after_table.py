@@ -9,6 +9,11 @@ from tests.mutants.mutant import Mutant, at
 _PLAN: Final = "policy/after/attribution.py"
 _PLANS: Final = "tests/unit/policy/after/test_attribution.py"
 _ANCHORS: Final = "tests/unit/policy/test_anchors.py"
+_WORDS: Final = "policy/text/whole_words.py"
+_WORD_TESTS: Final = "tests/unit/policy/text/test_whole_words.py"
+_RULE: Final = "policy/after/rule_judge.py"
+_RULES: Final = "tests/unit/policy/after/test_rule_judge.py"
+_SIGNALS: Final = "tests/unit/policy/after/test_signals.py"
 
 AFTER: Final = (
     Mutant(
@@ -64,5 +69,63 @@ AFTER: Final = (
         new="_SHARED_WORDS_MIN",
         invariant="a short statement is denied by a short text",
         tests=(at(_ANCHORS, "test_a_statement_of_two_words_needs_one_of_them"),),
+    ),
+    Mutant(
+        name="a repeat may stand inside a repeat",
+        file=_WORDS,
+        old="        if part.repeats:\n",
+        new="        if False:\n",
+        invariant="the time of a pattern grows with the text's length and with nothing else",
+        tests=(
+            at(
+                _WORD_TESTS,
+                "test_what_could_take_long_or_says_nothing_is_refused_with_its_position",
+            ),
+        ),
+    ),
+    Mutant(
+        name="the steps of a pattern are not counted",
+        file=_WORDS,
+        old="        if steps > _STEPS_MAX:\n",
+        new="        if False:\n",
+        invariant="what a pattern may do at one place of a text is bounded",
+        tests=(
+            at(
+                _WORD_TESTS,
+                "test_what_could_take_long_or_says_nothing_is_refused_with_its_position",
+            ),
+        ),
+    ),
+    Mutant(
+        name="an entry is found inside a word",
+        file=_WORDS,
+        old='re.compile(f"{_BEGINS}(?:{body}){_ENDS}")',
+        new='re.compile(f"(?:{body})")',
+        invariant="a matcher finds whole words",
+        tests=(at(_WORD_TESTS, "test_an_entry_is_not_found_inside_a_word_or_a_number"),),
+    ),
+    Mutant(
+        name="the label of an anchor is not compared",
+        file=_RULE,
+        old="self.rules[place].label.trust > memory.label.trust and (",
+        new="(",
+        invariant="a rule convicts only what is less trusted than itself",
+        tests=(at(_RULES, "test_only_memories_of_a_lower_label_fail_a_rule"),),
+    ),
+    Mutant(
+        name="a long text denies every anchor",
+        file="policy/anchors.py",
+        old="        return self._denied(dict.fromkeys(_parts(skeleton)), _COMPARED_MAX)\n",
+        new="        return self.contradicted_by(skeleton)\n",
+        invariant="no honest memory is convicted for its length",
+        tests=(at(_RULES, "test_a_long_honest_text_fails_no_rule_and_a_lie_at_its_end_does"),),
+    ),
+    Mutant(
+        name="an agent's word opens a case",
+        file="policy/after/signals.py",
+        old="frozenset(SignalKind) - {SignalKind.AGENT}",
+        new="frozenset(SignalKind)",
+        invariant="a steered agent convicts no honest memory",
+        tests=(at(_SIGNALS, "test_an_agents_word_opens_nothing_and_only_wrong_opens"),),
     ),
 )

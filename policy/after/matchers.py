@@ -1,0 +1,67 @@
+"""Matchers: what an answer has to say, and what neither it nor a memory may say."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotation
+from policy.text.whole_words import ENTRY_LEN_MAX, EntryError, compiled
+
+ENTRIES_MAX: Final = 16
+"""Entries of `must`, and of `must_not`."""
+
+Entry = Annotated[str, Meta(min_length=1, max_length=ENTRY_LEN_MAX)]
+Entries = Annotated[tuple[Entry, ...], Meta(max_length=ENTRIES_MAX)]
+
+
+class Applies(enum.Enum):
+    """What a matcher is held against."""
+
+    ANSWER = "answer"
+    RETRIEVAL = "retrieval"
+    BOTH = "both"
+
+
+class Matcher(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An operator's words about right and wrong. Each entry is a literal, or `re:` and a pattern.
+
+    All are looked for in the skeleton and as whole words (`policy.text.whole_words`).
+    """
+
+    must: Entries = ()
+    """Each has to stand in an answer, or in one of the texts that a question finds."""
+    must_not: Entries = ()
+    """None may stand in an answer, or in a memory that is shown."""
+    applies: Applies = Applies.BOTH
+    memory_class: MemoryClass | None = None
+    """Only memories of this class are held against it; None: all."""
+
+    @property
+    def of_retrieval(self) -> bool:
+        """Whether memories that are about to be shown are held against it."""
+        return self.applies is not Applies.ANSWER
+
+    @property
+    def of_answers(self) -> bool:
+        """Whether finished replies are held against it."""
+        return self.applies is not Applies.RETRIEVAL
+
+
+def check_matcher(matcher: Matcher) -> None:
+    """Refuse a matcher that cannot be tried, or that finds nothing.
+
+    Raises:
+        ValueError: Which entry, what is wrong with it, and where.
+    """
+    if not matcher.must and not matcher.must_not:
+        raise ValueError("a matcher needs `must` or `must_not`")
+    for name, entries in (("must", matcher.must), ("must_not", matcher.must_not)):
+        for place, entry in enumerate(entries, 1):
+            try:
+                compiled(entry)
+            except EntryError as error:
+                raise ValueError(f"{name}, entry {place}: {error}") from None

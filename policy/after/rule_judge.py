@@ -1,0 +1,156 @@
+"""The judge that is a rule: which memories deny what operators registered. No model takes part.
+
+Whether a set of memories fails is whether one of its members does, so one evaluation for each
+member names every culprit, and no plan of questions is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.after.matchers import Matcher
+from policy.anchors import Statements
+from policy.model import MemoryClass, MemoryId, SourceKind
+from policy.text.skeleton import skeleton
+from policy.text.whole_words import compiled, key_word, words_of
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable, Sequence
+
+_NO_MATCHER: Final = Matcher()
+
+
+class RegisteredRule(msgspec.Struct, frozen=True, kw_only=True):
+    """An anchor or a canary, as judging sees it.
+
+    `statement` is what is true; "" for a canary, which has a matcher alone. `label` is who
+    vouches for the rule: memories of a lower label can fail it, and no others.
+    """
+
+    rule_id: str
+    statement: str = ""
+    matcher: Matcher | None = None
+    label: SourceKind = SourceKind.OPERATOR
+
+
+class JudgedMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory that is, or would be, shown: its text, with its metadata as lines."""
+
+    memory_id: MemoryId
+    text: str
+    label: SourceKind
+    memory_class: MemoryClass = MemoryClass.L3
+
+
+class Failing(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory, and the rules that it fails, in the order of the rules."""
+
+    memory_id: MemoryId
+    rule_ids: tuple[str, ...]
+
+
+class _Entries:
+    """Entries of many rules, found in one pass: a literal is tried where its longest word is."""
+
+    __slots__ = ("_always", "_by_word")
+
+    def __init__(self, entries: Iterable[tuple[int, str]]) -> None:
+        self._by_word: dict[str, list[tuple[int, re.Pattern[str]]]] = {}
+        self._always: list[tuple[int, re.Pattern[str]]] = []
+        for place, entry in entries:
+            word = key_word(entry)
+            tried = self._by_word.setdefault(word, []) if word else self._always
+            tried.append((place, compiled(entry)))
+
+    def found_in(self, text_skeleton: str) -> set[int]:
+        """The places of the rules of which some entry stands in the skeleton."""
+        tried = list(self._always)
+        if self._by_word:
+            for word in words_of(text_skeleton) & self._by_word.keys():
+                tried.extend(self._by_word[word])
+        found: set[int] = set()
+        for place, pattern in tried:
+            if place not in found and pattern.search(text_skeleton):
+                found.add(place)
+        return found
+
+
+class RuleJudge:
+    """Registered rules, ready to judge with. Immutable; may be used from any thread.
+
+    Raises:
+        EntryError: An entry of a matcher cannot be tried (`check_matcher` says so at the edge).
+    """
+
+    def __init__(self, rules: Sequence[RegisteredRule]) -> None:
+        self.rules = tuple(rules)
+        matchers = [rule.matcher or _NO_MATCHER for rule in rules]
+        self._matchers = matchers
+        self._stated = [place for place, rule in enumerate(rules) if rule.statement]
+        self._statements = Statements([skeleton(rules[place].statement) for place in self._stated])
+        self._shown = _Entries(
+            (place, entry)
+            for place, matcher in enumerate(matchers)
+            if matcher.of_retrieval
+            for entry in matcher.must_not
+        )
+        self._answered = _Entries(
+            (place, entry)
+            for place, matcher in enumerate(matchers)
+            if matcher.of_answers
+            for entry in matcher.must_not
+        )
+        self._must = tuple(tuple(map(compiled, matcher.must)) for matcher in matchers)
+
+    def failing(self, memories: Iterable[JudgedMemory]) -> tuple[Failing, ...]:
+        """The memories that fail some rule, in their order: each is judged alone.
+
+        A memory fails a rule that forbids what it says, or whose statement it denies, where the
+        rule's label is above its own.
+        """
+        failed: list[Failing] = []
+        for memory in memories:
+            folded = skeleton(memory.text)
+            places = [
+                place
+                for place in sorted(self._shown.found_in(folded) | self._denied(folded))
+                if self._speaks_of(place, memory)
+            ]
+            if places:
+                ids = tuple(self.rules[place].rule_id for place in places)
+                failed.append(Failing(memory_id=memory.memory_id, rule_ids=ids))
+        return tuple(failed)
+
+    def failed_by(self, answer: str) -> tuple[str, ...]:
+        """The ids of the rules that a finished reply fails by what it says.
+
+        What it does not say fails none: a reply may speak of something else (`lacking`).
+        """
+        folded = skeleton(answer)
+        places = self._answered.found_in(folded) | self._denied(folded)
+        return tuple(self.rules[place].rule_id for place in sorted(places))
+
+    def lacking(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """The ids of the rules of which some `must` stands in none of these texts.
+
+        For the answer to a rule's own question, or for what that question finds. It names no
+        culprit: what is missing is in no memory that is shown.
+        """
+        folded = [skeleton(text) for text in texts]
+        return tuple(
+            rule.rule_id
+            for rule, patterns in zip(self.rules, self._must, strict=True)
+            if not all(any(each.search(text) for text in folded) for each in patterns)
+        )
+
+    def _denied(self, folded: str) -> set[int]:
+        return {self._stated[place] for place in self._statements.denied_by(folded)}
+
+    def _speaks_of(self, place: int, memory: JudgedMemory) -> bool:
+        only = self._matchers[place].memory_class
+        return self.rules[place].label.trust > memory.label.trust and (
+            only is None or only is memory.memory_class
+        )

@@ -1,0 +1,239 @@
+"""Operators' words, looked for in skeletons as whole words and in linear time.
+
+An entry is a literal, or `re:` and a pattern of a strict subset that is compiled to the standard
+library's `re`. The text is an agent's, and `re` backtracks: what it may do at one place of a text
+is counted when the entry is read (`_STEPS_MAX`), so the time grows with the text's length and with
+nothing else (docs/decisions/041-patterns-with-counted-steps.md).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from policy.text.skeleton import skeleton
+
+ENTRY_LEN_MAX: Final = 256
+"""Characters of one entry, `re:` included."""
+
+PATTERN_PREFIX: Final = "re:"
+
+REPEATS_MAX: Final = 64
+"""What `*`, `+` and `{2,}` stand for at most: nothing repeats without an end."""
+
+# Tests of one character at one place of a text, in the worst case. `.*` and twenty letters behind
+# it are 1,364 of them; two `.*` in one alternative are 4,224.
+_STEPS_MAX: Final = 4_096
+
+_REPEAT: Final = re.compile(r"[*+?]|\{([0-9]{1,3})(?:(,)([0-9]{0,3}))?\}")
+_CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
+_ESCAPE: Final = re.compile(r"\\(?:[dDwWsSbB]|[^\w\s])")
+_ZERO_WIDTH: Final = frozenset({"\\b", "\\B"})
+
+# A match begins and ends where a word does, or where its own edge is no letter of a word. A number
+# is one word with the points and commas in it: 30 does not stand in 30.5.
+_BEGINS: Final = r"(?:(?<!\w)|(?=\W))(?!(?<=\d[.,:])\d)"
+_ENDS: Final = r"(?:(?!\w)|(?<=\W))(?!(?<=\d)[.,:]\d)"
+_WORD: Final = re.compile(r"\w+")
+
+
+class EntryError(ValueError):
+    """The entry cannot be looked for: what is wrong, and at which character from 1."""
+
+    def __init__(self, problem: str, at: int) -> None:
+        super().__init__(f"{problem}, at character {at + 1}")
+        self.at = at
+
+
+def compiled(entry: str) -> re.Pattern[str]:
+    """What finds the entry in a skeleton, in time linear in the skeleton's length.
+
+    Raises:
+        EntryError: The entry says nothing, is too long, or could take more than linear time.
+    """
+    if len(entry) > ENTRY_LEN_MAX:
+        raise EntryError(f"more than {ENTRY_LEN_MAX} characters", ENTRY_LEN_MAX)
+    if entry.startswith(PATTERN_PREFIX):
+        body = _Reader(entry).read()
+    else:
+        words = skeleton(entry).split()
+        if not words:
+            raise EntryError("nothing that is compared", 0)
+        body = r"\s".join(map(re.escape, words))
+    return re.compile(f"{_BEGINS}(?:{body}){_ENDS}")
+
+
+def key_word(entry: str) -> str:
+    """The longest word that every skeleton has in which a literal is found; "" for a pattern."""
+    if entry.startswith(PATTERN_PREFIX):
+        return ""
+    return max(_WORD.findall(skeleton(entry)), key=len, default="")
+
+
+def words_of(text_skeleton: str) -> frozenset[str]:
+    """The words of a skeleton, among which `key_word` is looked up."""
+    return frozenset(_WORD.findall(text_skeleton))
+
+
+class _Cost:
+    """What one part of a pattern costs at one place of a text."""
+
+    __slots__ = ("empty", "repeats", "steps", "ways")
+
+    def __init__(self, steps: int, ways: int, *, empty: bool, repeats: bool = False) -> None:
+        self.steps = steps  # characters that it tests, over all the ways
+        self.ways = ways  # in how many ways it can match
+        self.empty = empty  # whether it can match no character at all
+        self.repeats = repeats
+
+
+class _Reader:
+    """Reads one pattern once, from left to right; every refusal has its position."""
+
+    def __init__(self, entry: str) -> None:
+        self._text = entry
+        self._at = len(PATTERN_PREFIX)
+        self._depth = 0
+
+    def read(self) -> str:
+        """The pattern for `re`, its letters folded as texts are."""
+        source, cost = self._alternatives()
+        if self._at < len(self._text):
+            raise EntryError("a closing bracket without its opening one", self._at)
+        if cost.empty:
+            raise EntryError("the pattern can be found in a text of no words", self._at - 1)
+        return source
+
+    def _alternatives(self) -> tuple[str, _Cost]:
+        begun = self._at
+        sources: list[str] = []
+        steps, ways, empty, repeats = 0, 0, False, False
+        while True:
+            source, cost = self._sequence()
+            sources.append(source)
+            steps, ways = steps + cost.steps, ways + cost.ways
+            empty, repeats = empty or cost.empty, repeats or cost.repeats
+            if self._peek() != "|":
+                break
+            self._at += 1
+        self._bounded(steps, begun)
+        return "|".join(sources), _Cost(steps, ways, empty=empty, repeats=repeats)
+
+    def _sequence(self) -> tuple[str, _Cost]:
+        sources: list[str] = []
+        whole = _Cost(0, 1, empty=True)
+        while (found := self._peek()) and found not in "|)":
+            begun = self._at
+            source, part = self._repeated()
+            sources.append(source)
+            # Every way in which the parts before it match leads to this part once more.
+            whole.steps += whole.ways * part.steps
+            whole.ways *= part.ways
+            whole.empty = whole.empty and part.empty
+            whole.repeats = whole.repeats or part.repeats
+            self._bounded(max(whole.steps, whole.ways), begun)
+        return "".join(sources), whole
+
+    def _repeated(self) -> tuple[str, _Cost]:
+        source, part = self._atom()
+        repeat = _REPEAT.match(self._text, self._at)
+        if repeat is None:
+            return source, part
+        if part.repeats:
+            raise EntryError("a repeat inside a repeat", self._at)
+        if source in _ZERO_WIDTH:
+            raise EntryError("a repeat of what is no character", self._at)
+        least, most = self._bounds(repeat)
+        self._at = repeat.end()
+        if _REPEAT.match(self._text, self._at):
+            raise EntryError("a repeat of a repeat", self._at)
+        ways = [part.ways**count for count in range(most + 1)]
+        self._bounded(sum(ways[least:]), repeat.start())
+        steps = part.steps * sum(ways[:most])
+        return f"{source}{{{least},{most}}}", _Cost(
+            steps, sum(ways[least:]), empty=least == 0 or part.empty, repeats=True
+        )
+
+    def _bounds(self, repeat: re.Match[str]) -> tuple[int, int]:
+        if repeat[0] in {"*", "+", "?"}:
+            return (1 if repeat[0] == "+" else 0), (1 if repeat[0] == "?" else REPEATS_MAX)
+        least = int(repeat[1])
+        most = least if repeat[2] is None else int(repeat[3] or REPEATS_MAX)
+        if not least <= most <= REPEATS_MAX or most == 0:
+            raise EntryError(f"a repeat goes up to {REPEATS_MAX}", repeat.start())
+        return least, most
+
+    def _atom(self) -> tuple[str, _Cost]:
+        char = self._text[self._at]
+        if char == "(":
+            return self._group()
+        if _REPEAT.match(self._text, self._at):
+            raise EntryError("a repeat of nothing", self._at)
+        if char in "^$":
+            raise EntryError("^ and $ are not taken: an entry is found as whole words", self._at)
+        begun = self._at
+        if char in "[\\":
+            found = (_CLASS if char == "[" else _ESCAPE).match(self._text, begun)
+            if found is None:
+                raise EntryError(
+                    "a class without its end"
+                    if char == "["
+                    else "back references and the like are not taken",
+                    begun,
+                )
+            self._at = found.end()
+            source = self._class(found[0], begun) if char == "[" else found[0]
+            return source, _Cost(1, 1, empty=source in _ZERO_WIDTH)
+        if char in "{}]":
+            raise EntryError(f"{char} needs \\ before it", begun)
+        self._at += 1
+        folded = skeleton(char) if not char.isspace() else ""
+        if not folded and not char.isspace():
+            raise EntryError("a character that is not compared", begun)
+        if char == ".":
+            return ".", _Cost(1, 1, empty=False)
+        source = re.escape(folded) if folded else r"\s"
+        if len(folded) > 1:
+            source = f"(?:{source})"
+        return source, _Cost(max(1, len(folded)), 1, empty=False)
+
+    def _class(self, given: str, at: int) -> str:
+        if not given.isascii():
+            raise EntryError("only plain letters between brackets", at)
+        lowered = re.sub(r"(?<!\\)[A-Z]", lambda one: one[0].lower(), given)
+        # Python reads these as an operation on sets some day, and warns until then.
+        if "[" in lowered[1:] or any(twice in lowered for twice in ("--", "&&", "~~", "||")):
+            raise EntryError("a set in a set is not taken", at)
+        try:
+            re.compile(lowered)
+        except re.error:
+            raise EntryError("a class that cannot be read", at) from None
+        return lowered
+
+    def _group(self) -> tuple[str, _Cost]:
+        begun = self._at
+        self._at += 1
+        if self._text.startswith("?:", self._at):
+            self._at += 2
+        elif self._peek() == "?":
+            raise EntryError("lookaround, names and flags are not taken", begun)
+        if self._depth:
+            raise EntryError("a group inside a group", begun)
+        self._depth += 1
+        source, cost = self._alternatives()
+        if self._peek() != ")":
+            raise EntryError("a group without its end", begun)
+        self._depth -= 1
+        self._at += 1
+        return f"(?:{source})", cost
+
+    def _peek(self) -> str:
+        return self._text[self._at : self._at + 1]
+
+    def _bounded(self, steps: int, at: int) -> None:
+        if steps > _STEPS_MAX:
+            raise EntryError(
+                "this could take too long on a hostile text: one open repeat in each "
+                "alternative, others with a small bound such as {0,3}",
+                min(at, len(self._text) - 1),
+            )

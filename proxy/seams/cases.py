@@ -1,0 +1,113 @@
+# ruff: noqa: TC001 - msgspec reads these annotations
+"""What rooms say to each other when an answer was wrong: signals, cases, judges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
+
+import msgspec
+from msgspec import Meta
+
+from policy.after.signals import Grade, SignalKind
+from policy.model import PrincipalId, Tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXPECT_LEN_MAX: Final = 1_024
+"""Characters of what an answer should have said, or should not have."""
+
+SaidText = Annotated[str, Meta(max_length=EXPECT_LEN_MAX)]
+
+
+class Signal(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody, or a rule, says that an answer was wrong.
+
+    Of what is about, at least one id is given. `expect` and `forbid` are content: they are handed
+    on in memory, and whoever keeps them keeps them sealed. `rule_id` names the anchor or canary,
+    `judge` the caller's judge, where one of these spoke.
+    """
+
+    signal_id: str
+    """16 random hex digits."""
+    kind: SignalKind
+    grade: Grade
+    tenant: Tenant
+    by: PrincipalId
+    at_ms: int
+    reply_id: str | None = None
+    recall_id: str | None = None
+    memory_id: str | None = None
+    rule_id: str | None = None
+    judge: str | None = None
+    expect: tuple[SaidText, ...] = ()
+    forbid: tuple[SaidText, ...] = ()
+
+
+class OpensCases(Protocol):
+    """Takes signals that set off the search for a culprit. Event loop only."""
+
+    async def open_case(self, signal: Signal) -> str | None:
+        """The id of the case, new or the one that is open about the same; None where none is.
+
+        Returns once the case is durable; nothing is replayed before.
+
+        Raises:
+            StoreUnavailable: The case could not be made durable.
+        """
+        ...
+
+
+class OpensNoCases:
+    """For a sidecar without blame: a signal is kept as a failure, and nothing is searched."""
+
+    async def open_case(self, signal: Signal) -> str | None:
+        """No case."""
+        del signal
+        return None
+
+
+class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory of a set that a judge is asked about."""
+
+    id: str
+    text: str
+
+
+class Opinion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judge says of one set: it fails, it does not, or (None) nobody can say.
+
+    `problem` is one of the words of `proxy.aftermath.judges`, where `fails` is None and the judge
+    did not say so itself. What a judge gives as its reason is in no field.
+    """
+
+    fails: bool | None
+    problem: str | None = None
+
+
+class AsksJudges(Protocol):
+    """The callers' judges by name. Event loop only; several may be asked at once."""
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the judges that are configured, in their order."""
+        ...
+
+    def deterministic(self, name: str) -> bool:
+        """Whether the judge claims to answer the same each time.
+
+        Raises:
+            KeyError: No judge has this name.
+        """
+        ...
+
+    async def ask(
+        self, name: str, *, case: str, question: str, memories: Sequence[ShownMemory]
+    ) -> Opinion:
+        """What the judge says of exactly these memories, within its deadline.
+
+        A judge that fails, hangs or cannot be read does not know; that is no exception.
+
+        Raises:
+            KeyError: No judge has this name.
+        """
+        ...

@@ -1,0 +1,114 @@
+"""Operators' words are found as whole words, and no pattern takes more than linear time."""
+
+from __future__ import annotations
+
+import pytest
+
+from policy.text.skeleton import skeleton
+from policy.text.whole_words import (
+    ENTRY_LEN_MAX,
+    EntryError,
+    compiled,
+    key_word,
+    words_of,
+)
+
+FOUND = [
+    ("30 days", "Refunds within 30 days."),
+    ("30 days", "Refunds within 30\n  DAYS"),
+    ("30", "It is 30."),
+    ("30", "30, they said"),
+    ("$30", "It costs US$30"),
+    ("Globex", "we pay GLOBEX's bills"),
+    ("Globex", "we pay \uff27lobex"),
+    ("Straße", "in der strasse"),
+    ("re:1[45] days?", "within 15 day"),
+    ("re:(fourteen|14) days", "within Fourteen days"),
+    ("re:refunds?.*\\d{1,3} days", "refund is given after 14 days"),
+    ("re:Initech( Inc)?", "ask initech inc"),
+    ("re:colou?r", "a colour"),
+    ("re:\\$\\d+", "at $14 each"),
+    ("re:a|b c", "so b c"),
+]
+NOT_FOUND = [
+    ("30 days", "Refunds within 130 days."),
+    ("30 days", "Refunds within 30 daystar"),
+    ("30", "It is 30.5"),
+    ("30", "30,000 of them"),
+    ("30", "at 12:30"),
+    ("Globex", "globexes"),
+    ("re:1[45] days?", "within 214 days"),
+    ("re:refunds?", "unrefunds"),
+    ("re:a.b", "a\nb"),
+]
+
+
+@pytest.mark.parametrize(("entry", "text"), FOUND)
+def test_an_entry_is_found_as_whole_words_of_the_skeleton(entry: str, text: str) -> None:
+    assert compiled(entry).search(skeleton(text))
+
+
+@pytest.mark.parametrize(("entry", "text"), NOT_FOUND)
+def test_an_entry_is_not_found_inside_a_word_or_a_number(entry: str, text: str) -> None:
+    assert not compiled(entry).search(skeleton(text))
+
+
+REFUSED = [
+    ("re:(a+)+b", "a repeat inside a repeat, at character 8"),
+    ("re:(a*b?)*", "a repeat inside a repeat, at character 10"),
+    ("re:(a|aa)+", "this could take too long"),
+    ("re:.*.*", "this could take too long"),
+    ("re:.*a.*b", "this could take too long"),
+    ("re:a{0,64}a{0,64}", "this could take too long"),
+    ("re:" + "a?" * 20, "this could take too long"),
+    ("re:(a)\\1", "back references and the like are not taken, at character 7"),
+    ("re:a(?=b)", "lookaround, names and flags are not taken, at character 5"),
+    ("re:(?i)a", "lookaround, names and flags are not taken, at character 4"),
+    ("re:(?P<a>b)", "lookaround, names and flags are not taken, at character 4"),
+    ("re:((a))", "a group inside a group, at character 5"),
+    ("re:(a", "a group without its end, at character 4"),
+    ("re:a)", "a closing bracket without its opening one, at character 5"),
+    ("re:a**", "a repeat of a repeat, at character 6"),
+    ("re:a+?", "a repeat of a repeat, at character 6"),
+    ("re:*a", "a repeat of nothing, at character 4"),
+    ("re:a{3,2}", "a repeat goes up to 64, at character 5"),
+    ("re:a{65}", "a repeat goes up to 64, at character 5"),
+    ("re:a{0}", "a repeat goes up to 64, at character 5"),
+    ("re:[a", "a class without its end, at character 4"),
+    ("re:[[a]b]", "a set in a set is not taken, at character 4"),
+    ("re:[z-a]", "a class that cannot be read, at character 4"),
+    ("re:[\u00e9]", "only plain letters between brackets, at character 4"),
+    ("re:\\pL", "back references and the like are not taken, at character 4"),
+    ("re:^a", "^ and $ are not taken: an entry is found as whole words, at character 4"),
+    ("re:a}", "} needs \\ before it, at character 5"),
+    ("re:\\b*", "a repeat of what is no character, at character 6"),
+    ("re:", "the pattern can be found in a text of no words, at character 3"),
+    ("re:a?", "the pattern can be found in a text of no words, at character 5"),
+    ("re:a|", "the pattern can be found in a text of no words, at character 5"),
+    ("re:a\u200bb", "a character that is not compared, at character 5"),
+    ("\u200b", "nothing that is compared, at character 1"),
+    ("  ", "nothing that is compared, at character 1"),
+    ("x" * (ENTRY_LEN_MAX + 1), "more than 256 characters, at character 257"),
+]
+
+
+@pytest.mark.parametrize(("entry", "why"), REFUSED)
+def test_what_could_take_long_or_says_nothing_is_refused_with_its_position(
+    entry: str, why: str
+) -> None:
+    with pytest.raises(EntryError) as refused:
+        compiled(entry)
+    assert str(refused.value).startswith(why)
+
+
+def test_a_repeat_without_an_end_has_one() -> None:
+    assert compiled("re:ab*c").search("a" + "b" * 64 + "c")
+    assert not compiled("re:ab*c").search("a" + "b" * 65 + "c")
+    assert compiled("re:ab{2,}c").search("abbc")
+
+
+def test_a_literal_stands_only_where_its_longest_word_does() -> None:
+    for entry, text in FOUND:
+        word = key_word(entry)
+        assert (word == "") == entry.startswith("re:")
+        assert not word or word in words_of(skeleton(text))
