@@ -1,4 +1,7 @@
-"""What a server behind kept before the gate: labelled `unknown`, and lifted by a person."""
+"""Takes in what a server behind kept before the gate, labelled `unknown`.
+
+A person may ask for the labels to be raised.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,20 @@ _STATES: Final = {Decision.REJECT.value: "flagged", Decision.HOLD.value: "held"}
 
 
 class Adopts(Protocol):
-    """The guard of one protocol, as far as taking in goes."""
+    """The method that adoption needs of a protocol's guard."""
 
     async def adopt(
         self, tenant: Tenant, server: str, tool: str, items: tuple[Item, ...]
     ) -> tuple[WrittenItem, ...]:
-        """A verdict for each item; the first one again for one that was there before."""
+        """A verdict for each item that the server kept.
+
+        An item taken in before gets its first verdict again.
+        """
         ...
 
 
 class Adopting:
-    """For servers of any protocol. Event loop only."""
+    """Takes in what servers of any protocol kept before the gate. Event loop only."""
 
     def __init__(self, guard: Adopts, reader: MemoryReader, writer: MemoryWriter) -> None:
         self._guard = guard
@@ -40,13 +46,14 @@ class Adopting:
         self._writer = writer
 
     async def adopt(self, by: Principal, server: str, asked: AdoptRequest) -> AdoptView:
-        """Take these in, and lift what may be lifted where that is asked; a leaf each.
+        """Take in the items, and with `lift` raise their labels; each change leaves a leaf.
 
-        Said again it changes nothing, so a half is completed by saying the whole again.
+        Taking in the same items again changes nothing, so an interrupted call is completed by
+        repeating it.
 
         Raises:
-            MalformedRequest: One is too large or no new memory; none was taken in.
-            StorageError: Not all of it is recorded.
+            MalformedRequest: An item is too large, or is no new memory; none was taken in.
+            StorageError: Not every item is recorded.
         """
         tenant = Tenant(asked.tenant)
         written = await self._guard.adopt(tenant, server, asked.tool, asked.items)
@@ -56,7 +63,8 @@ class Adopting:
         )
         lifted: set[MemoryId] = set()
         if asked.lift:
-            # What an agent made of it since is another text than the person was shown.
+            # A memory that an agent changed since has another text than the person was shown: it is
+            # not lifted.
             same = [
                 memory
                 for one, memory in zip(written, found, strict=True)

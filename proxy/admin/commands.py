@@ -120,7 +120,7 @@ _DUE_NAMED_MAX = 1_000
 
 
 class Operate(msgspec.Struct, frozen=True, kw_only=True):
-    """One method per command; event loop only. `by` is the operator, and ends up in the leaf."""
+    """One method per command; event loop only. `by` is the operator, whom the leaf names."""
 
     writer: MemoryWriter
     reader: MemoryReader
@@ -206,7 +206,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def had_read(self, candidate_id: CandidateId, *said: str | None) -> tuple[str, ...] | None:
-        """What the conversation that wrote this memory had read: names without content.
+        """What the conversation that wrote this memory had read: names of sources, no content.
 
         None where the session that wrote it is unknown.
         """
@@ -293,7 +293,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def ids(self, asked: IdsQuery) -> IdList:
-        """The ids that begin as a person typed; that very id alone, where it is one."""
+        """The ids that begin with what a person typed; of a whole id, only that id."""
         found: Iterable[str]
         match asked.kind:
             case IdKind.HELD:
@@ -373,7 +373,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def trust(self, principal_id: PrincipalId) -> TrustView:
-        """One principal's standing; a newcomer's where it never wrote.
+        """One principal's standing; a newcomer's if the principal never wrote.
 
         Raises:
             NotFound: No principal has that name.

@@ -1,4 +1,4 @@
-"""Links that bring a person to a held candidate, and may let her decide it.
+"""Links that bring a person to a held candidate, and may let that person decide it.
 
 The bare address asks for the operator's key. A link with a code is signed, and bound to the
 candidate, its class, a nonce and an expiry. It is good for one decision: afterwards the candidate
@@ -88,14 +88,14 @@ class Confirming:
         return None if base is None else f"{base}{CONFIRM}/{candidate_id}"
 
     def link_of(self, candidate_id: CandidateId) -> str | None:
-        """The same with a code: its holder can decide without a key."""
+        """The link to a held candidate's page with a code: its holder can decide without a key."""
         held = None if self._base is None else self._held(candidate_id)
         if held is None:
             return None
         return f"{self._base}{CONFIRM}/{candidate_id}?code={self.code_for(held)}"
 
     def code_for(self, held: HeldCandidate) -> str:
-        """The code of a new link."""
+        """A new signed code that is good for one decision on this candidate."""
         confirmation = Confirmation(
             held.candidate_id,
             held.memory_class,

@@ -38,12 +38,15 @@ if TYPE_CHECKING:
     from policy.verdict import Verdict
     from proxy.admin.wire.dry_run import ExplainRequest
 
-# The real interceptor draws random ids, so 32 zeros are never one of its candidates.
+# Id of the candidate of a dry run. Real candidates have random ids, so 32 zeros are never one.
 NOBODY: Final = CandidateId("0" * 32)
 
 
 class Explainer(msgspec.Struct, frozen=True, kw_only=True):
-    """Asks the gate itself. A permit in its answer is dropped: only the writer can spend one."""
+    """Asks the gate itself about a hypothetical write.
+
+    A permit in its answer is dropped: only the writer can spend one.
+    """
 
     gate: Gate
     probe: Callable[[Tenant, str, float], tuple[AnchorProbe, ...] | None]
@@ -114,7 +117,7 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _seen(asked: ExplainRequest) -> Seen | None:
-    """The evidence that a ledger would give; None as without a model front."""
+    """The evidence that a session ledger would give. None if the request assumes no model front."""
     if asked.context is None and asked.contained is None and not asked.endorsed:
         return None
     return Seen(
@@ -143,8 +146,8 @@ def _view(verdict: Verdict, candidate: Candidate, facts: Facts, rule: LabelRule)
         elif step.number in passed:
             outcome = "passed"
         else:
-            # After a hold the gate goes on; a step that is neither passed nor named would hold as
-            # well.
+            # The gate names a step that failed; it names none behind a rejection. After a hold it
+            # goes on, so that a step that is neither passed nor named would hold as well.
             outcome = "not_reached" if stopped else "failed"
         steps.append(ExplainStep(step=step.number, name=step.name, outcome=outcome))
     source = facts.provenance.source if facts.provenance else None
@@ -167,16 +170,16 @@ def _view(verdict: Verdict, candidate: Candidate, facts: Facts, rule: LabelRule)
 
 
 def with_words(view: ExplainView, asked: ExplainRequest) -> ExplainView:
-    """The view with the words that keep the text from being written. For a thread.
+    """The view with the words for which a refused text counts as an order. Run it in a thread.
 
-    Texts are long.
+    Long texts take long to search.
     """
     fired = None if view.decision == "admit" else words_that_fired(asked.text)
     return msgspec.structs.replace(view, fired=fired)
 
 
 def fired_in(candidate: Candidate) -> str | None:
-    """The words that make a candidate count as an order, wherever they stand in it."""
+    """The words that make a candidate count as an order, from any of its texts and names."""
     scope = candidate.scope
     for text in (
         *(candidate.text, candidate.metadata_json, candidate.target, candidate.role),

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class Credentials:
-    """Event loop only. Plain keys and tokens are in the answer, and nowhere else."""
+    """Adds, rotates and revokes keys, and mints tokens. Event loop only.
+
+    A plain key or token is in the answer, and is stored nowhere.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class Credentials:
         return KeyList(keys=tuple(key_view(record) for record in records))
 
     def knows(self, principal_id: PrincipalId) -> bool:
-        """Whether a key (an ended one too) or the configuration names this principal."""
+        """Whether this principal has a key (ended ones count) or stands in the configuration."""
         records = self._reader.keys()
         return self._authenticator.binds(principal_id) or any(
             record.principal.principal_id == principal_id for record in records
@@ -69,8 +72,8 @@ class Credentials:
         for record in records:
             known = record.principal
             if known.principal_id == principal.principal_id and known != principal:
-                # Trust and nonces belong to the name: with two tenants or channels under one name,
-                # one could use up the other's trust.
+                # Trust and nonces belong to the principal's name: with two tenants or channels
+                # under one name, one could use up the other's trust.
                 raise MalformedRequest(
                     "name: taken by a principal with another tenant, channel or claims", status=409
                 )

@@ -30,14 +30,14 @@ class NamesWatched:
         self._ruleset = ruleset
 
     async def alarms(self, tenant: Tenant) -> AlarmList:
-        """Every name under alarm, with a few of the memories that mention it."""
+        """Every name under a drift alarm, with a few of the memories that mention it."""
         found = await asyncio.to_thread(self._drift.alarms, tenant)
         return AlarmList(
             alarms=tuple(msgspec.convert(msgspec.structs.asdict(one), AlarmView) for one in found)
         )
 
     async def status(self, tenant: Tenant) -> DriftView:
-        """What is done, how much is watched, and in which scripts."""
+        """What the rules do about drift, and how many names, in which scripts, are watched."""
         rules = self._ruleset().drift
         watched = await asyncio.to_thread(self._drift.watched, tenant)
         return DriftView(
@@ -56,10 +56,10 @@ class NamesWatched:
         )
 
     async def accept(self, by: Principal, asked: AcceptRequest) -> AcceptedView:
-        """Exempt a name from holds, with a leaf.
+        """Exempt a name from holds, and leave a leaf.
 
         Raises:
-            MalformedRequest: Nothing in it could be a name.
+            MalformedRequest: No word of the text could be a name.
         """
         cells = await self._drift.accept(Tenant(asked.tenant), asked.name, by.principal_id)
         if not cells:

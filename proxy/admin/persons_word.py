@@ -1,4 +1,4 @@
-"""A person's verdict on a held candidate, or its expiry: with one telemetry record each."""
+"""A person's release or denial of a held candidate, or its expiry: one telemetry record each."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ EXPIRY = "expiry"
 
 
 class Ruled(msgspec.Struct, frozen=True, kw_only=True):
-    """A person's verdict, and what it changed about what its agent is shown."""
+    """A person's verdict on a candidate, and what its agent may be shown from now on."""
 
     outcome: Outcome
-    # Candidates denied before, whose equal text was released now: withheld no longer.
+    # Ids of candidates denied earlier whose text equals the released one: it is withheld no longer.
     lifted: tuple[str, ...]
-    # Whether the text is kept from its agent from here on.
+    # Whether the agent that proposed the text is kept from seeing it from now on.
     withheld: bool
 
 
@@ -78,18 +78,18 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         return Ruled(outcome=outcome, lifted=lifted, withheld=withheld)
 
     def _before(self, candidate_id: CandidateId) -> tuple[HeldCandidate | None, int]:
-        # Read before the decision: afterwards trace and target are gone with the key.
+        # Read before the decision: its trace and target cannot be decrypted afterwards.
         return self.reader.held_candidate(candidate_id), self.surroundings.clock_ns()
 
     async def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId, way: str
     ) -> dict[CandidateId, bool]:
-        """Refuse the first of them together: whether each was held.
+        """Refuse as many of the candidates as one transaction takes; True for each that was held.
 
-        Those that are not in the answer are to be asked for again.
+        Candidates missing in the answer were not reached: pass them again.
 
         Raises:
-            StorageError: None of them could be decided, or a key could not be erased.
+            StorageError: No candidate could be decided, or a key could not be erased.
         """
         before = await asyncio.to_thread(
             lambda: {one: self.reader.held_candidate(one) for one in candidate_ids}
@@ -114,7 +114,8 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         if held is not None:
             out = self.surroundings
             span = Judging(
-                # In the trace of the write, so that its reader sees the final outcome.
+                # The decision joins the trace of the original write, so that its reader sees the
+                # final outcome.
                 context=TraceContext(
                     trace_id=held.trace_id or out.random_hex(16), span_id=out.random_hex(8)
                 ),

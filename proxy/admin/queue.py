@@ -1,8 +1,9 @@
 """Held candidates, selected by a filter and decided in one act.
 
-A selection is frozen before it is acted on, so that a person decides on what she was shown, and not
-on what arrived meanwhile. Only exactly equal texts are released together, never similar ones: five
-hundred honest lines and one with poison behind the sixtieth character are similar.
+A selection is frozen before it is acted on, so that a person decides on the candidates that were
+shown, not on those that arrived meanwhile. Only exactly equal texts are released together, never
+similar ones: five hundred honest lines and one with poison behind the sixtieth character are
+similar.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ FROZEN_S: Final = 15 * 60
 SELECTIONS_MAX: Final = 32
 BEGINNING_LEN: Final = 60
 PAGE_LEN_MAX: Final = 1_000
-# In one transaction at most: the store takes as many of them as it can in a short time.
+# The most candidates refused in one transaction; the store may take fewer, to keep it short.
 DENIED_TOGETHER: Final = 32
 _PAUSE_S_MAX: Final = 0.01
 _EVERYBODYS: Final = frozenset({MemoryClass.L3, MemoryClass.L4})
 
 
 class _Frozen(NamedTuple):
-    """One candidate as it was when it was selected."""
+    """A candidate's state when it was selected."""
 
     candidate_id: CandidateId
     content: bytes
@@ -65,7 +66,7 @@ class _Selection(NamedTuple):
     chosen: tuple[_Frozen, ...]
     rules: str
     until_ms: int
-    # The candidate whose text all of them have; None where the filter was another one.
+    # The id that the filter `same` named: all candidates have its text. None with another filter.
     same: str | None
 
 
@@ -127,7 +128,7 @@ class Queue:
         )
 
     def _releasable(self, selection: _Selection) -> bool:
-        """Whether all of it may be let in together."""
+        """Whether all candidates of the selection may be released together."""
         same = selection.same
         one = None if same is None else self._reader.held_candidate(CandidateId(same))
         return all(_is_plain(each) for each in selection.chosen) and _is_harmless(one)
@@ -156,7 +157,7 @@ class Queue:
                 for one in some
                 if one.candidate_id not in unasked and not decided.get(one.candidate_id)
             ]
-            # As much time for everybody else: a person who refuses a thousand is in no hurry.
+            # Pause for as long as the refusals took, so that other requests get half of the time.
             took_s = (self._out.clock_ns() - started_ns) / 1e9
             await self._out.wait(min(took_s, _PAUSE_S_MAX))
         return DecidedMany(admitted=0, refused=refused, changed=tuple(changed))
@@ -164,7 +165,7 @@ class Queue:
     def _unchanged(
         self, selection: _Selection, some: tuple[_Frozen, ...]
     ) -> tuple[CandidateId, ...]:
-        """Which of these are still as they were when they were chosen. In a thread."""
+        """The candidates that did not change since they were selected. Run it in a thread."""
         if self._reader.status().ruleset_digest != selection.rules:
             return ()
         return tuple(one.candidate_id for one in some if self._frozen(one.candidate_id) == one)
@@ -216,7 +217,7 @@ class Queue:
         )
 
     async def same_as(self, candidate_id: CandidateId) -> tuple[str, ...]:
-        """The other held candidates of this content; none where nothing of that id is held."""
+        """The other held candidates with this candidate's content; none if it is not held."""
         await asyncio.to_thread(self._learn, await asyncio.to_thread(self._reader.held))
         content = self._contents.get(candidate_id)
         return tuple(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Repairing(msgspec.Struct, frozen=True, kw_only=True):
-    """Each command on the event loop; the store is looked through on another thread."""
+    """Isolates and rewinds memories. Event loop only; the store is searched in a thread."""
 
     incidents: Incidents
 
@@ -36,10 +36,11 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
         return IncidentList(incidents=tuple(_incident_view(one) for one in self.incidents.all()))
 
     async def isolate(self, by: Principal, asked: IsolateRequest) -> IsolationView:
-        """Hide all that is in reach, or with `dry_run` only name it.
+        """Hide all memories that fit the request, or with `dry_run` only name them.
 
         Raises:
-            MalformedRequest: Nothing narrows it down, which would hide a whole tenant.
+            MalformedRequest: The request names nothing but a tenant, whose every memory would be
+                hidden.
         """
         reach = _reach_of(asked)
         if reach.whole_tenant:
@@ -70,10 +71,10 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def rewind(self, by: Principal, asked: RewindRequest) -> RewindView:
-        """Put all that is in reach into an earlier state, or with `dry_run` only count it.
+        """Put memories that fit back into an earlier state, or with `dry_run` only count them.
 
         Raises:
-            MalformedRequest: It names no state, or two.
+            MalformedRequest: The request names no earlier state, or two.
         """
         if (asked.to_version is None) is (asked.to_ms is None):
             raise MalformedRequest("name a version or a time to go back to, and not both")
@@ -95,11 +96,11 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def undo(self, by: Principal, incident_id: str) -> IsolationView:
-        """Show again what an isolation hid and nobody else hides."""
+        """Show what this isolation hid, except memories hidden for another reason too."""
         return _isolation_view(await self.incidents.undo(incident_id, by.principal_id))
 
     async def resume(self, by: Principal, incident_id: str) -> IsolationView:
-        """Finish what a crash cut short."""
+        """Finish an isolation, or its undoing, that a crash interrupted."""
         return _isolation_view(await self.incidents.resume(incident_id, by.principal_id))
 
 

@@ -31,21 +31,24 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("mnemogate.retention")
 BY: Final = PrincipalId("mnemogate:retention")
 DIALECT: Final = "retention"
-# One batch of the writer per sweep, and so one rewriting of the file.
+# The most memories purged per sweep: one batch of the writer, and so the files are rewritten once.
 BATCH_LEN_MAX: Final = 256
 SLICE_LEN: Final = 1_000
 _PAUSE_S: Final = 0.002
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
-    """What one sweep found due, and how many of those it erased."""
+    """The memories that one sweep found due, and how many of them it erased."""
 
     due: tuple[Due, ...]
     purged_count: int
 
 
 class Retaining:
-    """One sweep at a time. Event loop only."""
+    """Finds and purges memories that the ruleset keeps no longer.
+
+    One sweep at a time. Event loop only.
+    """
 
     def __init__(
         self,
@@ -82,7 +85,7 @@ class Retaining:
             items, start = await asyncio.to_thread(self._retained.slice, start, SLICE_LEN)
             for item in items:
                 found.see(item)
-            # Yield to requests: this pass is in no hurry.
+            # Requests come first, so the search for due memories pauses between slices.
             await asyncio.sleep(_PAUSE_S)
         return found.due()
 
@@ -109,7 +112,8 @@ class Retaining:
             try:
                 await self.sweep()
             except StorageError as error:
-                # The next sweep finds the same memories again.
+                # A failed sweep needs no repetition here: the next one finds the same memories
+                # again.
                 _LOG.warning("retention sweep failed", extra={"error_type": type(error).__name__})
 
     @asynccontextmanager

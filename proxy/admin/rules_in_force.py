@@ -33,7 +33,7 @@ SETTLE_S: Final = 0.05
 
 
 class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
-    """The ruleset in force after a reload, and whether it is another one than before."""
+    """The ruleset in force after a reload; `changed`: its text differs from the one before."""
 
     digest: str
     epoch: int
@@ -53,7 +53,7 @@ def parse_rules(text: str) -> Ruleset:
 
 
 class Rules:
-    """Event loop only."""
+    """Holds the text of the rules in force, and reloads them from their file. Event loop only."""
 
     def __init__(
         self,

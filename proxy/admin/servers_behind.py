@@ -1,4 +1,4 @@
-"""MCP servers behind the gate, for an operator: tools, and lost answers."""
+"""MCP servers behind the gate, for an operator: tools, and changes without a known outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ServersBehind:
-    """One method per command; event loop only. `by` is the operator, and ends up in the leaf."""
+    """One method per command; event loop only. `by` is the operator, whom the leaf names."""
 
     def __init__(self, pins: Pins, forwards: Forwards) -> None:
         self._pins = pins
@@ -44,7 +44,9 @@ class ServersBehind:
     async def settle(
         self, by: Principal, candidate_id: CandidateId, *, done: bool
     ) -> UnsettledList:
-        """Record what a person found out about one; returns the rest. Leaves a leaf.
+        """Record whether the server has a change, as a person found out; leaves a leaf.
+
+        Returns the changes that are still unsettled.
 
         Raises:
             NotFound: No unsettled item has that id.

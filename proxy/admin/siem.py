@@ -34,7 +34,7 @@ _RESULTS: Final = {
 
 
 def record_of(index: int, leaf: Leaf, intercepted: InterceptedLeaf | None) -> Record | None:
-    """The record of one leaf; None for an interception, which is told with its verdict."""
+    """The record of one leaf. None for an interception: its fields are in its verdict's record."""
     match leaf:
         case InterceptedLeaf():
             return None
@@ -100,7 +100,7 @@ def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None)
 
 
 def _asked(leaf: VerdictLeaf, intercepted: InterceptedLeaf) -> Record:
-    """What the client asked for, where it differs from what it got."""
+    """The fields that come from the client's request, for the record of its verdict."""
     trace_id, caller = recorded_parts(intercepted.trace_id)
     record: Record = {
         "event.action": f"memory-{intercepted.change.value}",

@@ -1,4 +1,4 @@
-"""Where a memory came from: its steps, their leaves, their sessions, and what those recalled."""
+"""The provenance of a memory: its steps, their leaves and sessions, and memories recalled there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOST: Final = "lost"
 
 
 class _Read(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store has of one memory: its newest steps, each with the proofs of its leaves."""
+    """What the store knows of one memory: its newest steps, each with the proofs of its leaves."""
 
     status: str
     parents: tuple[MemoryId, ...]
@@ -39,7 +39,7 @@ class _Read(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tracing(msgspec.Struct, frozen=True, kw_only=True):
-    """On the event loop, where the ledger is; the store is read on another thread."""
+    """Follows a memory back to its sources. Event loop only; the store is read in a thread."""
 
     store: Store
     ledger: Sessions
@@ -109,7 +109,8 @@ class Tracing(msgspec.Struct, frozen=True, kw_only=True):
             target=seen.target,
             approved_by=leaf.approved_by,
             memory_class=leaf.memory_class,
-            # A person may have vouched for it since: the leaf says what it was judged as.
+            # Taken from the leaf: the label as it was judged, before a person may have vouched for
+            # the memory.
             source=leaf.source,
             ceiling=ceiling_of(leaf),
             basis=leaf.basis,

@@ -88,7 +88,7 @@ def history_step(entry: HistoryEntry) -> HistoryStep:
 
 
 def filed_under(candidate: Candidate) -> str:
-    """Whose memory it would be, by the ids that the client gave; empty where it gave none."""
+    """The ids (user, agent, run, app) that the client filed the memory under; empty if none."""
     scope = candidate.scope
     ids = (("user", scope.user_id), ("agent", scope.agent_id), ("run", scope.run_id))
     told = (*ids, ("app", scope.app_id))
@@ -147,7 +147,7 @@ def due_view(due: Due) -> DueView:
 
 
 def outcome_view(ruled: Ruled, same: tuple[str, ...]) -> OutcomeView:
-    """The effect of a person's decision; `same`: what else of this content waits."""
+    """The effect of a person's decision; `same`: ids of held candidates with equal content."""
     outcome = ruled.outcome
     return OutcomeView(
         candidate_id=outcome.candidate_id,
@@ -169,7 +169,7 @@ def trust_view(
     state: TrustState,
     history: tuple[TrustEvent, ...] | None = None,
 ) -> TrustView:
-    """One principal's standing, with what made it so where that is given."""
+    """One principal's standing, with the events behind it if they are given."""
     return TrustView(
         principal=principal_id,
         level=state.level.value,
@@ -188,7 +188,7 @@ def trust_view(
 def origin_view(
     origin: OriginTrust, history: tuple[TrustEvent, ...] | None = None
 ) -> OriginTrustView:
-    """One origin's standing, with what made it so where that is given."""
+    """One origin's standing, with the events behind it if they are given."""
     state = origin.state
     return OriginTrustView(
         tenant=origin.tenant,

@@ -1,4 +1,7 @@
-"""`mnemogate review adopt`: what a server kept before the gate. All of it may be an attack."""
+"""`mnemogate review adopt`: take in what a server kept before the gate.
+
+All of it may be an attack, so it is shown and confirmed first.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class _Adopt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdoptedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that the server keeps, for `--json`. `state` is None where nothing was done."""
+    """One item that the server keeps, for `--json`; `state` is None if it was not taken in."""
 
     digest: str
     key: str
@@ -60,7 +63,7 @@ class AdoptedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdoptedList(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server keeps, and the digest of all of it."""
+    """What the server keeps, and one digest over all its items."""
 
     server: str
     digest: str
@@ -76,7 +79,8 @@ async def _adopt(context: Context) -> Exit:
     name, tool_map, items = await _listed(context, asked)
     digest = digest_of_all(items)
     if asked.lift is not None and asked.lift != digest:
-        # The person looked at another list: what she meant to lift may have become something else.
+        # The digest says that the person confirmed another list: an item in it may have been
+        # replaced.
         raise CommandFailed(
             Exit.FAILED,
             "the server keeps something else than was listed; nothing was lifted",
@@ -165,7 +169,10 @@ def _row(item: Item) -> AdoptedRow:
 
 
 def _again(asked: _Adopt, server: str, more: str = "") -> str:
-    """The command once more: a server that no [[mcp]] table has needs its own behind it."""
+    """The command line to repeat, for a message.
+
+    A server that stands in no [[mcp]] table needs its own command behind it.
+    """
     given = "" if asked.map is None else f"--map {inert(shlex.quote(asked.map))}"
     behind = f"-- {inert(shlex.join(asked.words[1:]))}" if asked.words[1:] else ""
     tenant = "" if asked.tenant == DEFAULT_TENANT else f"--tenant {inert(asked.tenant)}"

@@ -43,7 +43,7 @@ _MEANING: Final[Mapping[int, tuple[Exit, str]]] = {
 }
 
 
-# Route of the valid names, for the message about an unknown one.
+# The API route that lists the valid names, for the message about an unknown name.
 _THERE_IS: Final[Mapping[str, str]] = {
     "memories": "`mnemogate memory list` shows them; check --tenant",
     "review": "`mnemogate review list` shows what waits",
@@ -55,7 +55,7 @@ _THERE_IS: Final[Mapping[str, str]] = {
     "trust": "`mnemogate key list` and `mnemogate trust show` name the principals",
     "audit": "`mnemogate audit checkpoint` says how many leaves there are",
 }
-# The rules of the API's fields, in words.
+# The API's bounds on fields, in words for a person.
 _RULES: Final = (
     (TENANT_PATTERN, "lower-case letters, digits, `.`, `_` and `-`, 63 at most"),
     ("^[0-9a-f]{32}$", "32 of the digits 0-9 and a-f"),
@@ -82,7 +82,7 @@ class Operator:
         """Fetch something; a `None` in the query is left out.
 
         Raises:
-            CommandFailed: It could not be reached, refused, or answered something else.
+            CommandFailed: The sidecar could not be reached, refused, or answered something else.
         """
         return await self.list(path, form, query, timeout_s=timeout_s)
 
@@ -94,10 +94,10 @@ class Operator:
         *,
         timeout_s: float = QUICK_S,
     ) -> _Form:
-        """The same, for query names that are no Python identifiers.
+        """Fetch something, as `get` does, with query names that are no Python identifiers.
 
         Raises:
-            CommandFailed: It could not be reached, refused, or answered something else.
+            CommandFailed: The sidecar could not be reached, refused, or answered something else.
         """
         given = {name: value for name, value in query.items() if value is not None}
         with as_text():
@@ -110,7 +110,7 @@ class Operator:
         """Post a command.
 
         Raises:
-            CommandFailed: It could not be reached, refused, or answered something else.
+            CommandFailed: The sidecar could not be reached, refused, or answered something else.
         """
         with as_text():
             data = b"{}" if body is None else msgspec.json.encode(body)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from proxy.cli.terminal import Terminal
 
-    # Returns an `Exit`; for a wrapper, the exit code of the wrapped program.
+    # The function of a command. It returns an `Exit`; `mnemogate mcp`, which wraps a program,
+    # returns that program's exit code.
     Act = Callable[["Context"], "Exit | Coroutine[None, None, int]"]
     Arguments = Callable[[argparse.ArgumentParser], None]
 
@@ -56,9 +57,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     act: Act
     arguments: Arguments | None = None
-    # It has an option `--json FILE` of its own, instead of the common `--json`.
+    # True: the command has an option `--json FILE` of its own, instead of the common `--json`.
     names_json_file: bool = False
-    # First words that it reads itself, each with what it does then.
+    # Words that may follow the command and that its own function reads, each with what it then
+    # does.
     below: tuple[tuple[str, str], ...] = ()
 
 

@@ -68,7 +68,7 @@ async def operator(context: Context, *, opens: bool = True) -> AsyncGenerator[Op
     start a sidecar on it meanwhile.
 
     Raises:
-        CommandFailed: There is none, and its state cannot be opened either.
+        CommandFailed: No sidecar runs, and its state directory cannot be opened either.
     """
     settings = settings_of(context)
     where = context.arguments(Where)
@@ -129,7 +129,7 @@ def _answers(path: Path) -> bool:
     """Whether a sidecar listens on the admin socket.
 
     Raises:
-        CommandFailed: It is there, and not for this user.
+        CommandFailed: The socket exists, and this user may not connect to it.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_CONNECT_S)
@@ -153,10 +153,10 @@ def _answers(path: Path) -> bool:
 
 
 def _openable(state: Path) -> None:
-    """Refuse to open a directory that is no store, or another user's.
+    """Refuse to open a directory that is no store, or that belongs to another user.
 
     Raises:
-        CommandFailed: Nothing is there, or it is another user's.
+        CommandFailed: There is no store, or it belongs to another user.
     """
     try:
         owner = state.stat().st_uid

@@ -63,7 +63,8 @@ def _aim(context: Context) -> Aim:
     if where.checkpoint is not None:
         flags["checkpoint"] = where.checkpoint
     try:
-        # The sidecar's configuration is a target here, and is not read.
+        # `doctor` tries to write to the sidecar's configuration file, so it does not take settings
+        # from it.
         settings = load_settings(flags, check_places=False)
     except SettingsError as error:
         raise CommandFailed(Exit.USAGE, str(error)) from error
@@ -101,7 +102,7 @@ def _address(option: str, given: str | None) -> str | None:
 
 
 def _told(gates: tuple[int, ...], option: str, settings: Settings, default: Address) -> str:
-    """Where the gate of this state listens, as far as its command line says so to everybody."""
+    """The URL of the gate that holds this state, from its command line, which any user may read."""
     for pid in gates:
         given = option_of(pid, option)
         if given is not None:

@@ -53,7 +53,7 @@ def _written(stack: ExitStack, name: str | None) -> BinaryIO | None:
 
 
 def _closed(file: BinaryIO) -> None:
-    with suppress(OSError):  # an error of this write was reported before
+    with suppress(OSError):  # the write has reported its own error already
         file.close()
 
 
@@ -75,12 +75,12 @@ def _put(file: BinaryIO | None, data: bytes = b"") -> None:
 
 
 def _failed(error: Exception, broken: type[Exception]) -> Exception:
-    """The cause of a failure: a sidecar's task groups wrap exceptions, perhaps several times."""
+    """The cause of a failure: the sidecar's task groups wrap it, perhaps several times."""
     leaf = leaf_of(error)
     if isinstance(leaf, broken):
         return CommandFailed(Exit.FAILED, f"the pipeline does not work: {leaf}")
     if isinstance(leaf, StorageError):
-        # A full disk or a machine that is too busy: no figure was measured.
+        # The disk is full, or the machine too busy: that says nothing about the figures.
         return CommandFailed(
             Exit.UNREACHABLE,
             f"a store of the evaluation does not answer: {leaf}",
@@ -113,9 +113,11 @@ async def _evaluate(context: Context) -> Exit:
         into = _written(stack, asked.json_file)
         page = _written(stack, asked.html)
         book = Book(trials=asked.trials, seed=asked.seed, progress=terminal.progress, out=out)
-        # A sidecar refuses a state directory inside its working directory, which is where we are.
+        # A sidecar refuses a state directory inside its working directory, so this command leaves
+        # its own.
         stack.enter_context(chdir(Path.cwd().anchor))
-        # Failing disks are part of it, and our sidecars would report them here.
+        # The evaluation makes disks fail on purpose: log lines about them would look like real
+        # trouble.
         logging.disable(logging.CRITICAL)
         try:
             async with working(terminal, "evaluating"):
@@ -130,7 +132,8 @@ async def _evaluate(context: Context) -> Exit:
             _put(into, as_json(found))
             _put(page, b"" if page is None else report(found).encode())
         finally:
-            show(terminal, book)  # minutes of work are printed, even if a file cannot be written
+            # print the tables even if a file cannot be written: they took minutes
+            show(terminal, book)
     return Exit.OK if book.sound else Exit.FAILED
 
 

@@ -27,7 +27,7 @@ _OTHER_VERSION: Final = "install the version that wrote it"
 
 
 def next_step(error: Exception, then: str) -> str:
-    """The next step where files could not be used: as given, unless another version is needed."""
+    """The next step where files could not be used: `then`, or the version that they need."""
     return _OTHER_VERSION if isinstance(error, UnknownFormat) else then
 
 
@@ -45,7 +45,7 @@ def leaf_of(error: Exception) -> Exception:
 
 
 def _who_has(state: Path) -> str:
-    """What to do about the gate that is there: a sidecar is used, a wrapper's host is closed."""
+    """What to do about the process that has the store open: use the sidecar, or close the host."""
     for pid in lock_holders(state):
         if runs(pid, "mcp"):
             return (

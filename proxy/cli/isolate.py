@@ -1,4 +1,4 @@
-"""`mnemogate isolate`: hide all that came from one place, and take that back."""
+"""`mnemogate isolate`: hide all memories that came from one place, and undo that."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Isolate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reaches(self) -> bool:
-        """Whether it says whom to isolate."""
+        """Whether the command line says which memories to isolate."""
         asked = (self.principal, self.origin, self.session, self.under, self.since)
         return any(one is not None for one in asked)
 
@@ -71,7 +71,7 @@ async def _isolate(context: Context) -> Exit:
         terminal.data(done)
     else:
         _show(terminal, done, begun=asked.reaches)
-    # A name that is misspelt hides nothing: that must not look like success.
+    # A misspelt name fits no memory: exit code 0 would look as if something had been hidden.
     found = done.caught_count or done.changed or done.kept
     return Exit.NOT_FOUND if asked.reaches and not found else Exit.OK
 

@@ -98,7 +98,7 @@ async def _mcp(context: Context) -> int:
         raise CommandFailed(
             Exit.USAGE, "no command to run", then="write it behind `--`: mnemogate mcp -- COMMAND"
         )
-    # Before any secret is in memory: this process may become the gate.
+    # Shield the memory first: this process may become the gate, and load secrets.
     shield()
     settings = settings_of(context, check_places=True)
     configure(sys.stderr, settings.telemetry.log_level)
@@ -134,7 +134,7 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
     surroundings = Surroundings(
         clock_ns=time.time_ns, random_hex=RandomPool(), record=lambda _event: None
     )
-    # The gate identifies us by our uid; this principal is only used locally.
+    # The gate knows this process by its uid; the principal here serves local use only.
     principal = Principal(principal_id=PrincipalId(f"uid:{os.geteuid()}"), tenant=Tenant("default"))
     async with AsyncExitStack() as stack:
         election = await stack.enter_async_context(electing(settings))
@@ -155,7 +155,7 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
             return await front.serve(open_relay)
         except (FileNotFoundError, PermissionError) as error:
             failed = error
-    # Outside the task group, which would wrap the exception.
+    # Raised outside the task group, which would wrap the exception in a group.
     there = isinstance(failed, PermissionError)
     raise CommandFailed(
         Exit.UNREACHABLE,
@@ -179,10 +179,11 @@ async def electing(settings: Settings) -> AsyncGenerator[Election]:
 
     @asynccontextmanager
     async def open_gate() -> AsyncGenerator[Opened]:
-        # In a thread: this loads LMDB, FAISS and the embedder, while messages pass.
+        # The import takes place in a thread, because it loads LMDB, FAISS and the embedder while
+        # messages pass.
         app = await asyncio.to_thread(importlib.import_module, "proxy.compose.app")
         composition = app.Composition(listen=False, guards=True)
-        # In a host's own log, verdicts are logged, and a relay's single requests are not.
+        # The log of the MCP host gets verdicts, but no line for each single request of a relay.
         quiet = msgspec.structs.replace(settings.telemetry, access_log=False)
         own = msgspec.structs.replace(settings, telemetry=quiet)
         async with app.compose(own, composition) as sidecar:
@@ -199,7 +200,7 @@ async def electing(settings: Settings) -> AsyncGenerator[Election]:
             finally:
                 running.cancel()
     except ExceptionGroup as several:
-        # One task, so a group has one exception.
+        # The group runs one task, so it has exactly one exception.
         raise several.exceptions[0] from several
 
 

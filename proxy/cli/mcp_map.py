@@ -32,7 +32,7 @@ _HEAD: Final = """\
 
 
 class ToolView(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool, or one case of a tool with several."""
+    """One tool of a map, or one case of a tool that has several."""
 
     tool: str
     kind: str
@@ -41,7 +41,7 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleView(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule that raises a class, with a string that it fits."""
+    """One rule of a map that raises a class, with an example string that the rule fits."""
 
     tool: str
     path: str
@@ -144,7 +144,7 @@ def tools_named(name: str, seen: Iterable[UnmappedTool]) -> tuple[UnmappedTool, 
 
 
 def skeleton_of(name: str, tools: Iterable[UnmappedTool]) -> str:
-    """The text of a map for these tools; it errs on the side of judging more."""
+    """The text of a map for these tools; where it guesses, it has more judged rather than less."""
     plain = _REST.sub("-", name.casefold()).strip("-")[:64] or "mine"
     head = [
         _HEAD,

@@ -95,7 +95,7 @@ async def _list(context: Context) -> Exit:
     until = page.offset + len(page.memories)
     more = f"; next: --offset {until}" if until < page.total else ""
     terminal.say(f"{len(page.memories)} of {page.total} in tenant {inert(asked.tenant)}{more}")
-    # A missing memory may be one of these.
+    # A person who misses a memory in the list learns that it may be waiting for a decision.
     if told := waiting(status.held_count, status.held_since_ms, now_ms()):
         terminal.say(told)
     return Exit.OK

@@ -36,7 +36,7 @@ class _Export(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What was taken away, and where it is."""
+    """How many memories were exported, and to which file."""
 
     file: str
     tenant: str
@@ -49,7 +49,8 @@ def _export(context: Context) -> Exit:
     count = 0
     try:
         seed = trusted_files.read_file(state / "secrets" / "log.key", _KEY_LEN, Trust.PLAIN)
-        # It holds what the memories say: it is its owner's alone, and replaces nothing.
+        # The export contains the memories' texts: only its owner may read it, and no file is
+        # overwritten.
         made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         whole = False
         try:

@@ -48,7 +48,10 @@ def mcp_entry(state: Path) -> str:
 
 
 def pointed(model: ModelUpstream, data: str, key: str) -> str:
-    """How an agent is connected to a model API; without our credential it keeps its own."""
+    """Shell lines that connect an agent to a model API.
+
+    If the sidecar has no credential for that API, the agent keeps its own.
+    """
     url = f"{data}/{model.name}"
     if model.api is Api.ANTHROPIC:
         given = f"ANTHROPIC_BASE_URL={url}"

@@ -52,7 +52,7 @@ class _Checked(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None
     matrix: dict[str, dict[str, str]]
     labels: dict[str, str] = {}
-    # Keys that let in more than the shipped rules do.
+    # Keys of the ruleset that let in more than the shipped ruleset does.
     wider: tuple[str, ...] = ()
 
 
@@ -163,7 +163,7 @@ def _received(request: ExplainRequest) -> ExplainRequest:
     """The write as a sidecar would have decoded it.
 
     Raises:
-        CommandFailed: It would refuse to.
+        CommandFailed: A sidecar would refuse the write.
     """
     with as_text():
         sent = msgspec.json.encode(request)
@@ -201,14 +201,14 @@ async def _reload(context: Context) -> Exit:
 
 
 def _claims(asked: _Explain) -> Claims:
-    """A claimed source counts only on a channel whose labels are vouched for."""
+    """How claims are treated. A source that was given needs a channel whose claims are trusted."""
     if asked.claims is not None:
         return asked.claims
     return Claims.IGNORED if asked.source is None else Claims.TRUSTED
 
 
 def _no_anchors(_tenant: Tenant, _text: str, _margin: float) -> tuple[AnchorProbe, ...]:
-    """Without a store there are no anchors."""
+    """The probe for anchors of a dry run without a store: there are none."""
     return ()
 
 

@@ -29,7 +29,7 @@ async def working(terminal: Terminal, label: str) -> AsyncGenerator[None]:
             finally:
                 ticking.cancel()
     except ExceptionGroup as wrapped:
-        # The group can only contain the work's own exception: the progress output does not fail.
+        # The one exception is that of the block: the task that prints progress raises none.
         raise wrapped.exceptions[0] from None
 
 

@@ -64,7 +64,7 @@ class ProvenLeaf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ProvenStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One admitted change; `vouched`: a person's later word for it, where there is one."""
+    """One admitted change; `vouched`: the leaf of a person's later confirmation, if any."""
 
     canonical_base64: _Base64
     salt: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
@@ -316,7 +316,10 @@ class Checking:
 
 
 def _texts(steps: tuple[ProvenStep, ...]) -> str:
-    """The text after these steps. A step with the bytes of an earlier one is a return to it."""
+    """The memory's text after these steps.
+
+    A step equal to an earlier one restores the text of that one.
+    """
     text = ""
     after: dict[tuple[str, str], str] = {}
     for step in steps:

@@ -64,7 +64,7 @@ async def _each(
 ) -> Exit:
     """Run the command for each memory in turn, until one fails; those before it stay done.
 
-    A repetition is safe: it leaves finished ones as they are.
+    The command may be repeated: a memory that was done already stays as it is.
     """
     request = QuarantineRequest(tenant=asked.tenant, reason=asked.reason)
     done = [

@@ -114,7 +114,8 @@ def row(one: HeldView) -> tuple[str, ...]:
         age(one.held_at_ms, now_ms()),
         f"{_IN_WORDS.get(one.reason, one.reason)} ({one.reason})",
         one.origin,
-        # Only equal texts filed under the same ids count as the same, so a row names them.
+        # Texts count as the same only if they are filed under the same ids, so the row shows the
+        # ids.
         one.filed_under or "-",
         str(one.same),
         one.begins or "-",
@@ -182,7 +183,7 @@ def _tell_lifted(terminal: Terminal, lifted: Sequence[str]) -> None:
 
 
 async def _choose(context: Context, api: Operator, word: str, asked: _Decide) -> Exit:
-    """Freeze a selection, print its size, and act once a person confirms."""
+    """Show which candidates the filter selects, and decide them once a person confirms."""
     query = await filtered(api, asked)
     if not query:
         raise CommandFailed(
@@ -251,7 +252,7 @@ async def held_id(api: Operator, given: str) -> str:
     """The id of the held candidate with this beginning.
 
     Raises:
-        CommandFailed: None does, or more than one.
+        CommandFailed: No held candidate has this beginning, or several have.
     """
     return await whole_id(api, IdKind.HELD, given)
 

@@ -51,7 +51,7 @@ class _Coming:
         self._api = api
         self._query = query
         self._leaf_count = -1
-        # Ids of the newest ones: others may come in the same millisecond.
+        # The newest printed ids: more candidates may come to wait within the same millisecond.
         self._at_ms = 0
         self._seen: set[str] = set()
 

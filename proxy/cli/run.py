@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from proxy.settings.load import Settings
     from proxy.settings.table import Address, Raw
 
-# Options that every command has.
+# Names of settings whose flags every command has, so that `run` does not add them again.
 _ELSEWHERE: Final = frozenset({"state", "checkpoint", "admin"})
 _FLAGS: Final = tuple(
     setting for setting in SETTINGS if setting.name not in _ELSEWHERE and not setting.secret
@@ -46,7 +46,8 @@ _FLAGS: Final = tuple(
 # The loop and the writer hand the interpreter to each other after every system call. With the
 # default of 5 ms each hand-over may wait that long for the other one's turn to end.
 SWITCH_S: Final = 0.0005
-# Allocations before the collector looks at the young, and how many such looks before the older.
+# Allocations before Python collects its youngest objects, and how many collections of one
+# generation before the next older one.
 GC_YOUNG: Final = 20_000
 GC_MIDDLE: Final = 20
 GC_OLD: Final = 20
@@ -86,7 +87,7 @@ class _Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _run(context: Context) -> Exit:
-    # Before anything secret is in memory.
+    # Shield the process before any secret is in its memory.
     shielding = shield()
     settings = settings_of(context, _flags(context), check_places=True)
     sys.setswitchinterval(SWITCH_S)
@@ -107,13 +108,15 @@ async def _run(context: Context) -> Exit:
         loop.add_signal_handler(
             signal.SIGHUP, lambda: reloads.create_task(sidecar.rules.reload_by_signal())
         )
-        with suppress(BrokenPipeError):  # `| head`: who has read enough of this still wants a gate
-            # A start that failed may have left a store: it is new for as long as it has no keys.
+        # With `| head` the reader of this output may stop early: the gate still has to run.
+        with suppress(BrokenPipeError):
+            # A start that failed may have left an empty store: a store without keys counts as new.
             new_store = new_store or bool(sidecar.shown_keys)
             _announce(context.terminal, settings, sidecar, shielding, new_store=new_store)
         await _first(asked_to_stop, sidecar.halted)
         for number in (signal.SIGTERM, signal.SIGINT):
-            # A second signal ends the process at once: nothing admitted is lost by that.
+            # With its handler removed, a second signal ends the process at once; nothing admitted
+            # is lost.
             loop.remove_signal_handler(number)
         loop.remove_signal_handler(signal.SIGHUP)
         if not context.terminal.as_json:
@@ -128,7 +131,7 @@ async def _run(context: Context) -> Exit:
 
 
 async def _first(*events: asyncio.Event) -> None:
-    """Return when one of them is set."""
+    """Return when one of the events is set."""
     async with asyncio.TaskGroup() as group:
         waiting = [group.create_task(event.wait()) for event in events]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -137,7 +140,7 @@ async def _first(*events: asyncio.Event) -> None:
 
 
 def _flags(context: Context) -> dict[str, Raw]:
-    """The settings that were given as flags, under their own names."""
+    """The settings that were given as flags, by setting name."""
     given: dict[str, Raw] = {}
     for setting in _FLAGS:
         value = context.given(setting.name)
@@ -225,7 +228,7 @@ def _announce(
 def _tell_keys(terminal: Terminal, settings: Settings, sidecar: Sidecar, ready: _Ready) -> None:
     """Print new keys once, as lines to paste.
 
-    Otherwise which keys exist, and what to do if one is lost.
+    Without new keys, print which keys exist and what to do if one is lost.
     """
     given = [
         role
@@ -251,7 +254,7 @@ def _tell_keys(terminal: Terminal, settings: Settings, sidecar: Sidecar, ready: 
         terminal.say("  one is lost? `mnemogate key rotate KEY_ID` makes a new one and shows it")
 
 
-# Keys that a start lists; `mnemogate key list` has all.
+# The most keys that `run` lists at its start; `mnemogate key list` has all.
 _NAMED: Final = 4
 _NOT_PROTECTED: Final = (
     "not protected without the model front: what an agent's key writes is labelled `unknown`.\n"

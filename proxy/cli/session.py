@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from proxy.cli.terminal import Terminal
     from proxy.ledger.wire import SessionWriteView
 
-# The headings of `session show`'s two tables.
+# The headings of the two tables that `session show` prints.
 _SEGMENTS = ("turn", "channel", "label", "from", "characters", "why")
 _WRITES = ("when", "class", "label", "ceiling", "by", "verdict", "candidate")
 _NEWEST = "last"

@@ -1,4 +1,4 @@
-"""Short ids: a beginning that no other id has is enough."""
+"""Short ids on the command line: the beginning of an id is enough if no other id has it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from proxy.seams.tenants import DEFAULT_TENANT
 if TYPE_CHECKING:
     from proxy.cli.client import Operator
 
-# An id of this length is whole: it is passed on as it is, and its own command says what it is not.
+# The length of a whole id of each kind. A whole id is passed on unchecked: the command that gets it
+# reports an unknown one.
 _WHOLE_LEN: Final = {
     IdKind.HELD: 32,
     IdKind.REFUSED: 32,
@@ -31,10 +32,10 @@ _NOUNS: Final = {
 
 
 async def whole_id(api: Operator, kind: IdKind, given: str, tenant: str = DEFAULT_TENANT) -> str:
-    """The id with this beginning; a whole one is taken as it is.
+    """The id that begins with `given`; a whole id is returned as it is.
 
     Raises:
-        CommandFailed: None does, or more than one: which, is said.
+        CommandFailed: No id begins so, or several do; the message says which.
     """
     if len(given) >= _WHOLE_LEN.get(kind, sys.maxsize):
         return given

@@ -2,7 +2,7 @@
 
 Memory content is written by whoever the agent listened to. Printed raw it could move the cursor,
 set the title, forge a table row or reorder the line with bidi controls, and so make a reviewer
-release what he never saw. Everything that reaches a terminal goes through `inert`.
+release a text that was never visible. Everything that reaches a terminal goes through `inert`.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ def iso(at_ms: int | None) -> str:
 
 
 def moment(option: str, text: str, also: str = "") -> int:
-    """A date or a time that was given to an option, in Unix milliseconds; UTC if it says nothing.
+    """A date or a time given to an option, as Unix milliseconds; in UTC if it names no zone.
 
     Args:
-        option: What it was given to.
-        text: What was given.
+        option: The option's name, for the message.
+        text: The date or the time.
         also: What else the option takes, for the message.
 
     Raises:
-        CommandFailed: It is neither.
+        CommandFailed: The text is neither a date nor a time.
     """
     try:
         found = datetime.fromisoformat(text)
@@ -206,7 +206,7 @@ class Terminal:
 
 @contextmanager
 def answering() -> Generator[None]:
-    """Print a command's result, and say so where it cannot be printed.
+    """Flush what the block prints, and report where it cannot be printed.
 
     Raises:
         CommandFailed: The disk behind stdout is full, or the like.
@@ -225,7 +225,7 @@ def answering() -> Generator[None]:
 
 
 def silence(stream: TextIO) -> None:
-    """Discard buffered output, or Python would report its error once more at exit."""
+    """Discard the stream's buffered output, or Python's exit would report its error again."""
     with contextlib.suppress(OSError, ValueError):
         number = os.open(os.devnull, os.O_WRONLY)
         os.dup2(number, stream.fileno())

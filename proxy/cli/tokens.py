@@ -91,7 +91,7 @@ def _text(asked: _Token) -> str:
         raise CommandFailed(Exit.USAGE, "give exactly one of --text, --text-file")
     if asked.text is not None:
         return asked.text
-    # Four bytes a letter is the most that UTF-8 takes.
+    # UTF-8 takes at most four bytes per character.
     data = read_file(Path(asked.text_file or ""), "the text", 4 * TEXT_LEN_MAX)
     try:
         return data.decode()

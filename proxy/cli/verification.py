@@ -1,10 +1,10 @@
-"""Recompute everything the audit log promises from the files alone, trusting nobody.
+"""Recompute everything that the audit log promises, from the store's files alone.
 
 What an attacker with the store's files could do, and what catches it: change a leaf (the root no
 longer fits the signed head), change a row (its commitment no longer opens), add a row (no verdict
-leaf says so), drop one (an admitted verdict has no row), cut or replace the log (the copy outside
-the store is ahead of it, or is no prefix), sign a new head with another key (the copy's signature,
-or a pinned verifier key).
+leaf admits it), drop a row (an admitting verdict has none), cut or replace the log (the copy
+outside the store is ahead of it, or is no prefix), sign a new head with another key (the copy's
+signature, or a pinned verifier key).
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class Verifier:
         if leaf is None:
             self._problem("row", position, "no verdict leaf admitted it")
             return
-        # An erased row has lost its id, and a leaf never has a client's own id.
+        # Erasing a row removes its id, and a leaf never contains an id that a client chose.
         renamed = not row.erased and leaf.memory_id not in (None, row.memory_id)
         if renamed or not self._labels.fit(leaf, row):
             self._problem("row", position, "its labels or ids are not those of its verdict leaf")
@@ -311,7 +311,7 @@ class Verifier:
 
 
 class Mode:
-    """The state of observe mode by the log, leaf by leaf."""
+    """Whether observe mode was on at each leaf, from the log's own leaves about it."""
 
     def __init__(self) -> None:
         self.observing = False
@@ -326,14 +326,15 @@ class Mode:
         if not isinstance(leaf, VerdictLeaf) or leaf.decision is not Decision.ADMIT:
             return True
         if leaf.objection is None:
-            # An admission with a reason counts as one over an objection, even without an approver.
+            # Rejections carry a reason, admissions none: an admission with one was made over an
+            # objection.
             return leaf.reason is None
         self.admitted += 1
         return self.observing
 
 
 class _Compared:
-    """Compares stored inner nodes with the recomputed ones, because proofs use the stored."""
+    """Compares stored inner nodes with recomputed ones, because proofs use the stored ones."""
 
     def __init__(self, view: AuditedView, problem: Callable[[str, int | None, str], None]) -> None:
         self._view = view

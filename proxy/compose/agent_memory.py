@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class ModelMemory:
-    """One object for all model fronts of a store. Event loop only, unless said otherwise."""
+    """Session ledger and withholding, shared by all model fronts of a store.
+
+    Event loop only, unless a method says otherwise.
+    """
 
     def __init__(
         self, log: SessionLog, sessions: Sessions, withholding: Withholding, codes: Codes
@@ -53,16 +56,16 @@ class ModelMemory:
         return cls(log, sessions, withholding, codes)
 
     def knows_answers(self, models: tuple[ModelUpstream, ...]) -> None:
-        """Tell the ledger, from these maps, which answers to writes are fixed texts of a server."""
+        """Tell the ledger which answers to writes are fixed texts, by the tool maps of servers."""
         maps = (one for model in models for one in model.maps.maps)
         self.sessions.knows_answers(text for one in maps for text in one.says)
 
     async def close(self) -> None:
-        """Write what waits, and give the file back."""
+        """Write what is not yet on disk, and close the log's file."""
         await self.sessions.close()
 
     def coupled(self, inner: Coupling) -> Coupling:
-        """The loop coupling: ledger and withholding around the judging of calls."""
+        """The coupling that judges a model's calls with the ledger and withholding around it."""
         return Coupled(inner, self.sessions, self.withholding)
 
     def served(
@@ -77,13 +80,13 @@ class ModelMemory:
 
 
 class StoreVerdicts:
-    """An open store's knowledge of candidates; see `proxy.withhold.withholding.Verdicts`."""
+    """An open store's knowledge of candidates; implements `proxy.withhold.withholding.Verdicts`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def leaf_count(self) -> int:
-        """A counter that moves with every verdict."""
+        """The number of leaves in the log: it grows with every verdict."""
         return self._store.reader.status().leaf_count
 
     def version(self) -> int:
@@ -91,7 +94,7 @@ class StoreVerdicts:
         return self._store.reader.status().version
 
     def gone(self, memory_ids: frozenset[str], tenant: Tenant) -> frozenset[str]:
-        """Those of a tenant's memories that no read shows any more. Any thread."""
+        """The memories among `memory_ids` that no read of the tenant shows any more. Any thread."""
         reader = self._store.reader
         return frozenset(one for one in memory_ids if reader.get(tenant, MemoryId(one)) is None)
 
@@ -106,7 +109,8 @@ class StoreVerdicts:
             return None
         leaf = found.verdict
         if leaf.reason is Reason.DENIED_BY_PERSON and leaf.approved_by == THE_STORE:
-            # Staging lost it, so no person decided.
+            # The store itself denies a candidate that its staging area lost: no person decided
+            # about it.
             lost = Told("error", Reason.GATE_UNAVAILABLE, leaf.memory_class)
             return Ruling(lost, leaf.version)
         reason = leaf.reason or Reason.GATE_UNAVAILABLE

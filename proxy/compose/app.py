@@ -80,14 +80,14 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     placing: Callable[[Store], Submits] = gate_first
     clock_ns: Callable[[], int] = time.time_ns
     monotonic_ns: Callable[[], int] = time.monotonic_ns
-    # The pause between two rounds of periodic work.
+    # Waits so many seconds between two rounds of periodic work.
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
     # False: no socket but the operator's, for commands on a stopped state directory.
     listen: bool = True
-    # The loop coupling of the model front; controls take it away.
+    # Wraps the coupling of ledger and withholding around a model front; control runs take it away.
     couple: Callable[[Coupling], Coupling] = lambda coupling: coupling
-    # The gate's own socket, and a free loopback port for the admin listener: for a wrapper that
-    # became the gate.
+    # True: open the socket that relays ask, and a free loopback port for operators; for an MCP
+    # wrapper that became the gate.
     guards: bool = False
 
     @property
@@ -105,12 +105,13 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
     shown_keys: tuple[NewKey, ...]
     store: Store
     telemetry: Telemetry
-    # Set when an invariant broke: the process must stop.
+    # Set when an invariant of the code broke: the process must stop.
     halted: asyncio.Event
-    # To be called after a change of keys outside the operator API.
+    # Call it after keys were changed by other means than the operator API.
     keys_changed: Callable[[], None]
     rules: Rules
-    # The guard for relays in this process: as the principal of a credential, or as its own uid.
+    # What relays in this process ask: `guard` as the principal of a credential, `direct` as its own
+    # uid.
     guard: Guarding
     direct: Direct
 
@@ -269,7 +270,8 @@ def _store(
 ) -> Store:
     """The open store, under a clock that cannot be turned back. Blocks."""
     no_core_dumps()
-    # Read before anything is on disk: first keys are shown once, by a start that serves.
+    # Checked before anything is on disk: a failure later could leave a store whose first keys were
+    # never shown.
     check_aiohttp()
     return open_store(
         state=settings.state,
@@ -311,7 +313,7 @@ def _told(store: Store, clock: SteadyClock) -> StoreStatus:
 
 
 def _gate(settings: Settings, composition: Composition) -> Gate:
-    # A command on a stopped state directory serves no agent, so observing would change nothing.
+    # Observe mode is left out for a command on a stopped state directory: it serves no agent.
     if settings.observe and composition.listen:
         return UnsafeObservingGate(composition.gate)
     return composition.gate

@@ -44,7 +44,7 @@ class Fronts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listening:
-    """Opens the sockets.
+    """Opens the sidecar's sockets.
 
     The data listener late, and the health listener last, as a sign that all works.
     """
@@ -94,7 +94,10 @@ class Listening:
         await listener.open_unix(settings.state / SOCKET, own | bound, private=True)
 
     async def direct(self, stack: AsyncExitStack, front: Front, *, guards: bool) -> Direct:
-        """The service of the gate's socket for this process itself; only where it serves guards."""
+        """Answers questions of this process's own relays as the gate's socket would.
+
+        It serves only where `guards` is true.
+        """
         uid = os.geteuid()
         direct = Direct(
             front,
@@ -149,7 +152,7 @@ class Listening:
 
 @contextmanager
 def _moved_by(setting: str) -> Generator[None]:
-    """Say by which setting the address is moved, where it cannot be bound."""
+    """Turn a failure to bind an address into one that names the setting which moves the address."""
     try:
         yield
     except OSError as error:
@@ -160,6 +163,6 @@ async def _anywhere(admin: Listener) -> Address | None:
     try:
         return await admin.open_tcp(_FREE_PORT)
     except OSError as error:
-        # In a sandbox without a network, held candidates are decided by `mnemogate review`.
+        # A sandbox may have no network: then held candidates are decided by `mnemogate review`.
         _LOG.warning("no page for people", extra={"error_type": type(error).__name__})
         return None

@@ -71,7 +71,10 @@ class McpServing:
         self._beside = Beside()
 
     async def open(self, stack: AsyncExitStack, memory: Front, model: ModelFront) -> DataFront:
-        """The front of the data listener; before `running` it refuses requests for servers."""
+        """The front of the data listener.
+
+        Until `running` is entered, it refuses requests for MCP servers.
+        """
         served: dict[str, Served] = {}
         for server in self._servers:
             hub = await self._hub(server, stack)

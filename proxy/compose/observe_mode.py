@@ -1,6 +1,7 @@
 """Reports observe mode: in every answer, each minute in the log, in the metrics.
 
-A forgotten trial is an open gate, so none of this can be switched off.
+Observe mode lets everything in. So that a trial of it is not forgotten, no report can be switched
+off.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ HEADER: Final = ("Mnemogate-Observe", "1")
 async def warned(
     *, observing: bool, wait: Callable[[float], Awaitable[None]]
 ) -> AsyncGenerator[None]:
-    """Warn in the log at once and then each minute, for as long as the block runs."""
+    """Warn in the log that observe mode is on, at once and each minute while the block runs."""
     if not observing:
         yield
         return

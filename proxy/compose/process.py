@@ -1,6 +1,7 @@
 """Protects the memory of the gate's process from other processes of the machine.
 
-It has undecided candidates and the keys that open them. A core dump would write both to disk.
+That memory has undecided candidates and the keys that decrypt them. A core dump would write both to
+disk.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import ctypes
 import resource
 from typing import Final
 
-_PR_SET_DUMPABLE: Final = 4  # prctl(2)
+_PR_SET_DUMPABLE: Final = 4  # The constant PR_SET_DUMPABLE of prctl(2).
 
 
 def no_core_dumps() -> None:

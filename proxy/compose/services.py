@@ -88,7 +88,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
     memory: ModelMemory | None = None
 
     def ledger(self) -> Sessions:
-        """The ledger. Without a model front it has no sessions, only what relays see."""
+        """The session ledger; without a model front it has no sessions, only what relays see."""
         if self.memory is not None:
             return self.memory.sessions
         return Sessions(None, self.store.prints_key, self.surroundings)
@@ -101,7 +101,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def interceptor(self, shadow: Shadow, budgets: Budgets, tokens: TokenVerifier) -> Writing:
-        """What makes candidates for the writer."""
+        """The interceptor, which makes candidates for the writer."""
         store, embedder, memory = self.store, self.embedder, self.memory
         return Writing(
             writer=self.writer,
@@ -121,8 +121,8 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         """The guard that relays of MCP servers ask."""
         store = self.store
         sieve = Sieve(store.followed.since)
-        # Take the print of a held item at once: it may be refused before the next look, and its
-        # text is gone then.
+        # Texts of held items are taken in at once: once a candidate is refused, its text can be
+        # read no more.
         sieve.take(store.followed.held())
         return Guarding(
             dialect="mcp",
@@ -198,7 +198,7 @@ class Services:
                 authenticator=self.authenticator,
                 surroundings=surroundings,
             ),
-            # In observe mode: the answers of an enforcing gate.
+            # Dry runs ask the enforcing gate, in observe mode as well.
             explainer=Explainer(gate=foundation.gate, probe=_TextProbe(shadow, embedder)),
             rules=rules,
             retaining=self.retaining,
@@ -212,15 +212,15 @@ class Services:
         )
 
     def unmapped_tools(self) -> tuple[str, ...]:
-        """Names of tools that seem to be about memory and fit no map."""
+        """Names of tools that seem to be about memory and stand in no tool map."""
         return tuple(one.tool for one in self.operate.ledger.unmapped.all())[:_NAMED_MAX]
 
     def flooding(self) -> int:
-        """How many principals have a filter of their own for what they heard."""
+        """How many principals were shown so many texts that they have a filter to themselves."""
         return len(self.operate.ledger.flooding)
 
     def unbound_uids(self) -> tuple[int, ...]:
-        """The uids of relays bound to no principal, where a model front judges ahead of them."""
+        """The uids of relays bound to no principal, if a model front judges calls before relays."""
         return tuple(sorted(self._unbound)) if self._foundation.settings.models else ()
 
     @asynccontextmanager

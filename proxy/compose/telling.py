@@ -1,4 +1,4 @@
-"""The configured receivers of news from the audit log, each with its outbox."""
+"""The receivers of messages about the audit log, as configured, each with its outbox."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REVIEW: Final = "review.webhook"
 
 
 class Tellers:
-    """The outboxes of a running sidecar. Opened before anything can be held."""
+    """The outboxes of a running sidecar. They are opened before a candidate can be held."""
 
     def __init__(self, review: Outbox[VerdictLeaf] | None) -> None:
         self._review = review
@@ -50,7 +50,7 @@ async def tellers(
     """The configured outboxes.
 
     Raises:
-        StoreUnavailable: How far a receiver was told cannot be read or kept.
+        StoreUnavailable: The file that says how far a receiver was told cannot be read or written.
     """
     table = settings.review_webhook
     if table is None:

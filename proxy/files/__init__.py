@@ -1,1 +1,1 @@
-"""Files of memory on this machine: whether a path leads to one by a link."""
+"""Whether a file path of a tool call leads to one of an agent's memory files, by links too."""

@@ -1,4 +1,6 @@
-"""Tells whether a tool call changes a file of memory. Links on this machine are followed.
+"""Whether a tool call changes a memory file, such as an agent's instructions.
+
+Links on this machine are followed.
 
 If host and sidecar share no file system, the name of the file alone decides: a link that has
 another name and leads to a file of memory is not seen.
@@ -21,20 +23,20 @@ _LINK: Final = "a link, or below one: write to the file itself"
 
 
 async def is_of_memory(call: FileCall, paths: MemoryPaths) -> bool:
-    """Whether the call changes, moves or makes a file of memory.
+    """Whether the call changes, moves or makes a memory file.
 
     Raises:
-        MalformedRequest: A link leads to one, or the file of memory is a link itself.
+        MalformedRequest: The path is a link to a memory file, or the memory file itself is a link.
     """
     found = False
     for path in (call.path, call.to):
         if path is None:
             continue
-        # A folder is moved with all that it holds.
+        # A call with a destination may move a folder, and with it every memory file inside.
         fits = paths.fits if call.to is None else paths.fits_folder
         named = fits(path)
         is_link, real = await asyncio.to_thread(_resolved, path)
-        # What is judged is a name; what is written is where the link leads.
+        # The verdict is about the path as named, while the write goes where a link leads.
         if is_link if named else (real is not None and fits(real)):
             raise MalformedRequest(f"arguments: {call.rule.path}: {_LINK}")
         found = found or named

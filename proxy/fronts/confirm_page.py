@@ -96,7 +96,7 @@ class _Refused(Exception):  # noqa: N818 - an answer
 class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
     """Answers for `/confirm` and `/confirm/<candidate id>`. Event loop only.
 
-    `beside` returns the other candidates of a conversation.
+    `beside` returns the held candidates of the same conversation.
     """
 
     confirming: Confirming
@@ -120,7 +120,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         back = ""
         try:
             by = self._operator(incoming)
-            # Who came with a link and no key is shown one candidate, and no way to others.
+            # A link without an operator's key shows one candidate, and no way to others.
             back = "" if by is None or incoming.head.path == CONFIRM else _BACK
             return await self._answer(incoming, by, back)
         except _Refused as refused:
@@ -196,7 +196,10 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         return _WARNING + "<hr>".join(bodies) + tail if bodies else ""
 
     def _read(self, chosen: list[HeldCandidate]) -> list[HeldCandidate]:
-        """The same with their texts, without those decided meanwhile. Any thread."""
+        """The held candidates with their texts, without those decided since the listing.
+
+        Any thread.
+        """
         read = (self.reader.held_candidate(one.candidate_id) for one in chosen)
         return [one for one in read if one is not None and one.candidate is not None]
 
@@ -212,7 +215,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         form = _form(await incoming.complete(FORM_BYTES_MAX))
         if candidate_id is None:
             raise _Refused(422, "Nothing was decided.")
-        # Needed with the key as well: a request that a foreign page triggers has no code.
+        # The code is needed beside a key as well: a form that a foreign page sends has none.
         self.confirming.check(form.get("code", ""), self._held(candidate_id))
         match form.get("decision"):
             case "approve":

@@ -56,8 +56,8 @@ def guard_routes() -> frozenset[str]:
 class GuardFront:
     """Serves the gate's socket. Event loop only.
 
-    The listener decides who may connect. The principal is the one bound to the peer's uid, else the
-    uid itself as an agent; nothing in a request changes it.
+    The socket's listener decides who may connect. The principal is the one bound to the peer's uid,
+    else the uid itself as an agent; nothing in a request changes it.
     """
 
     name = "guard"
@@ -76,7 +76,8 @@ class GuardFront:
     ) -> None:
         """`link_of` makes links that decide without a key; only relays of `own_uid` get one.
 
-        `unbound` gets the uids that came and are bound to no principal: the gate's own, and root.
+        `unbound` collects the uids of peers that are bound to no principal: the gate's own, and
+        root.
         """
         self._guard = guard
         self._operations = operations
@@ -86,7 +87,7 @@ class GuardFront:
         self._link_of = link_of
         self._own_uid = own_uid
         self.routes = guard_routes()
-        # The items that each connected relay has admitted and not settled.
+        # For each connected relay, the items that it had admitted and that are not settled.
         self._sending: dict[str, set[CandidateId]] = {}
         self._present: Counter[str] = Counter()
         self._unbound = unbound
@@ -128,7 +129,8 @@ class GuardFront:
         try:
             asked = msgspec.json.decode(request.body, type=wire.ASKS[name])
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            # The strings are the agent's, and a decoder's message could quote them.
+            # The error must not quote the body: its strings are the agent's, and a decoder's
+            # message would.
             raise MalformedRequest("body: not what this route takes") from None
         answer = await self._answered(asked, principal, incoming)
         return HttpReply(status=200, body=wire.ENCODER.encode(answer))
@@ -156,7 +158,7 @@ class GuardFront:
                 return wire.Done()
 
     async def _noted(self, asked: object, principal: Principal) -> None:
-        """The answer of a request that returns nothing."""
+        """The answer to a request that returns no value."""
         match asked:
             case wire.Settlement():
                 await self._guard.settle(principal, asked.server, asked.pairs())
@@ -178,7 +180,7 @@ class GuardFront:
             incoming.gone.forget(gone.set)
         admitted = admitted_of(judged)
         if gone.is_set():
-            # The relay has gone, so nobody will send what this verdict admits.
+            # The relay has disconnected, so nobody will send the items that this verdict admits.
             failed = tuple((candidate_id, Forwarded.FAILED) for candidate_id in admitted)
             await self._guard.settle(principal, call.server, failed)
         else:
@@ -241,11 +243,11 @@ class GuardFront:
     def _left(self, relay: str) -> None:
         self._present[relay] -= 1
         if self._present[relay] > 0:
-            return  # it reconnected before its old connection was seen to end
+            return  # the relay reconnected before its old connection was seen to end
         del self._present[relay]
         waiting = self._sending.get(relay, set())
         self._guard.abandon(tuple(waiting))
-        # Kept for its return; the oldest entries are dropped.
+        # The items are kept until the relay returns; of too many, the oldest are dropped.
         if not waiting or len(self._sending) > RELAYS_MAX:
             gone = relay if not waiting else next(iter(self._sending))
             self._sending.pop(gone, None)

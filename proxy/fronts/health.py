@@ -32,31 +32,31 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Body of `/readyz`: reads work while the process lives; writes may be off."""
+    """Body of `/readyz`: reads work while the process lives, writes perhaps not."""
 
     status: str  # "ready" | "degraded"
     reason: str | None
-    mode: str  # "enforce" | "observe"; then the model APIs without a setting for `user_turns`.
-    # The model APIs of which nobody says whether people type their user turns.
+    mode: str  # "enforce" | "observe"
+    # Model APIs without the setting `user_turns`: nobody says whether people type the user turns.
     user_turns_unset: tuple[str, ...] = ()
-    # Tools that seem to be about memory and fit no map.
+    # Tools that seem to be about memory and stand in no tool map.
     unmapped_tools: tuple[str, ...] = ()
-    # How many principals heard more in a day than their tenant's filter can hold.
+    # How many principals were shown more texts in a day than their tenant's filter can hold.
     flooding: int = 0
     # Uids of relays beside a model front that are bound to no principal: their calls are judged
     # again.
     unbound_uids: tuple[int, ...] = ()
     # Settings and rules that let in more than the shipped ones.
     wider: tuple[str, ...] = ()
-    # How many candidates wait for a person, and since when the oldest does: no failure.
+    # How many candidates wait for a person, and since when the oldest does; waiting is no failure.
     held: int = 0
     held_since_ms: int | None = None
-    # Where undecided candidates are staged.
+    # The kind of storage in which undecided candidates are staged.
     staging: str = STAGED_IN_MEMORY
 
 
 class Health:
-    """The answers, none of which needs a principal. Event loop only."""
+    """Answers health and metrics requests, without asking for a principal. Event loop only."""
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class Health:
         """The answer to a GET or HEAD of one of `HEALTH_PATHS`; None to anything else.
 
         Raises:
-            MalformedRequest: A question that `/readyz` does not know.
+            MalformedRequest: `/readyz` was given an unknown query parameter.
         """
         if head.method not in READING:
             return None
         match head.path:
             case "/healthz":
-                # Checks nothing else: the answer only proves that the process answers.
+                # Liveness depends on nothing else: any answer proves that the process answers.
                 return HttpReply(status=200, body=b"ok\n", content_type="text/plain")
             case "/readyz":
                 return self._readiness(head.query)
@@ -97,7 +97,9 @@ class Health:
                 return None
 
     def _readiness(self, query: tuple[tuple[str, str], ...]) -> HttpReply:
-        """Degraded is ready, unless asked strictly (decision 008).
+        """The readiness.
+
+        A degraded sidecar counts as ready, unless `strict` is asked (decision 008).
 
         A 503 takes the pod out of its service: on a full disk that would end the reads as well,
         which work, and turn an honest refusal of a write into a dead address.
@@ -127,12 +129,12 @@ class Health:
 class HealthHosts(HostRules, frozen=True, kw_only=True):
     """Host names for health.
 
-    The listener's own, and any bare address, as kubelets and Prometheus use. A page whose name was
-    made to resolve to this address still sends that name.
+    Allowed are the listener's own names, and any bare address, as kubelets and Prometheus use. A
+    page whose name was made to resolve to this address sends that foreign name, and is refused.
     """
 
     def check(self, headers: dict[str, str]) -> None:
-        """Refuse a foreign name.
+        """Refuse a request for a host name, or from an origin, that is not allowed.
 
         Raises:
             MalformedRequest: 421 for a foreign `Host`, 403 for a foreign `Origin`.
@@ -154,7 +156,7 @@ def _is_address(host: str) -> bool:
 
 
 class HealthFront:
-    """Serves the health listener: three paths, and no way to the operator API."""
+    """Serves the health listener: three paths, none of the operator API."""
 
     name = "health"
 

@@ -1,4 +1,4 @@
-"""Streamable HTTP at `/mcp/<server>`, both eras of the protocol. No decisions."""
+"""Streamable HTTP at `/mcp/<server>`, with sessions and without. Decides nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ROUTES: Final = {"POST": "mcp.post", "GET": "mcp.listen", "DELETE": "mcp.end"}
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """One configured server, and its allowed principals; None: all."""
+    """One configured server, and the principals that may use it; None: all."""
 
     hub: Hub
     principals: frozenset[str] | None = None
@@ -81,7 +81,7 @@ class McpFront:
             served.hub.close()
 
     async def answer(self, incoming: Incoming) -> Answered:
-        """The answer; failures as problem details."""
+        """The answer to one HTTP request; failures as problem details."""
         progress = _McpProgress()
         done = await attempt(self._serve(incoming, progress), self._halt)
         if isinstance(done, Failure):
@@ -123,7 +123,7 @@ class McpFront:
                 return _not_allowed("GET, POST, DELETE"), None
 
     def _who(self, head: HttpRequest, visit: Visit) -> tuple[Principal, dict[str, str]]:
-        """The principal, and the headers without our key: the rest may be the server's.
+        """The principal, and the headers without our key: the others may be meant for the server.
 
         Raises:
             Unauthenticated: No known principal.
@@ -144,7 +144,7 @@ class McpFront:
     # ---- POST ----
 
     async def _post(self, asked: _KnownRequest) -> tuple[HttpReply, Exchange | None]:
-        # The rest of a stream is asked for with GET, not with a message.
+        # A client resumes a stream with GET; with POST the header means nothing.
         asked.headers.pop(LAST_EVENT, None)
         request = await asked.incoming.complete()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -170,7 +170,8 @@ class McpFront:
         self, asked: _KnownRequest, message: Message
     ) -> tuple[HttpReply, Exchange | None]:
         if message.kind is Kind.NOTIFICATION:
-            # This era has no cancel message: a call is cancelled by closing its stream.
+            # The sessionless protocol has no cancel message: a client cancels a call by closing its
+            # stream.
             return HttpReply(status=202), None
         if message.kind is not Kind.REQUEST or message.request_id is None:
             return _refused(400, None, -32600, "an answer is not expected here"), None
@@ -196,7 +197,7 @@ class McpFront:
     async def _through(
         self, asked: _KnownRequest, message: Message, line: Line
     ) -> tuple[HttpReply, Exchange | None]:
-        """Handle one message of a session."""
+        """Handle one message that belongs to a session."""
         exchange = Exchange(message.request_id, asked.headers)
         if message.kind is not Kind.REQUEST:
             await line.take(message.raw, message, exchange)
@@ -213,7 +214,7 @@ class McpFront:
     async def _in_lane(
         self, asked: _KnownRequest, message: Message, era: Era
     ) -> tuple[HttpReply, Exchange | None]:
-        """Handle one message without a session."""
+        """Handle one message that belongs to no session."""
         exchange = Exchange(message.request_id, asked.headers, era)
         if message.method == LISTEN:
             asked.hub.keep_open(asked.principal, exchange)
@@ -292,13 +293,13 @@ class _KnownRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _over(asked: _KnownRequest, line: Line, exchange: Exchange) -> None:
-    """Release the line of a sessionless exchange, or end it."""
+    """After a sessionless exchange, give its line back, or end it if the client left."""
     if not exchange.left:
         asked.hub.give_back(asked.principal, line)
     elif exchange.era is Era.STATELESS and exchange.request_id is not None:
         line.spawn(_taken_back(line, exchange.request_id, exchange))
-    # An older client's call goes on without its client; nobody else uses the line, so it ends in
-    # time.
+    # An older client's call goes on after the client left. Nobody else gets its line, which ends
+    # when it has been idle.
 
 
 async def _taken_back(line: Line, request_id: RequestId, exchange: Exchange) -> None:
@@ -307,9 +308,9 @@ async def _taken_back(line: Line, request_id: RequestId, exchange: Exchange) -> 
 
 
 def _unnamed(asked: _KnownRequest, line: Line) -> None:
-    """After `initialize` without a session id.
+    """Give the line back if the server's answer to `initialize` named no session.
 
-    A server without sessions does not tell lines apart.
+    A server without sessions does not tell lines apart, so that others may use it.
     """
     if line.session_id is None:
         asked.hub.give_back(asked.principal, line)

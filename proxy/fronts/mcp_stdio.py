@@ -1,7 +1,8 @@
-"""The stdio wrapper: our stdin and stdout are the client's, the child's are the server's.
+"""The stdio wrapper: between an MCP client and the server, which it starts as its child process.
 
-The child has the client's environment, working directory and stderr, gets its signals, and its end
-is ours.
+Its own stdin and stdout lead to the client, the child's to the server. The child has the client's
+environment, working directory and stderr, and gets its signals. When the child ends, so does the
+wrapper.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 _PIECE_BYTES: Final = 64 * 1024
-# Seconds to read on after a process ended: a child of its own may keep the pipe open.
+# Seconds to go on reading after the server's process ended: a child of it may keep the pipe open.
 _LAST_WORDS_S: Final = 1.0
 PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -66,7 +67,7 @@ class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StdioFront:
-    """Runs one server behind one relay, between two open files."""
+    """Runs one server behind one relay, between the two open files of the client."""
 
     def __init__(self, command: ServerCommand, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self._command = command
@@ -110,7 +111,8 @@ class StdioFront:
 
 
 def _started(command: ServerCommand) -> subprocess.Popen[bytes]:
-    # Not asyncio's process: that one counts as running while any process has its pipes open.
+    # `subprocess` instead of asyncio, which counts a process as running while any other has its
+    # pipes open.
     return subprocess.Popen(  # noqa: S603 - the very command that the operator wrapped
         command.words,
         stdin=subprocess.PIPE,
@@ -131,7 +133,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 async def _ended(child: subprocess.Popen[bytes]) -> None:
-    """Wait for the process itself; its children may keep the pipes open."""
+    """Wait for the process itself; its pipes may stay open, because its children have them."""
     handle = os.pidfd_open(child.pid)
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
@@ -144,7 +146,7 @@ async def _ended(child: subprocess.Popen[bytes]) -> None:
 
 
 class _Pipes:
-    """Delivers to both ends. A message is written whole.
+    """Delivers messages to client and server, each written whole.
 
     Messages for an end that has gone are dropped.
     """
@@ -153,7 +155,7 @@ class _Pipes:
         self._sinks = {Side.CLIENT: client, Side.SERVER: server}
 
     async def deliver(self, side: Side, raw: bytes, _message: Message, _via: object, /) -> None:
-        """One line to one end."""
+        """Write one line to the client or to the server."""
         sink = self._sinks[side]
         try:
             sink.write(raw + b"\n")
@@ -163,7 +165,7 @@ class _Pipes:
 
 
 async def _up(source: Source, relay: Relay, stdin: Sink) -> None:
-    """Client to relay.
+    """Pass the client's lines to the relay.
 
     At the end of input the server's input is closed, after everything before it.
     """
@@ -173,7 +175,7 @@ async def _up(source: Source, relay: Relay, stdin: Sink) -> None:
 
 
 async def _down(stdout: Source, relay: Relay) -> None:
-    """Server to relay. At its end all waiting requests are answered."""
+    """Pass the server's lines to the relay; at their end all waiting requests are answered."""
     await pass_on(stdout, Side.SERVER, relay.from_server, relay.refused)
     await relay.flushed(Side.SERVER)
     await relay.lost()
@@ -199,7 +201,10 @@ async def pass_on(
 
 
 class _signals:  # noqa: N801 - used as a function, like a context manager of contextlib
-    """While open, signals to end or reload are passed on to the server; we end with it."""
+    """While open, signals to end or reload are passed on to the server.
+
+    The wrapper ends when it does.
+    """
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
         self._child = child
@@ -214,7 +219,7 @@ class _signals:  # noqa: N801 - used as a function, like a context manager of co
             self._loop.remove_signal_handler(number)
 
     def _pass_on(self, number: signal.Signals) -> None:
-        self._child.send_signal(number)  # checks first whether it still runs
+        self._child.send_signal(number)  # `send_signal` sends none to a process that has ended
 
 
 @asynccontextmanager
@@ -244,14 +249,14 @@ async def sink_of(file: IO[bytes]) -> AsyncGenerator[Sink]:
     try:
         yield writer
     finally:
-        # Buffered bytes are flushed; a client that does not read loses the rest.
+        # Closing flushes buffered bytes; a client that does not read loses those that do not fit.
         writer.close()
 
 
 def _is_file(file: IO[bytes]) -> bool:
     """Whether the file is always ready, so that an event loop cannot wait for it.
 
-    A plain file, `/dev/null`.
+    True of a plain file and of `/dev/null`.
     """
     mode = os.fstat(file.fileno()).st_mode
     return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(file.fileno()))
@@ -277,7 +282,7 @@ class _FileSink:
             left = left[os.write(self._file.fileno(), left) :]
 
     async def drain(self) -> None:
-        """A file has always room, or fails."""
+        """Return at once: a file has always room, or its write fails."""
 
     def close(self) -> None:
-        """Nothing: the file belongs to the caller, who closes it."""
+        """Do nothing: the file belongs to the caller, who closes it."""

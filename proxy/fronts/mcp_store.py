@@ -1,4 +1,4 @@
-"""Store mode on stdin and stdout: no server behind, we are it."""
+"""Store mode on stdin and stdout: this process itself is the memory server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class StoreStdio:
 
 
 class _Pipe:
-    """Delivers to the client. A message is written whole.
+    """Delivers messages to the client, each written whole.
 
     Messages for a client that has gone are dropped.
     """
@@ -64,7 +64,7 @@ class _Pipe:
         self._sink = sink
 
     async def deliver(self, _side: Side, raw: bytes, _message: Message, _via: object, /) -> None:
-        """One line."""
+        """Write one line to the client."""
         try:
             self._sink.write(raw + b"\n")
             await self._sink.drain()
@@ -73,7 +73,7 @@ class _Pipe:
 
 
 class _Ended:
-    """While open, a signal to end is remembered."""
+    """Remembers a signal to end, so that accepted messages can be finished first."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -89,7 +89,7 @@ class _Ended:
             self._loop.remove_signal_handler(number)
 
     async def wait(self) -> None:
-        """Wait for the first such signal."""
+        """Wait for the first signal to end."""
         await self._over.wait()
 
     def _end(self, number: signal.Signals) -> None:

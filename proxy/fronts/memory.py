@@ -1,4 +1,7 @@
-"""The memory front: dialect, principal, operation, result, answer, in this order; no decisions."""
+"""The memory front: dialect, principal, operation, result, answer, in this order.
+
+It decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ class MemoryFront:
         pace: Pace,
         bases: tuple[str, ...] = (),
     ) -> None:
-        """`bases`: what the base URL of a client of each model API must end in, by its variable."""
+        """`bases`: for each model API, its base URL's variable and what that URL must end in."""
         self._bases = bases
         self._dialects = dialects
         self._pace = pace
@@ -139,7 +142,7 @@ class MemoryFront:
         )
 
     def _hinted(self, refusal: Refusal, path: str) -> Refusal:
-        """With where a model's API is served, for a client whose base URL lacks its name."""
+        """The refusal, with base URLs of model APIs for a client that left out the API's name."""
         if not path.rstrip("/").endswith(_OF_MODELS):
             return refusal
         bases = ", ".join(self._bases) or "no [[model]] table is configured"

@@ -1,4 +1,4 @@
-"""Model APIs below `/<name>/`, one upstream each. No decisions."""
+"""Model APIs below `/<name>/`, one upstream each. The front decides nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _NAMED: Final = {
     "responses": "model.responses",
     "completions": "model.completions",
 }
-# The usual path prefixes: without a table, a request there is answered with the table to write.
+# Usual path prefixes of model APIs: a request below one without a table is told which table to add.
 USUAL: Final = ("anthropic", "openai")
 _HOSTED: Final = (
     "unknown_write: this route would write memory, or hold a conversation, where nobody judges it; "
@@ -182,7 +182,7 @@ class ModelFront:
     async def _within(
         self, served: _Served, purpose: Purpose, api: ModelApi | None, progress: _Progress
     ) -> tuple[HttpReply, Pieces | None]:
-        """The answer; if the client leaves first, the upstream is closed."""
+        """The answer to one request; if the client leaves first, the call upstream is cancelled."""
         stop = Stop(served.behind.settings.total_seconds)
         gone = served.incoming.gone
         gone.tell(stop)
@@ -326,7 +326,7 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
         return await self.incoming.read_up_to(self.behind.settings.request_bytes_max)
 
     def wire(self, *, asks: bool = True) -> Wire:
-        """The form in which it goes upstream."""
+        """The request in the form in which it is sent upstream."""
         return Wire(
             behind=self.behind,
             method=self.incoming.head.method,
@@ -336,7 +336,7 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def refused(self, refusal: Refusal) -> HttpReply:
-        """A refusal in the API's own shape."""
+        """The response for a refusal, in the shape of the API that was asked."""
         anthropic = self.behind.settings.api is Api.ANTHROPIC
         return refused(refusal, self.incoming.answering, anthropic=anthropic)
 

@@ -123,7 +123,7 @@ async def _status(operate: Operate, _call: OperatorCall) -> msgspec.Struct:
 
 
 async def _ids(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """The ids that begin so: of what waits, is withheld or stored, or of sessions."""
+    """The ids of one kind that begin with the given characters."""
     return await operate.ids(call.query(IdsQuery))
 
 
@@ -140,12 +140,12 @@ async def _memories(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _observed(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """What observe mode let in and an enforcing gate would not have."""
+    """Memories that observe mode let in, and that an enforcing gate would have kept out."""
     return await operate.observed(call.tenant())
 
 
 async def _memory(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """One memory, with what its conversation had read."""
+    """One memory, and the names of what the conversation that wrote it had read."""
     return operate.memory(call.tenant(), call.memory_id())
 
 
@@ -155,7 +155,7 @@ async def _history(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _provenance(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Where a memory came from: steps, leaves with proofs, sessions, and what those recalled."""
+    """Where a memory came from: steps, leaves with proofs, sessions and recalled memories."""
     return await operate.tracing.trace(call.tenant(), call.memory_id())
 
 
@@ -171,12 +171,12 @@ async def _quarantined(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _drift(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Names that memories of low trust add up to."""
+    """Names under a drift alarm: several memories of low trust mention them."""
     return await operate.names_watched.alarms(call.tenant())
 
 
 async def _drift_status(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """What is watched for drift, and in which scripts."""
+    """What the rules do about drift, and how many names are watched."""
     return await operate.names_watched.status(call.tenant())
 
 
@@ -196,12 +196,12 @@ async def _parole(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _vouch(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Say that a memory is so, as the operator's own words."""
+    """Confirm that a memory is true, as if in the operator's own words."""
     return await operate.vouch(call.by, call.memory_id(), call.body(VouchRequest))
 
 
 async def _isolate(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Hide all that came from one place; `dry_run` only names it."""
+    """Hide all memories that came from one place; `dry_run` only names them."""
     return await operate.repairing.isolate(call.by, call.body(IsolateRequest))
 
 
@@ -216,7 +216,7 @@ async def _incidents(operate: Operate, _call: OperatorCall) -> msgspec.Struct:
 
 
 async def _undo(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Show again what an isolation hid and nobody else hides."""
+    """Undo an isolation, but show no memory that is hidden for another reason as well."""
     call.body(wire.Empty)
     return await operate.repairing.undo(call.by, call.argument)
 
@@ -228,17 +228,17 @@ async def _resume(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _review(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """What waits for a person and fits the query, oldest first."""
+    """Held candidates that fit the query, oldest first."""
     return await operate.queue.page(call.query(ReviewFilter))
 
 
 async def _select(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Freeze what fits, for 15 minutes."""
+    """Freeze the held candidates that fit a filter, for 15 minutes."""
     return await operate.queue.select(call.body(ReviewFilter))
 
 
 async def _release_many(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Let a frozen selection in: one text, exactly equal."""
+    """Release a frozen selection, whose candidates must all have exactly the same text."""
     digest = call.body(SelectionRequest).digest
     return await operate.queue.release(digest, call.by.principal_id)
 
@@ -255,7 +255,7 @@ async def _held(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _release(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Let one candidate in, if nothing else refuses it."""
+    """Release one held candidate: it is admitted unless another check refuses it."""
     call.body(wire.Empty)
     return await operate.release(call.by, call.candidate_id())
 
@@ -267,7 +267,7 @@ async def _deny(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _forgive(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Let agents see again what a refused candidate says."""
+    """End the withholding of a refused candidate's text from its agent."""
     call.body(wire.Empty)
     return await operate.forgive(call.by, call.candidate_id())
 
@@ -321,7 +321,7 @@ async def _key_revoke(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _token(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Leave for one write to land in a class its source may not write."""
+    """A token that lets one write land in a class that its source may not write."""
     return operate.credentials.mint_token(call.body(wire.TokenRequest))
 
 
@@ -331,7 +331,7 @@ async def _anchors(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _anchor_put(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Register a statement to hold memories against."""
+    """Register a statement that memories are compared with."""
     return await operate.put_anchor(call.by, call.body(wire.AnchorRequest))
 
 
@@ -384,24 +384,24 @@ async def _approve(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _adopt(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Label what a server kept before the gate, and lift it where that is asked."""
+    """Label what a server kept before the gate, and on request raise the labels."""
     return await operate.adopting.adopt(call.by, call.argument, call.body(AdoptRequest))
 
 
 async def _unsettled(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Admitted changes that a server behind does not have for sure."""
+    """Admitted changes of which nobody knows whether the server behind has them."""
     tenant = call.query(AnyTenantQuery).tenant
     return operate.behind.unsettled(None if tenant is None else Tenant(tenant))
 
 
 async def _settle(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Say whether a server behind has such a change."""
+    """Record a person's finding whether a server behind has an unsettled change."""
     done = call.body(SettleRequest).done
     return await operate.behind.settle(call.by, call.candidate_id(), done=done)
 
 
 async def _sessions(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Sessions of agents, the one heard of last first."""
+    """Sessions of agents, most recently active first."""
     return operate.sessions(call.query(SessionsQuery).limit)
 
 
@@ -437,7 +437,7 @@ ROUTES: Final = tuple(
     Route(
         method=method,
         template=template,
-        # A handler says in its first line what it is for: to whoever reads it, and who asks it.
+        # The docstring of a handler is the summary of its route in the API's description.
         summary=handler.__doc__ or template,
         takes=takes,
         asks=asks,

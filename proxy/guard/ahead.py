@@ -1,9 +1,9 @@
 """Calls that a model front has admitted, until a relay takes them over or they end.
 
 A model front judges a call when the model makes it; the same call may then reach a relay, at once
-or after a person clicked. The relay takes that admission over and does not judge a second time. In
-memory only: after a restart a relay judges anew, and the first intent is looked up like any other
-whose answer was lost.
+or after a person clicked. The relay takes the admission over, and the call is not judged a second
+time. The table is in memory only: after a restart a relay has the call judged anew, and the first
+intent is looked up like any other whose answer was lost.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ class AdmittedAhead(msgspec.Struct, kw_only=True):
     principal: Principal
     server: str
     call_id: str
-    # Server, tool, and every item with its canonical arguments (RFC 8785).
+    # The identity of the call: server, tool, and every item with canonical arguments (RFC 8785).
     content: bytes
     judged: tuple[Judged, ...]
     candidate_ids: tuple[CandidateId, ...]
     until_s: float
-    # Its hour is over: no relay may take it any more, and its outcome is recorded as unknown.
+    # True once the admission's hour is over: no relay may take it over any more, and the call's
+    # outcome is recorded as unknown.
     late: bool = False
 
 
@@ -54,7 +55,7 @@ class Ahead:
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
-        # By principal, then by call id; oldest first.
+        # Admitted calls by principal, then by call id; the oldest first.
         self._open: dict[Principal, OrderedDict[str, AdmittedAhead]] = {}
         self._servers: OrderedDict[tuple[Principal, str], str] = OrderedDict()
 
@@ -67,7 +68,7 @@ class Ahead:
             self._servers.popitem(last=False)
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
-        """The name that this principal's relays use for a server which the host calls so."""
+        """The name that this principal's relays use for the server that the host names so."""
         return self._servers.get((principal, folded(host_name))) if host_name else None
 
     def add(
@@ -75,7 +76,7 @@ class Ahead:
     ) -> AdmittedAhead | None:
         """Keep one call.
 
-        Returns the call that was dropped for it, unless that one is known to have ended.
+        Returns the oldest call if it had to make room, unless that one is known to have ended.
         """
         mine = self._open.setdefault(principal, OrderedDict())
         before = mine.pop(call_id, None)
@@ -95,7 +96,7 @@ class Ahead:
     def find(self, principal: Principal, call: GuardedCall) -> AdmittedAhead | None:
         """The admission that fits this call: by its id if it has one, else the oldest.
 
-        In either case it has to be the very same call of the same principal.
+        By id too, the content has to be equal, and the principal the same.
         """
         mine = self._open.get(principal)
         if not mine:
@@ -117,7 +118,7 @@ class Ahead:
         return None if mine is None else mine.get(call_id)
 
     def take(self, one: AdmittedAhead) -> bool:
-        """Remove the call; whether it was still here.
+        """Remove the call; True if it was still in the table.
 
         The caller that gets True settles it, alone.
         """
@@ -128,15 +129,15 @@ class Ahead:
         return True
 
     def keep(self, one: AdmittedAhead) -> None:
-        """Put a call back whose end is known and could not be recorded.
+        """Put back a call whose outcome is known and could not be recorded.
 
-        It is reported again, not sent.
+        The record is tried again; the call itself is not sent.
         """
         one.late = True
         self._open.setdefault(one.principal, OrderedDict()).setdefault(one.call_id, one)
 
     def waiting(self, tenant: Tenant, server: str) -> frozenset[CandidateId]:
-        """Every admission for this server that no relay has taken."""
+        """Candidates admitted for calls of this server that no relay has taken over."""
         return frozenset(
             candidate_id
             for principal, mine in self._open.items()
@@ -147,13 +148,13 @@ class Ahead:
         )
 
     def overdue(self) -> tuple[AdmittedAhead, ...]:
-        """The calls whose hour ended since the last time that this was asked."""
+        """The calls whose hour ended since the last call of this method."""
         now_s = self._monotonic_s()
         found: list[AdmittedAhead] = []
         for mine in self._open.values():
             for one in mine.values():
                 if one.until_s > now_s:
-                    break  # the calls are in order: all others came later
+                    break  # the calls are in order of time: all others came later
                 if not one.late:
                     one.late = True
                     found.append(one)

@@ -1,4 +1,4 @@
-"""The guard, as a relay asks it: over the gate's own socket, or directly in the gate's process.
+"""A relay's way to ask the gate: over the gate's own socket, or directly in the gate's process.
 
 A lost answer is a `StorageError`. A request that would count twice is not repeated.
 """
@@ -45,7 +45,7 @@ _ORIGIN: Final = "http://localhost"
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 _SERVER_FAULTS: Final = 500
-# These requests may be repeated: they change nothing.
+# Requests that may be repeated, because they change nothing.
 _REPEATABLE: Final = frozenset({"settle", "sift", "saw", "pin", "decided"})
 
 _T = TypeVar("_T")
@@ -71,7 +71,7 @@ class GuardClient:
         answer_s: float = ANSWER_S,
         direct: Callable[[], Direct | None] = lambda: None,
     ) -> None:
-        """`direct` is the gate of `socket`, where that is this very process."""
+        """`direct` asks the gate of `socket` without that socket, if the gate is this process."""
         self._socket = socket
         self._direct = direct
         self._timeout = aiohttp.ClientTimeout(total=answer_s)
@@ -79,13 +79,15 @@ class GuardClient:
         self._session: aiohttp.ClientSession | None = None
         self._staying: asyncio.TaskGroup | None = None
         self._leave: asyncio.Task[None] | None = None
-        # The names are sent again to a new gate: it must know which servers this relay serves.
+        # Tool lists by server, sent again to each new gate: it must know which servers this relay
+        # serves.
         self._pinned: dict[str, wire.ToolList] = {}
 
     async def __aenter__(self) -> Self:
         """Open the connection pool, and stay connected to the gate until the end."""
         self._session = aiohttp.ClientSession(
-            # After a change of gates the connections to the old one are dead and are dropped.
+            # When the gate is replaced, connections to the old one are dead, and the pool drops
+            # them.
             connector=aiohttp.UnixConnector(path=str(self._socket), keepalive_timeout=KEPT_S),
             headers={wire.RELAY_HEADER: self._relay},
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -103,7 +105,8 @@ class GuardClient:
         trace: TracebackType | None,
     ) -> None:
         """Leave."""
-        # an exception of the body: the task group only ends what still waits in it
+        # The exception of the block is no matter of the task group, which only cancels its own
+        # task.
         del kind, error, trace
         try:
             if self._leave is not None and self._staying is not None:
@@ -221,7 +224,7 @@ class GuardClient:
         body = wire.Performance(operation=operation, traceparent=traceparent)
         return await self._ask("perform", body, wire.RESULT)
 
-    # ---- the way there -------------------------------------------------------------------------
+    # ---- how a request reaches the gate ---------------------------------------------------------
 
     async def _ask(
         self, name: str, body: msgspec.Struct, decoder: msgspec.json.Decoder[_T] | None
@@ -230,7 +233,8 @@ class GuardClient:
         try:
             status, answer = await self._exchange(name, data)
         except aiohttp.ClientConnectorError:
-            # No gate was there to hear it: one may just be taking over.
+            # No gate received the request: another process may just be taking over, so try once
+            # more.
             await asyncio.sleep(RETURN_S)
             status, answer = await self._last_try(name, data)
         except (aiohttp.ClientError, TimeoutError, OSError):
@@ -288,9 +292,9 @@ class GuardClient:
 
 
 def _divided(parts: tuple[_T, ...]) -> Iterator[tuple[_T, ...]]:
-    """The parts in groups that fit one request each.
+    """The strings in groups, each small enough for one request.
 
-    A part that is too long has a group of its own.
+    A string that is too long by itself has a group of its own.
     """
     group: list[_T] = []
     size = 0
@@ -306,7 +310,7 @@ def _divided(parts: tuple[_T, ...]) -> Iterator[tuple[_T, ...]]:
 
 
 def _failure(status: int, answer: bytes) -> Exception:
-    """The exception that a refusal stands for; its text is one of our fixed ones."""
+    """The exception that a refusal stands for; its text is one of the fixed texts of the gate."""
     try:
         detail = _PROBLEM.decode(answer).detail
     except (msgspec.MsgspecError, UnicodeError):

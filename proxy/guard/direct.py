@@ -1,7 +1,7 @@
 """The gate, asked by a relay of its own process: the front of its socket, without the socket.
 
 The bytes are those that would cross the socket, and the same front reads them, as this process's
-own uid. So a principal, a bound or a refusal cannot differ by the way that a question came.
+own uid. So principal, limits and refusals are the same on both ways.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 
 
 class Direct:
-    """Takes questions while `serving`. Event loop only; any number of questions at once.
+    """Answers a relay of this process while `serving`.
 
-    Nothing bounds how many: its relay asks one thing at a time for each of its two sides.
+    Event loop only; any number of questions at once.
+
+    Their number needs no limit: the relay asks one question at a time for its client, and one for
+    its server.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class Direct:
         body_bytes_max: int,
         drain_s: float,
     ) -> None:
-        """`peer` is this very process, as the kernel would attest it at the socket."""
+        """`peer` describes this process, as the kernel would at the socket."""
         self._front = front
         self._peer = peer
         self._out = surroundings
@@ -54,7 +57,7 @@ class Direct:
 
     @property
     def serves(self) -> bool:
-        """Whether a question is taken now."""
+        """Whether questions are answered now."""
         return self._tasks is not None
 
     @asynccontextmanager
@@ -74,7 +77,7 @@ class Direct:
     async def ask(self, name: str, body: bytes, relay: str) -> tuple[int, bytes]:
         """Status and body of the answer to one question of a relay.
 
-        A relay that stops waiting has gone: what is admitted for nobody is not sent.
+        If the relay stops waiting, it counts as gone: items admitted for it are not sent.
 
         Raises:
             ConnectionError: The gate ended before it answered, or serves no more.
@@ -82,7 +85,8 @@ class Direct:
         if self._tasks is None:
             raise ConnectionRefusedError
         departure = Departure()
-        # A task of its own, as a request at the socket is: a verdict is not cut off half way.
+        # The question gets a task of its own, as a request at the socket does, so that cancelling
+        # the relay does not cut a verdict off half way.
         asked = self._tasks.create_task(
             attempt(self._answered(name, body, relay, departure), self._halt)
         )
@@ -145,4 +149,4 @@ class Direct:
 
 
 def _alone(_principal: Principal) -> None:
-    """No connection is shared with another principal here."""
+    """Do nothing: no connection is shared here that one principal could take for itself."""

@@ -1,7 +1,8 @@
 """Which process is the gate of a state directory: the one that holds its lock. Others use it.
 
-Everybody is connected to the gate's socket, the process that is the gate as well: so the end of a
-gate is the same thing for all. What that process itself asks need not go over it.
+Every process stays connected to the gate's socket, the gate's own process too, so that all of them
+learn of the gate's end in the same way. Questions of the gate's own process need not cross the
+socket.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ _T = TypeVar("_T")
 
 
 class Opened(NamedTuple):
-    """A gate of this process."""
+    """The gate that this process has opened."""
 
-    # Set when it must stop.
+    # Set when the gate must stop.
     halted: asyncio.Event
     direct: Direct
 
@@ -57,7 +58,10 @@ class OpenGate(Protocol):
 
 
 class Election:
-    """Keeps some gate available at the socket for as long as `run` runs. Event loop only."""
+    """Keeps a gate available at the socket, this process or another, while `run` runs.
+
+    Event loop only.
+    """
 
     def __init__(self, socket: Path, open_gate: OpenGate, pause_s: float = PAUSE_S) -> None:
         self._socket = socket
@@ -70,7 +74,7 @@ class Election:
 
     @property
     def own(self) -> Direct | None:
-        """The gate, where it is this process's own."""
+        """The gate, if this process is the gate; None otherwise."""
         return self._own
 
     async def run(self) -> None:
@@ -111,7 +115,8 @@ class Election:
             self._there.set()
             try:
                 # This connection only shows when the gate ends: its request is never completed, and
-                # never answered. A living gate also hangs up on silence; then we find it again.
+                # never answered. A living gate also closes a silent connection; then this process
+                # finds it again.
                 await reader.read()
             except ConnectionError:
                 pass
@@ -126,7 +131,8 @@ class Election:
                 self._there.set()
                 _LOG.info("this process is the gate")
                 await halted.wait()
-                # An invariant is broken, so this process must not be the gate again.
+                # The gate stopped because an invariant broke, so this process must not become the
+                # gate again.
                 self._may_lead = False
                 _LOG.error("the gate of this process had to stop")
         except StoreLocked:
@@ -213,7 +219,7 @@ class ElectedStore:
     async def perform(
         self, operation: Operation | GraphOperation, traceparent: str | None = None
     ) -> Result | GraphResult:
-        """The result. If the gate goes away, a read is asked again and a write never.
+        """The result. If the gate goes away, a read is repeated, a write never.
 
         Raises:
             MalformedRequest: It cannot be carried out as asked.

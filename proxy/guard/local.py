@@ -113,8 +113,8 @@ class Guarding:
     ) -> None:
         """`sieve` and `ledger` are shared by the guards of all protocols."""
         if target_prefix not in PREFIXES:
-            # A target without this prefix would be judged as memory of our own, with labels trusted
-            # more.
+            # A target without this prefix would be judged as a memory of the gate's own store,
+            # whose labels are trusted more.
             raise InvariantBroken("the policy knows no servers behind of this protocol")
         self._dialect = dialect
         self._target_prefix = target_prefix
@@ -127,7 +127,8 @@ class Guarding:
         self._surroundings = surroundings
         self._confirms = confirms
         self._monotonic_s = monotonic_s
-        # Items that a relay is sending now, and until when we rely on that.
+        # Items that a relay is sending now, each with the time until which the relay is trusted to
+        # settle it.
         self._in_flight: OrderedDict[CandidateId, float] = OrderedDict()
         self._ahead = Ahead(monotonic_s)
 
@@ -155,12 +156,13 @@ class Guarding:
         waiting = self._ahead.waiting(principal.tenant, call.server)
         stands = await asyncio.to_thread(self._forwards.unmoved, behind, one.candidate_ids, waiting)
         if not self._ahead.take(one):
-            return None  # its result came in meanwhile, or another relay was faster
+            # the call's result arrived meanwhile, or another relay took the admission over
+            return None
         if stands:
             for candidate_id in one.candidate_ids:
                 self._launch(candidate_id)
             return one.judged
-        # Under that admission the call is never sent.
+        # The grounds of the admission have changed: the call is not sent under it.
         await self._end(one, Forwarded.FAILED)
         return None
 
@@ -207,7 +209,7 @@ class Guarding:
             pieces=item.pieces,
             effect=item.effect,
         )
-        # The stored text must have one reading only: after a release it is sent again as it is
+        # The stored arguments must have one reading only: after a release they are sent as they are
         # stored.
         if canonical_json(decode_object(item.arguments.encode())) != item.arguments:
             raise MalformedRequest("arguments: not canonical JSON")
@@ -236,7 +238,7 @@ class Guarding:
         )
 
     def _edit(self, principal: Principal, call: GuardedCall, item: Item) -> Edit | None:
-        """The edit that a call makes, where our own verdicts know the text that it changes."""
+        """The edit that a call makes, if verdicts of this gate know the text that it changes."""
         if item.change is not ChangeKind.UPDATE or not item.key or item.effect is None:
             return None
         behind = self._behind(principal, call.server)
@@ -244,8 +246,8 @@ class Guarding:
         return edit_of(standing, item.pieces, item.effect, item.change)
 
     def _judged(self, item: WrittenItem) -> Judged:
-        # Otherwise the memory could not be reported as gone: the gate holds a change of a memory it
-        # never saw.
+        # "missing" becomes "reject": a memory unknown to the gate may well exist on the server, so
+        # it cannot be reported as gone.
         decision = "reject" if item.decision == "missing" else item.decision
         confirm_url = None
         if item.candidate_id is not None and decision == Decision.ADMIT.value:
@@ -271,12 +273,12 @@ class Guarding:
     ) -> None:
         """Record the outcome of sent items: one result leaf each.
 
-        The same answer twice counts once.
+        A repeated report counts once.
 
         Raises:
             StorageError: It is not recorded; the items stay unsettled.
         """
-        # Only items of this server: no other server may end the wait for an item.
+        # The outcome counts for items of this server only: no server may settle those of another.
         behind = self._behind(principal, server)
         for candidate_id in await self._forwards.settle(behind, settled):
             self._in_flight.pop(CandidateId(candidate_id), None)
@@ -286,12 +288,13 @@ class Guarding:
     ) -> tuple[WrittenItem, ...]:
         """Take in what a server already keeps: each item judged as `unknown`, nothing sent.
 
-        Each has a nonce of its content, so a second time its first verdict comes again. Nothing is
-        held: what is not admitted, an order or the content of a place, stays as it is there.
+        The nonce of an item is made of its content, so that a repetition gets the first verdict
+        again. Nothing is held: an item that is not admitted, such as an order, stays as it is on
+        the server.
 
         Raises:
             MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
-            StorageError: Not all of it is recorded; it may be said again.
+            StorageError: Not every item is recorded; the call may be repeated.
         """
         principal = Principal(principal_id=ADOPTS, tenant=tenant, claims=Claims.TRUSTED)
         call = GuardedCall(server=server, tool=tool, items=items)
@@ -317,7 +320,7 @@ class Guarding:
     # ---- calls that are admitted before they reach a relay --------------------------------------
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
-        """The name that this principal's relays use for a server which the host calls so."""
+        """The name that this principal's relays use for the server that the host names so."""
         return self._ahead.server_of(principal, host_name)
 
     async def hand_over(
@@ -338,7 +341,7 @@ class Guarding:
         """Record the outcome of a call that was handed over, unless a relay has taken it.
 
         Raises:
-            StorageError: It is not recorded; it may be said again.
+            StorageError: The outcome is not recorded; the call may be repeated.
         """
         await self._end_overdue()
         one = self._ahead.get(principal, call_id)
@@ -356,7 +359,8 @@ class Guarding:
 
     async def _end_overdue(self) -> None:
         for one in self._ahead.overdue():
-            # Without a record it is an intent without an end, and is looked up at the next start.
+            # A failure is ignored: an item without a recorded outcome is looked up at the next
+            # start.
             with contextlib.suppress(StorageError):
                 await self._end(one, Forwarded.UNKNOWN)
 
@@ -482,16 +486,16 @@ class Guarding:
         )
 
     def abandon(self, candidate_ids: tuple[CandidateId, ...]) -> None:
-        """The relay that was sending these has gone.
+        """Note that the relay that was sending these items has gone.
 
-        Unless it comes back soon, they are looked up.
+        Unless the relay comes back soon, the items are looked up.
         """
         for candidate_id in candidate_ids:
             if candidate_id in self._in_flight:
                 self._in_flight[candidate_id] = self._monotonic_s() + GONE_S
 
     def resume(self, candidate_ids: tuple[CandidateId, ...]) -> None:
-        """The relay that had gone came back, so its items are not looked up yet."""
+        """Note that a relay came back, so that its items are not looked up yet."""
         for candidate_id in candidate_ids:
             if candidate_id in self._in_flight:
                 self._launch(candidate_id)

@@ -40,15 +40,15 @@ Scope = tuple["Tenant", str]
 
 
 class _Print(NamedTuple):
-    """A piece without its text.
+    """The fingerprint of one piece of a memory's text, without the text.
 
-    A hash to find it by, its length, and a digest that must be equal.
+    It has a hash to search by, the length, and a digest that must be equal.
     """
 
     anchor: int
     length: int
     digest: bytes
-    whole: bool  # only an equal string matches, not one that contains it
+    whole: bool  # True: only an equal string matches, not one that contains the piece
 
 
 class _Known(NamedTuple):
@@ -58,10 +58,10 @@ class _Known(NamedTuple):
 
 
 class _Sifted:
-    """What was answered lately: an agent reads its whole memory again and again.
+    """Recent answers of the sieve, because an agent reads its whole memory again and again.
 
-    A text is known by its hash alone. An answer is that of one generation of its scope's prints, of
-    which each change makes a new one: it is never asked for again after what could change it.
+    A text is stored as its hash alone. An answer holds for one generation of a scope's prints. Each
+    change of the prints begins a new generation, so that no outdated answer is used.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class _Sifted:
 class _Withheld:
     """Prints of one tenant's pieces behind one server.
 
-    How many memories with each are hidden and shown.
+    For each print: how many hidden memories have the piece, and how many shown ones.
     """
 
     def __init__(self, sifted: _Sifted) -> None:
@@ -140,10 +140,10 @@ class _Withheld:
 
 
 class Sieve:
-    """Derived from the store, in memory. Any thread, one caller at a time.
+    """Knows the prints of hidden memories, derived from the store, in memory.
 
-    The one that holds `turn`. `news` returns what changed since a number of leaves, and everything
-    for -1.
+    Any thread, but only the caller that holds `turn`. `news` returns the changes since a number of
+    leaves; for -1, everything.
     """
 
     def __init__(self, news: Callable[[int], News]) -> None:
@@ -168,7 +168,7 @@ class Sieve:
         return tuple(withheld.holds_back(one) for one in strings)
 
     def refresh(self) -> None:
-        """Take in the changes since the last look."""
+        """Take in the changes of the store since the last refresh."""
         news = self._news(self._leaf_count)
         if news.whole:
             self._begin_anew()
@@ -178,19 +178,20 @@ class Sieve:
 
     @property
     def far_behind(self) -> bool:
-        """Whether the next look has to read everything: better not on the event loop."""
+        """Whether the next refresh reads everything, which is too slow for the event loop."""
         return self._leaf_count < 0
 
     def hold(self, name: str, scope: Scope, pieces: tuple[str, ...]) -> None:
         """Take in a candidate that was held a moment ago, while its text is at hand.
 
-        If a person refuses it before the next refresh, its text is stored nowhere any more.
+        If a person refuses it before the next refresh, its text is stored nowhere any more, so the
+        prints are taken now.
         """
         self._drop(name)
         self._put(name, _Known(scope=scope, stands=Stands.HELD, prints=_prints(pieces)))
 
     def take(self, moved: tuple[Moved, ...]) -> None:
-        """Take in prints that are known already, before the first refresh."""
+        """Take in candidates whose texts are at hand, before the first refresh."""
         for one in moved:
             self._take(one)
 

@@ -1,6 +1,6 @@
 """The messages between a relay and the gate on the gate's own Unix socket: JSON over HTTP.
 
-Both ends are this program, perhaps in two versions: the number in the path tells them apart.
+Both ends are this program, perhaps in different versions: the path has a version number.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class OneCandidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Performance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of `perform`.
 
-    An operation on our own store, where we are the memory server (store mode).
+    An operation on the gate's own store, where this program is the memory server (store mode).
     """
 
     operation: Operation | GraphOperation

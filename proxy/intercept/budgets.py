@@ -58,9 +58,9 @@ def utf8_len(text: str) -> int:
 
 
 def weight_of(*texts: str | None, ids_count: int = 0) -> int:
-    """How many writes a text of this size, naming so many memories, counts for.
+    """For how many writes a text of this size counts that names so many memories.
 
-    With a plain rate, one body of a megabyte would cost as little as one word.
+    If every write counted as one, a text of a megabyte would cost as little as one word.
     """
     size = sum(utf8_len(text) for text in texts if text) + _ID_BYTES * ids_count
     return 1 + size // BYTES_PER_WRITE
@@ -71,7 +71,8 @@ class _Account:
 
     def __init__(self) -> None:
         self.kept_count = 0
-        # The last window that was full, and how many were in a row up to it.
+        # The number of the last window that was full, and how many full ones in a row ended with
+        # it.
         self.full_at = -1
         self.full_count = 0
         self.window: deque[int] = deque()
@@ -109,14 +110,17 @@ class Budgets:
             raise RateLimited(retry_after_s=max(1, window_ms // 1_000))
 
     def is_full(self, principal_id: PrincipalId, limit: int, now_ms: int) -> bool:
-        """Whether the window has no room for one more; with `over_rate = "hold"` it goes on."""
+        """Whether the window has no room for another write.
+
+        With `over_rate = "hold"` the write goes on, and is held.
+        """
         window = _current(self._account(principal_id), now_ms - self._window_ms())
         return len(window) >= limit
 
     def sustained(self, principal_id: PrincipalId, now_ms: int) -> bool:
-        """Note that this window was full; whether it ends a row of so many that it is no accident.
+        """Note that this window was full; True if that ends a long row of full windows.
 
-        True once for each window from the tenth on.
+        A long row is no accident: True once for each window from the tenth in a row on.
         """
         window = now_ms // self._window_ms()
         account = self._account(principal_id)
@@ -127,12 +131,12 @@ class Budgets:
         return account.full_count >= BURST_WINDOWS
 
     def keep_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
-        """Reserve room for so many writes, or stop the whole request without a trace.
+        """Reserve room for so many writes, or refuse the whole request, with nothing in the log.
 
         The gate would refuse a flood too, but with two leaves for each write: the flood would then
         fill the log.
 
-        The room is reserved until the writes are measured, or it is given back.
+        The room is reserved until the writes are measured, or until `give_back`.
 
         Raises:
             RateLimited: The window has no room for them.
@@ -141,7 +145,7 @@ class Budgets:
         self._account(principal_id).kept_count += count
 
     def spend(self, principal_id: PrincipalId, count: int, now_ms: int) -> None:
-        """Count work that is not a write: expensive reads share the window."""
+        """Count work that is not a write: expensive reads use the same window."""
         window = self._account(principal_id).window
         window.extend(itertools.repeat(now_ms, count))
 

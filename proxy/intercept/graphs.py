@@ -1,6 +1,6 @@
 """Each tenant's graph (store mode), kept by entity in memory.
 
-A call costs what it asks and shows.
+The work of a call grows with what it asks and shows, not with the graph.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Graphs:
         """The part of a tenant's graph that a call asks to be shown.
 
         Raises:
-            MalformedRequest: It is larger than anything that could be shown.
+            MalformedRequest: The part is larger than any answer may be.
             StorageError: The rows cannot be read.
         """
         with self._lock:
@@ -60,7 +60,10 @@ class Graphs:
             return self._current(tenant).find(asked)
 
     def orphans(self, tenant: Tenant) -> tuple[Orphan, ...]:
-        """Observations whose entity is gone, so that only its name is left. Raises as `read`."""
+        """Observations whose entity is gone, so that only the entity's name is left.
+
+        Raises as `read`.
+        """
         with self._lock:
             return tuple(self._current(tenant).orphans())
 

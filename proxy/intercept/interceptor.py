@@ -66,11 +66,12 @@ if TYPE_CHECKING:
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of the memories that one answer repeats; a change of one that is beyond is told without it."""
 _TOO_LARGE: Final = 2**62
-# Each string of the metadata is read by itself, and together with the one before it.
+# Each string of the metadata is read by itself, and once more joined to the one before it.
 _METADATA_TIMES: Final = 4
-# Most texts that are embedded in one call: many short texts are work as well.
+# The most texts embedded in one call: embedding many short ones takes long as well.
 _EMBEDDED_LEN: Final = 16
-# Most candidates judged together, so that a batch of thousands does not fill the writer's queue.
+# The most candidates judged together, so that a batch of thousands does not fill the writer's
+# queue.
 CHUNK_LEN = 256
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -91,14 +92,14 @@ class _Intercepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Prepared(NamedTuple):
-    """A proposal that can become a candidate, with the lowest label of its sources."""
+    """A proposal that can become a candidate; `lineage` is the lowest label of its parents."""
 
     proposal: Proposal
     vector: bytes
     lineage: SourceKind | None
-    # Whether it is within the limits of size. A larger one is rejected unread.
+    # Whether its text is small enough. A larger one is rejected without being read.
     fits: bool
-    # For how many writes it counts in its principal's window.
+    # The number of writes that it counts for in its principal's window.
     weight: int
 
 
@@ -123,9 +124,9 @@ class Writing:
         outcomes: TakesOutcomes,
         surroundings: Surroundings,
     ) -> None:
-        """`sessions` knows what entered each context.
+        """`sessions` is the ledger, which knows what entered each context.
 
-        `watches` is told of each candidate before its verdict.
+        `watches` is withholding, which hears of each candidate before its verdict.
         """
         self._writer = writer
         self._reader = reader
@@ -193,16 +194,19 @@ class Writing:
         )
 
     async def _full_or_not(self, principal: Principal, now_ms: int) -> None:
-        """Where the window is full and the rules hold what is over it, note that."""
+        """Note a full window.
+
+        Called where the rules hold writes over it, which are refused otherwise.
+        """
         most = self._ruleset().budgets.writes_per_window_max
         if self._budgets.is_full(principal.principal_id, most, now_ms):
             await self._full(principal, now_ms)
 
     async def _full(self, principal: Principal, now_ms: int) -> None:
-        """Report a burst that has filled window after window; one full window is an accident."""
+        """Report a burst if it has filled many windows in a row; one full window is an accident."""
         if not self._budgets.sustained(principal.principal_id, now_ms):
             return
-        # What cannot be recorded now is reported again with the next full window.
+        # A report that cannot be recorded now is made again with the next full window.
         with contextlib.suppress(StorageError):
             await self._outcomes.record_outcome(
                 Reported(
@@ -223,7 +227,7 @@ class Writing:
     async def _prepared(
         self, principal: Principal, proposals: tuple[Proposal, ...], weights: list[int]
     ) -> list[_Prepared]:
-        """The proposals with the evidence that is needed before any of them is judged."""
+        """The proposals, with the evidence that must be there before any of them is judged."""
         owner, limits = principal.principal_id, self._ruleset().budgets
         fits = [
             utf8_len(one.text or "") <= limits.text_bytes_max
@@ -259,7 +263,7 @@ class Writing:
     async def _watched(
         self, chunk: list[_Intercepted | WrittenItem]
     ) -> list[_Intercepted | WrittenItem]:
-        """The same candidates, once the withholding has been told of them."""
+        """The same candidates, after withholding has been told of them."""
         found = [one.submission for one in chunk if isinstance(one, _Intercepted)]
         dated = await self._watches.begun(found)
         if dated is found:
@@ -373,16 +377,17 @@ class Writing:
         budget = self._budgets.measure(candidate, prepared.vector, now_ms, weight)
         if prepared.fits:
             return budget
-        # Not read, because it is too large under any rules that could be in force at the verdict.
+        # The text was not read. It counts as too large, whichever rules are in force at the
+        # verdict.
         return msgspec.structs.replace(budget, text_bytes=_TOO_LARGE)
 
     def _absent(self, principal: Principal, proposal: Proposal) -> bool:
-        """Whether there is no memory to change.
+        """Whether the memory that the proposal would change does not exist.
 
         If the client sent a nonce, the gate answers instead: a retried delete must get its first
         verdict again, and not hear that the memory is gone.
         """
-        # A deleted memory still has bytes that a purge must reach.
+        # A purge goes on for a deleted memory, whose bytes may still have to be erased.
         elsewhere = proposal.change in {ChangeKind.CREATE, ChangeKind.PURGE}
         if elsewhere or proposal.nonce is not None or proposal.guarded_key is not None:
             return False
@@ -390,7 +395,10 @@ class Writing:
         return memory_id is None or self._reader.ceiling(principal.tenant, memory_id) is None
 
     def nonce(self, name: str) -> str:
-        """A nonce of this store's life: the same name gets the first verdict again."""
+        """A nonce that belongs to this store.
+
+        Using the same name again gets the first verdict again.
+        """
         return f"{self._incarnation}:{name}"
 
     def _candidate(self, principal: Principal, proposal: Proposal) -> Candidate:
@@ -442,7 +450,8 @@ class Writing:
         heard: Outcome | StorageError | None = None
         try:
             result = heard = await self._writer.submit(submission)
-            # All items of a batch are decided at one moment.
+            # Pause after the verdict: all items of a batch are decided at one moment, and their
+            # answers are work.
             await self._paced(submission.candidate.principal_id, alone=alone)
         except (StoreUnavailable, OutcomeUnknown) as failure:
             result = heard = failure
@@ -465,7 +474,7 @@ class Writing:
         return _written(submission.candidate, result, self._shown(submission.candidate, result))
 
     def _shown(self, candidate: Candidate, outcome: Outcome) -> MemoryId | None:
-        """The id that an answer may repeat: only one that we gave out ourselves.
+        """The id that an answer may repeat: only an id that the store itself gave out.
 
         Any other id is the client's own text. In a refusal it would go back to the model, and
         sixteen bytes in hex have room for a password.
@@ -486,16 +495,16 @@ def _read(candidate: Candidate, edit: Edit | None) -> Reading:
 
 
 def _weight(proposal: Proposal) -> int:
-    """For how many writes a proposal counts in its principal's window."""
+    """The number of writes that a proposal counts for in its principal's window."""
     ids_count = len(proposal.derived_from)
     return weight_of(proposal.text, proposal.metadata_json, ids_count=ids_count)
 
 
 def _bounded(items: Iterable[WrittenItem]) -> tuple[WrittenItem, ...]:
-    """The items, with only as many memories as one answer has room for.
+    """The items, with only as many memories as fit into one answer.
 
-    The first always keeps its own. A change of a label or of metadata returns the whole text, so a
-    thousand of them in one body would ask for a thousand times that text.
+    The first item always keeps its memory. A change of a label or of metadata returns the whole
+    text, so a thousand of them in one body would ask for a thousand times that text.
     """
     told: list[WrittenItem] = []
     left = ANSWER_BYTES_MAX

@@ -65,7 +65,9 @@ _Args = TypeVarTuple("_Args")
 
 
 class Window:
-    """The window in which a principal's writes are counted; reads that cost as much count too.
+    """The window in which a principal's writes are counted.
+
+    Reads that cost as much as a write count too.
 
     Event loop only.
     """
@@ -78,7 +80,7 @@ class Window:
         self._now_ms = now_ms
 
     def take(self, principal_id: PrincipalId) -> None:
-        """Count one read.
+        """Count one read in the principal's window.
 
         Raises:
             RateLimited: The window has no room for it.
@@ -88,12 +90,12 @@ class Window:
         self.spend(principal_id, 1)
 
     def spend(self, principal_id: PrincipalId, count: int) -> None:
-        """Count what a read turned out to cost."""
+        """Count the further cost of a read, once it is known."""
         self._budgets.spend(principal_id, count, self._now_ms())
 
 
 class Operations:
-    """One operation at a time per call; any number of calls at once. Event loop only."""
+    """Carries out operations: one per call, any number of calls at once. Event loop only."""
 
     def __init__(
         self,
@@ -121,7 +123,8 @@ class Operations:
     ) -> Result:
         """The result of one decoded operation, for this principal's tenant alone.
 
-        Only an operator's says where it stands in the store that all tenants share.
+        Only an operator's result has leaf indexes and versions: they count the writes of all
+        tenants.
 
         Raises:
             MalformedRequest: The operation cannot be carried out as asked; nothing was staged.
@@ -154,7 +157,9 @@ class Operations:
     async def graph(
         self, principal: Principal, operation: GraphOperation, *, dialect: str, trace: TraceContext
     ) -> GraphResult:
-        """The answer to a store mode question about the tenant's graph. It counts in the window.
+        """The answer to a store mode question about the tenant's graph.
+
+        The question counts in the principal's window.
 
         Raises:
             MalformedRequest: The graph is larger than anything that could be shown.
@@ -163,12 +168,13 @@ class Operations:
         """
         self._window.take(principal.principal_id)
         if isinstance(operation, FindInGraph):
-            # This only tells which parts exist and shows no text, so no context hears of it.
+            # The answer only tells which parts exist and shows no text, so it is not noted as seen
+            # by the agent.
             return await self._in_thread(self._graphs.find, principal.tenant, operation)
         started_ns = self._out.clock_ns()
         shown = await self._in_thread(self._graphs.read, principal.tenant, operation)
         count = len(shown.memories)
-        # Its cost counts, because a tenant can make its graph as long as it likes.
+        # A tenant can make its graph as large as it likes, so a large answer counts for more.
         self._window.spend(principal.principal_id, count // SHOWN_PER_UNIT)
         heard = Listed(total=count, memories=shown.memories)
         asked = ListMemories(where=WHOLE_GRAPH)
@@ -200,7 +206,7 @@ class Operations:
         )
 
     async def _matching(self, principal: Principal, operation: DeleteWhere) -> tuple[Proposal, ...]:
-        """One delete per live memory that matches: each is judged by itself."""
+        """One delete for each live memory that matches; each of them is judged by itself."""
         if operation.nonce is not None and len(operation.nonce) > BULK_NONCE_LEN_MAX:
             raise MalformedRequest(f"nonce: at most {BULK_NONCE_LEN_MAX} characters for a bulk")
         # Ids only: the texts of so many memories would not fit into memory.
@@ -250,7 +256,7 @@ class Operations:
             case ListEntities():
                 ids = await self._in_thread(self._reader.entities, tenant, operation.offset)
                 if ids.cut and not operation.by_offset:
-                    # A part of them, returned as if it were all, would be a lie.
+                    # An incomplete list would look complete: this protocol cannot ask for the rest.
                     raise MalformedRequest("entities: too many for one answer of this protocol")
                 listed = Entities(total=ids.total, entities=ids.entities)
                 return listed, "list_entities", len(ids.entities)

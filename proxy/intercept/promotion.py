@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class VerifiedToken(msgspec.Struct, frozen=True, kw_only=True):
     """What a token is worth, and the key under which it is spent.
 
-    No key where there is no token.
+    The key is None without a token.
     """
 
     state: TokenState
@@ -50,7 +50,7 @@ _INVALID = VerifiedToken(state=TokenState.INVALID)
 
 
 class TokenSigner:
-    """Mints tokens. Holds the private key; never hands it out."""
+    """Mints tokens. Keeps the private key to itself."""
 
     def __init__(self, seed: bytes) -> None:
         """`seed` is the 32-byte Ed25519 seed of the state directory."""
@@ -64,9 +64,10 @@ class TokenSigner:
     def mint(
         self, candidate: Candidate, stored: Memory | None, expires_at_ms: int
     ) -> PromotionGrant:
-        """Leave for exactly this candidate to land in the class its text and its name give it.
+        """A token that lets exactly this candidate land in a class closed to its source.
 
-        `stored` is the memory it changes, as it stands: of another version it is another change.
+        `stored` is the memory that the candidate changes, in its present version; the token holds
+        for no other version.
         """
         from_class = None if stored is None else stored.memory_class
         serial = secrets.token_hex(16)
@@ -101,7 +102,9 @@ class TokenVerifier:
     def verify(
         self, text: str | None, candidate: Candidate, stored: Memory | None, now_ms: int
     ) -> VerifiedToken:
-        """Valid, invalid, expired or absent; whether it was spent, the store finds out.
+        """The state of the token: valid, invalid, expired or absent.
+
+        The store checks whether it was spent.
 
         `stored` is the memory that the candidate would change; the store also checks whether it
         still is that version.

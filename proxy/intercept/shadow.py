@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Prepared:
-    """One anchor with its vectors."""
+    """One anchor with the vectors of its questions, and their similarity to its statement."""
 
     __slots__ = ("anchor", "questions", "scores")
 
@@ -40,7 +40,7 @@ class _Prepared:
 
 
 class _Asked:
-    """The anchors of a tenant, ready to be asked; made once per set of anchors."""
+    """The anchors of a tenant, embedded for comparing; made once per set of anchors."""
 
     __slots__ = ("anchors", "prepared", "statements")
 
@@ -51,7 +51,7 @@ class _Asked:
 
 
 class Recallable(msgspec.Struct, frozen=True, kw_only=True):
-    """What a recall would show once the candidate is stored, inherited parts included.
+    """What a recall would show once the candidate is stored, unchanged parts included.
 
     `vector` is the text's embedding; b"" where it has none yet.
     """
@@ -91,7 +91,7 @@ class Shadow:
     ) -> tuple[AnchorProbe, ...] | None:
         """One probe per anchor of the tenant; () where it has none, or nothing would be shown.
 
-        None where they cannot be asked: a store of client vectors has no model to embed the
+        None if the anchors cannot be asked: a store of client vectors has no model to embed the
         questions.
         """
         anchors = self._reader.anchors(tenant)

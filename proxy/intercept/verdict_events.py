@@ -99,7 +99,8 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Judging) -> Ve
         session=submission.provenance.session or "",
         principal=candidate.principal_id,
         tenant=candidate.tenant,
-        # A retry names the candidate that was judged, not the one that repeated it.
+        # The candidate whose verdict it is: for a retry, the first one, not the one that repeated
+        # it.
         candidate_id=outcome.candidate_id,
         memory_id=memory_id or "",
         version=outcome.version,

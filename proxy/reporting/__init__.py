@@ -1,1 +1,1 @@
-"""What others are told of the audit log, at least once, and never with content."""
+"""Messages to outside receivers about leaves of the audit log: at least once, without content."""

@@ -1,7 +1,7 @@
-"""What a receiver has to be told of, read off the audit log: at least once, and in its order.
+"""Sends a receiver messages about leaves of the audit log: at least once, in the log's order.
 
-The log is the queue. Kept beside it is only how far the receiver was told, and up to which leaf the
-message goes that is on its way: after a crash the same message is sent again, under the same id.
+The log is the queue. Stored beside the log is only a cursor: which leaf comes next, and where the
+message being sent ends. So after a crash the same message is sent again, under the same id.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ MESSAGE_LEN_MAX: Final = 100
 RETRY_FIRST_S: Final = 5
 RETRY_MAX_S: Final = 600
 SLICE_LEN: Final = 1_000
-# Leaves that a start would read again for nothing before the cursor is moved past them.
+# Leaves without anything to report, after which the cursor moves past them all the same, so that a
+# start need not read them again.
 _IDLE_LEN: Final = 10_000
 
 
@@ -50,23 +51,33 @@ class Sink(Protocol):
 
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Leaves below `told` are done with. `until`: those of the message on its way end there."""
+    """How far the receiver was told of the log.
+
+    Leaves below `told` need no report. A message being sent covers those from there to `until`.
+    """
 
     told: int
     until: int | None = None
 
 
 class Telling(msgspec.Struct, Generic[Told], frozen=True, kw_only=True):
-    """Which leaves a receiver is told of, and in which words. `name` is that of the cursor."""
+    """Selects the leaves that a receiver hears of, and words the messages.
+
+    `name` is the name of the cursor's file.
+    """
 
     name: str
     picks: Callable[[bytes], Told | None]
-    # An id, and what was picked: at least one, at most `MESSAGE_LEN_MAX`.
+    # Makes the message's body of its id and the picked leaves: at least one, at most
+    # `MESSAGE_LEN_MAX`.
     body: Callable[[str, tuple[Told, ...]], bytes]
 
 
 class Outbox(Generic[Told]):
-    """Follows the log for one receiver. Event loop only; the log is read in threads."""
+    """Reads new leaves of the log, and sends messages about them to one receiver.
+
+    Event loop only; the log is read in threads.
+    """
 
     def __init__(
         self,
@@ -75,7 +86,7 @@ class Outbox(Generic[Told]):
         sink: Sink,
         surroundings: Surroundings,
     ) -> None:
-        """Blocks: reads the cursor, or begins one behind the last leaf there is.
+        """Blocks: reads the cursor; without one, starts behind the log's present last leaf.
 
         Raises:
             StoreUnavailable: The cursor is damaged, or cannot be read or written.
@@ -86,7 +97,8 @@ class Outbox(Generic[Told]):
         self._sink = sink
         self._out = surroundings
         self._cursor = self._opened()
-        # Picked and not told, with the index of each; read up to there.
+        # Picked leaves not reported yet, each with its index; `_read_until` is how far the log was
+        # read.
         self._waiting: list[tuple[int, Told]] = []
         self._read_until = self._cursor.told
         self._sent_ms = 0
@@ -94,7 +106,7 @@ class Outbox(Generic[Told]):
 
     @property
     def waiting(self) -> Told | None:
-        """The first hold that the receiver was not told of, as far as the log was read."""
+        """The first picked leaf that was not reported yet, as far as the log was read."""
         return self._waiting[0][1] if self._waiting else None
 
     def _opened(self) -> Cursor:
@@ -104,7 +116,8 @@ class Outbox(Generic[Told]):
             end = self._store.reader.status().leaf_count
             cursor = Cursor(told=end) if kept is None else msgspec.json.decode(kept, type=Cursor)
             if cursor.told > end:
-                # An older state of the log, which somebody put back on purpose.
+                # The log is shorter than the cursor says: somebody restored an older state on
+                # purpose.
                 _LOG.warning("the log is shorter than what was told of it")
                 cursor = Cursor(told=end)
             elif cursor.until is not None and not cursor.told < cursor.until <= end:
@@ -123,7 +136,7 @@ class Outbox(Generic[Told]):
 
     @asynccontextmanager
     async def following(self) -> AsyncGenerator[None]:
-        """Tell the receiver for as long as the block runs."""
+        """Send the receiver messages for as long as the block runs."""
         async with asyncio.TaskGroup() as group:
             task = group.create_task(self._for_ever())
             try:
@@ -136,7 +149,7 @@ class Outbox(Generic[Told]):
             await self._out.wait(await self.turn())
 
     async def turn(self) -> float:
-        """Read what is new, and send what is due; seconds until the next turn."""
+        """Read new leaves, and send what is due; the seconds to wait until the next turn."""
         try:
             await self._read()
             if not self._is_due():
@@ -163,14 +176,14 @@ class Outbox(Generic[Told]):
             length = min(SLICE_LEN, end - self._read_until)
             picked, read = await asyncio.to_thread(self._pick, self._read_until, length)
             if not read:
-                return  # the log ends before it should: nothing is told until it goes on
+                return  # the log ends early: report nothing until it has grown
             self._waiting += picked
             self._read_until += read
         if not self._waiting and self._read_until - self._cursor.told > _IDLE_LEN:
             await self._move(Cursor(told=self._read_until))
 
     def _pick(self, start: int, length: int) -> tuple[list[tuple[int, Told]], int]:
-        """What of these leaves is told of, up to a full message, and how many were read."""
+        """Pick the leaves to report until a message is full; also returns how many were read."""
         room = MESSAGE_LEN_MAX - len(self._waiting)
         picked: list[tuple[int, Told]] = []
         leaves = self._audit.leaves(start, length)
@@ -192,7 +205,8 @@ class Outbox(Generic[Told]):
     async def _send(self) -> None:
         told = tuple(one for _, one in self._waiting)
         if self._cursor.until is None:
-            # Durable before anybody can have seen it: the message of a crash is sent again whole.
+            # The end of the message is on disk before it is sent: after a crash exactly this
+            # message is repeated.
             await self._move(Cursor(told=self._cursor.told, until=self._waiting[-1][0] + 1))
         until = self._cursor.until or 0
         message_id = self._message_id(until)
@@ -207,7 +221,7 @@ class Outbox(Generic[Told]):
         self._cursor = cursor
 
     def _message_id(self, until: int) -> str:
-        """Of the place in the log, which nobody else can read off it."""
+        """An id for the message: a keyed hash of its place in the log, which thus stays hidden."""
         incarnation = self._store.reader.status().incarnation
         said = f"{self._telling.name} {incarnation} {self._cursor.told} {until}".encode()
         key = self._store.prints_key[: hashlib.blake2b.MAX_KEY_SIZE]

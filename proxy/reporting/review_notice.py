@@ -1,7 +1,7 @@
 """What waits for a person, as an event: CloudEvents 1.0 in JSON, structured mode. Pure.
 
-The fields are a closed list. A leaf holds no content, and of a leaf only what is no name goes out:
-no principal, no tenant, no origin, no place in the log.
+The fields are a closed list. A leaf holds no content, and its names stay inside too: no principal,
+tenant or origin is sent, nor the leaf's place in the log.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 TYPE: Final = "dev.mnemogate.review.v1"
 CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 _ENCODER: Final = msgspec.json.Encoder()
-# As it stands in the bytes of every leaf that says so, and of few others.
+# These bytes stand in every leaf about a hold and in few others: a quick test before decoding.
 _HOLD: Final = msgspec.msgpack.encode(Decision.HOLD.value)
 
 
 class HeldNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One candidate that came to wait. `age_seconds` is at the time of the event."""
+    """One candidate that was held; `age_seconds` counts to the time of the event."""
 
     id: CandidateId
     memory_class: MemoryClass = msgspec.field(name="class")
     reason: str
     age_seconds: int
-    # Asks for the operator's key, and decides nothing by being opened.
+    # The address of a page that asks for the operator's key; opening it decides nothing.
     page: str | None = None
 
 
 class ReviewData(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one notice, in the order of the log."""
+    """The held candidates of one event, in the order of the log."""
 
     count: int
     held: tuple[HeldNotice, ...]
 
 
 class ReviewEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The event around it."""
+    """The CloudEvents envelope around `ReviewData`."""
 
     specversion: str = "1.0"
     id: str
@@ -59,7 +59,7 @@ def hold_of(leaf: bytes) -> VerdictLeaf | None:
     """The verdict of a leaf that says that a candidate waits; None of every other leaf.
 
     Raises:
-        StoreCorrupt: It may be one, and does not decode.
+        StoreCorrupt: The leaf looks like a hold, and does not decode.
     """
     if _HOLD not in leaf:
         return None

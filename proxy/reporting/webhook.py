@@ -79,7 +79,8 @@ class Webhook:
         Raises:
             UpstreamError: The receiver refused the message, or it may not have arrived.
         """
-        # A connector does not ask its resolver about an address.
+        # For a host that is an IP address, the connector skips its resolver: check the address
+        # here.
         if _is_address(self._host):
             self._resolver.check(self._host)
         timestamp_s = self._now_ms() // 1_000

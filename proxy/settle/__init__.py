@@ -1,1 +1,4 @@
-"""From an admitted write to its outcome: intent, sent, settled, reconciled. Protocol-neutral."""
+"""From an admitted write to its outcome at a server behind: intent, sent, settled, reconciled.
+
+No protocol is known here.
+"""

@@ -124,7 +124,7 @@ class Forwarding:
         """Record the outcome of these items, as soon as the gate is reachable."""
         for candidate_id in candidate_ids:
             late = self._open.pop(candidate_id, None)
-            # One timer serves all items of one call.
+            # The items of one call share a timer: it is cancelled with the last of them.
             if late is not None and late not in self._open.values():
                 late.cancel()
         await self._record(candidate_ids, state)

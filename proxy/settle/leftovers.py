@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from proxy.settle.forwarding import Forwarding
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
-# An item that no read settles is looked up again after so many rounds, then after twice as many,
-# and so on.
+# An item whose outcome a read could not tell is looked up again after this many rounds, then after
+# twice as many, and so on.
 _FIRST_PAUSE: Final = 2
 _PAUSE_MAX: Final = 720
 _REPLIES_MAX: Final = 16
 
 
 class Leftovers(Generic[Reply]):
-    """Sends and looks up leftovers on one connection to a server. Event loop only."""
+    """Sends and looks up items left over on one connection to a server. Event loop only."""
 
     def __init__(self, forwarding: Forwarding, backend: Backend[Reply], turn: asyncio.Lock) -> None:
         """`turn` is shared by all connections to that server: only one works at a time."""
@@ -83,7 +83,7 @@ class Leftovers(Generic[Reply]):
 
     async def _look_up(self, one: Unsettled) -> None:
         if self._forwarding.is_open(one.candidate_id):
-            return  # its answer may still come
+            return  # the server's answer may still come
         until, pause = self._paused.get(one.candidate_id, (0, _FIRST_PAUSE))
         if self._round < until:
             return

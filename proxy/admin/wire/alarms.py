@@ -17,7 +17,7 @@ from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 
 class AlarmView(msgspec.Struct, frozen=True, kw_only=True):
-    """A name that live memories of low trust add up to.
+    """A name that several live memories of low trust mention.
 
     `cell` (16 hex digits) stands for it in logs, spans and leaves. `name` is null where no live
     memory is found that mentions it. `memory_ids`: the newest of `count` memories.
@@ -37,7 +37,7 @@ class AlarmList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriftView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done against drift, and what is watched in a tenant.
+    """What the rules do about drift, and how many names of a tenant are watched.
 
     `names_floor`: what a new name's count begins with, because others were evicted to make room.
     """
@@ -57,13 +57,13 @@ class DriftView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcceptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Exempt a name from holds; the words of a longer name, each."""
+    """Exempt a name from holds; of a name of several words, each word."""
 
     name: Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
     tenant: TenantName = DEFAULT_TENANT
 
 
 class AcceptedView(msgspec.Struct, frozen=True, kw_only=True):
-    """The cells of the accepted words; a leaf each."""
+    """The cells that stand for the accepted words; each acceptance has left a leaf."""
 
     cells: tuple[str, ...]

@@ -18,14 +18,16 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     text: Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
     memory_class: MemoryClass = MemoryClass.L3
     class_named: bool = True
-    source: SourceKind | None = None  # None: derived from the channel, as for a real write
+    # None: the label is derived from the channel, as for a real write
+    source: SourceKind | None = None
     channel: Channel = Channel.AGENT
     claims: Claims = Claims.IGNORED
     tenant: TenantName = DEFAULT_TENANT
-    token: bool = False  # as if with a valid promotion token
+    token: bool = False  # True: judge as if the write carried a valid promotion token
     trust: Annotated[str, Meta(pattern="^(trusted|degraded|untrusted)$")] = "trusted"
-    # As if a model front had seen the session: the lowest label in its context, the segment that
-    # contains the text, and whether a person said all of it. Otherwise as without a model front.
+    # The session that is assumed: the lowest label in its context, the label of a segment that
+    # contains the text, and whether a person said the whole text. Without any of them, the write is
+    # judged as without a model front.
     context: SourceKind | None = None
     contained: SourceKind | None = None
     endorsed: bool = False
@@ -40,12 +42,12 @@ class ExplainStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExplainView(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict it would get."""
+    """The verdict that the hypothetical write would get, with its steps and label."""
 
     decision: str
     reason: str | None
     step: int | None
-    memory_class: MemoryClass  # the effective one, after the class floor
+    memory_class: MemoryClass  # the class in effect, after the class floor
     source: SourceKind | None
     ceiling: SourceKind | None
     basis: Basis | None

@@ -1,4 +1,4 @@
-"""Ids by how they begin: what a person typed, and what it may stand for."""
+"""Query and answer for short ids: the beginning that a person typed, and the ids that fit it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class IdKind(enum.Enum):
 
 
 class IdsQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which ids; the tenant is asked for memories alone."""
+    """Asks for the ids of one kind with a given beginning; `tenant` matters for memories only."""
 
     kind: IdKind
     begins: Annotated[str, Meta(min_length=BEGINNING_LEN_MIN, max_length=256)]
 
 
 class IdList(msgspec.Struct, frozen=True, kw_only=True):
-    """The first few ids that begin so, in their order; `total` counts all."""
+    """The first few ids with the given beginning, sorted; `total` counts all of them."""
 
     ids: tuple[str, ...]
     total: int

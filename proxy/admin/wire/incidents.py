@@ -28,14 +28,14 @@ CAUGHT_NAMED_MAX = 1_000
 
 
 class IsolateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hide every memory of which one step fits all that is given; at least one thing must be."""
+    """Hide every memory that has a step which fits all given fields; at least one must be given."""
 
     tenant: TenantName = DEFAULT_TENANT
     principal: Wide | None = None
     # SERVER or SERVER/TOOL, as the verdict's leaf names where the text came from.
     origin: Wide | None = None
     session: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
-    # A target, and all that continues it after a slash.
+    # A target such as `notes`: targets that continue it after a slash fit too.
     under: Wide | None = None
     since_ms: Moment | None = None
     with_descendants: bool = False
@@ -58,7 +58,7 @@ class RewindRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class CaughtView(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory in reach; `descendant`: only because of what it names as a parent."""
+    """One memory that fits the request; `descendant`: only as the child of one that does."""
 
     memory_id: str
     principal: str
@@ -89,9 +89,10 @@ class IncidentView(msgspec.Struct, frozen=True, kw_only=True):
 class RewindView(msgspec.Struct, frozen=True, kw_only=True):
     """What a rewind did, or with `dry_run` would do; counts of memories.
 
-    `put_back` have the text that they had, deleted ones too; `hidden` were written later, or hidden
-    then; `shown` had been hidden by an earlier rewind alone; `behind` have their text on another
-    server; `moved` changed while it ran. The last two are left as they are.
+    `put_back`: got their earlier text again, deleted ones too. `hidden`: were written later, or
+    were hidden at that earlier time. `shown`: only an earlier rewind had hidden them. `behind`:
+    their text is on another server. `moved`: changed during the rewind. The last two kinds are left
+    as they are.
     """
 
     incident: IncidentView | None
@@ -101,7 +102,7 @@ class RewindView(msgspec.Struct, frozen=True, kw_only=True):
     shown: int
     behind: int
     moved: int
-    # Memories that were there then and are purged; the first 1000 by name.
+    # Memories that existed at that earlier time and were purged since; the first 1000 by name.
     lost_count: int
     lost: tuple[str, ...]
 
@@ -113,10 +114,10 @@ class IncidentList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IsolationView(msgspec.Struct, frozen=True, kw_only=True):
-    """What an isolation, or its undoing, did; or with `dry_run` what it would reach.
+    """What an isolation, or its undoing, did; or with `dry_run` would do.
 
-    `changed` were hidden, or shown again; `kept` are hidden by somebody else as well. `caught`
-    names the first 1000 of a dry run.
+    `changed` counts memories hidden, or shown again; `kept` those that stay hidden for another
+    reason. `caught` names the first 1000 memories of a dry run.
     """
 
     incident: IncidentView | None

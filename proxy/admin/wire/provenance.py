@@ -20,8 +20,8 @@ from proxy.ledger.wire import OriginView  # noqa: TC001 - msgspec reads the anno
 class ProvenanceStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a memory: its candidate, both leaves, and what its session had read.
 
-    `trust` is its writer's when it was judged. `session` None: it was joined to none. `known`
-    False: the ledger has lost the session, so what it had read is not told.
+    `trust` is the writer's trust at the verdict. `session` is None where the write was joined to no
+    session. `known` is False where the ledger has lost the session, and with it what was read.
     """
 
     change: ChangeKind
@@ -41,18 +41,18 @@ class ProvenanceStep(msgspec.Struct, frozen=True, kw_only=True):
     culprit: OriginView | None
     session: str | None
     known: bool
-    # The distinct origins of the session's segments, and older segments that are not told.
+    # The distinct origins of the session's segments; how many older segments are left out.
     segments: tuple[OriginView, ...]
     segments_left_out: int
-    # Memories that its session recalled before.
+    # Ids of memories that the session had recalled before the write.
     recalled: tuple[str, ...]
 
 
 class ProvenanceNode(msgspec.Struct, frozen=True, kw_only=True):
     """One memory; `status`: "live", "quarantined", "gone" (deleted) or "lost" (purged, or no such).
 
-    `parents`: what it names as `derived_from`. `steps` are the newest ones, oldest first; of a
-    lost one there are none.
+    `parents` are the memories that it names as `derived_from`. `steps` are its newest steps, oldest
+    first; a lost memory has none.
     """
 
     memory_id: str
@@ -62,9 +62,9 @@ class ProvenanceNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProvenanceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory, and those that it came from, the asked one first.
+    """The memory that was asked for, and then those that it came from.
 
-    `cut`: there are more than are told.
+    `cut`: some memories are left out, because there are too many.
     """
 
     memories: tuple[ProvenanceNode, ...]

@@ -22,7 +22,10 @@ _Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 
 
 class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A filter for held candidates; all given fields must match. `origin` is as a row shows it."""
+    """A filter for held candidates: all given fields must match.
+
+    `origin` is spelt as in a listing.
+    """
 
     tenant: TenantName | None = None
     memory_class: MemoryClass | None = msgspec.field(default=None, name="class")
@@ -92,7 +95,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     count: int
     until_ms: int
-    # Whether they may be let in together; any selection may be refused together.
+    # Whether the candidates may be released together; any selection may be refused together.
     releasable: bool
 
 
@@ -105,8 +108,9 @@ class SelectionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class DecidedMany(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome for a selection.
 
-    `changed` candidates differ from the selection, and were left alone. `lifted` ones were denied
-    before; their text, released now, is withheld no longer.
+    `changed`: ids of candidates that changed since the selection, and were left alone. `lifted`:
+    ids of candidates denied earlier whose text equals a released one, so that it is withheld no
+    longer.
     """
 
     admitted: int

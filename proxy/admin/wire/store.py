@@ -175,7 +175,8 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     metadata_json: str | None = None
     claimed_source: SourceKind | None = None
-    # Its class after a person's release: her own order is no policy. Only with the content.
+    # The class that it gets if a person releases it: a person's own order does not become policy.
+    # Only with the content.
     becomes: MemoryClass | None = None
     # Names of what the writing conversation had read; None: unknown, or not fetched by id.
     had_read: tuple[str, ...] | None = None
@@ -184,9 +185,9 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
     begins: str | None = None
     same: int = 1
-    # If it counts as an order or an attack: the words that alone would count as one.
+    # If the candidate counts as an order or an attack: the words that alone would count as one.
     fired: str | None = None
-    # The ids that the client filed it under: by id and in lists, and where it gave any.
+    # The ids that the client filed it under. Unset in answers that give no such ids.
     filed_under: str | UnsetType = UNSET
 
 
@@ -201,16 +202,16 @@ class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: str | None
     version: int
     leaf_index: int
-    # Candidates denied before, whose equal text was released now: withheld no longer.
+    # Ids of candidates denied earlier whose text equals the released one: it is withheld no longer.
     lifted: tuple[str, ...] = ()
-    # Whether the text is kept from its agent from here on.
+    # Whether the agent that proposed the text is kept from seeing it from now on.
     withheld: bool = False
-    # Other candidates of exactly this content that still wait.
+    # Ids of other candidates with exactly this content that still wait.
     same: tuple[str, ...] = ()
 
 
 class TrustEventView(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of a trust: its kind, its leaf, and the leaf of what happened (`cause`).
+    """One change of trust: its kind, its leaf, and (`cause`) the leaf of the outcome behind it.
 
     `became` is `latched`, `unlatched` or empty.
     """
@@ -225,9 +226,9 @@ class TrustEventView(msgspec.Struct, frozen=True, kw_only=True):
 class StandingView(msgspec.Struct, frozen=True, kw_only=True):
     """Score and latch, of a principal or of an origin; `good` and `bad` are discounted weights.
 
-    `cusum` is the evidence against it, which latches at 8. `probation_left` good outcomes in a row
-    are missing where it is latched. `history` holds its last 64 changes, oldest first, where one
-    was asked for by its name.
+    `cusum` sums the evidence against the principal or origin; at 8 it is latched. A latched one
+    needs `probation_left` more good outcomes in a row. `history` holds its last 64 changes, oldest
+    first, and is given only where a single principal or origin was asked for.
     """
 
     good: float

@@ -61,7 +61,7 @@ class ObservedView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ObservedList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every such memory of a tenant, oldest first."""
+    """Every memory of a tenant that observe mode let in over an objection, oldest first."""
 
     observed: tuple[ObservedView, ...]
 
@@ -74,14 +74,14 @@ class QuarantineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class VouchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A person's word that a memory is so, as it was shown at this version."""
+    """A person's confirmation that a memory is true, as it was shown at this version."""
 
     tenant: TenantName = DEFAULT_TENANT
     version: Annotated[int, Meta(ge=1, le=2**53)]
 
 
 class StandingView(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory's status; `changed` is false where it was the same before."""
+    """A memory's status; `changed` is false if it had that status already."""
 
     memory_id: str
     tenant: str
@@ -142,13 +142,13 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True):
     # The digest of the present list, so that exactly the list that was looked at is approved.
     digest: str
     tool_count: int
-    # Tools that are new, gone or changed; while there are any, none of the server's tools is
-    # called.
+    # Tools that are new, gone or changed since their approval. While there are any, every call of
+    # the server's tools is refused.
     changed: tuple[str, ...]
 
 
 class ServerList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every such server of a tenant, by name."""
+    """Every MCP server of a tenant, by name."""
 
     servers: tuple[ServerView, ...]
 
@@ -161,7 +161,10 @@ class ApproveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class AdoptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a server already keeps, as `tool` would have written it; `lift`: as a tool's result."""
+    """Items that a server already keeps, judged as if its tool `tool` had written them.
+
+    `lift`: raise their label from `unknown` to that of a tool's result.
+    """
 
     tenant: TenantName = DEFAULT_TENANT
     tool: Annotated[str, Meta(min_length=1, max_length=128)]
@@ -170,7 +173,7 @@ class AdoptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class AdoptedView(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them. `state`: its label, or why it has no memory here."""
+    """The result for one item. `state`: its label, or why it became no memory."""
 
     state: str  # a label, or "flagged" | "held" | "gone" | "undecided"
     memory_id: str | None
@@ -178,20 +181,20 @@ class AdoptedView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdoptView(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them, in the order in which they were given."""
+    """The results for all items, in the order in which the items were given."""
 
     adopted: tuple[AdoptedView, ...]
 
 
 class UnsettledView(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted change that the server behind may not have. Without its content."""
+    """An admitted change that the server behind may lack; its content is left out."""
 
     candidate_id: str
     tenant: str
     target: str
     change: str
-    # "to send": released by a person. "sent": on its way, or its relay has gone. "lost": the answer
-    # was lost, and no read has settled it yet.
+    # "to send": released by a person. "sent": its answer has not come, or the process that sent it
+    # ended. "lost": the answer was lost, and no read has settled the change yet.
     state: str
 
 
@@ -202,6 +205,6 @@ class UnsettledList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a person found out at the server behind."""
+    """What a person found out: whether the server behind has the change."""
 
     done: bool
