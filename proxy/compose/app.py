@@ -176,9 +176,9 @@ async def compose(
         if composition.listen:
             await stack.enter_async_context(mcp.running())
             await stack.enter_async_context(services.tending(settings.retention_seconds, told))
-        # After everything that can fail, so that no start makes keys without showing them. A start
-        # without listeners needs none: the first start that serves makes them.
+        direct = await listening.direct(stack, fronts.guard, guards=composition.guarding)
         keys = await _first_keys(foundation, services) if composition.listen else ()
+        await listening.serve()
         yield Sidecar(
             data=data,
             admin=admin,
@@ -190,7 +190,7 @@ async def compose(
             keys_changed=services.authenticator.invalidate,
             rules=rules,
             guard=services.guard,
-            direct=await listening.direct(stack, fronts.guard, guards=composition.guarding),
+            direct=direct,
         )
 
 
@@ -320,6 +320,11 @@ def _gate(settings: Settings, composition: Composition) -> Gate:
 
 
 async def _first_keys(foundation: Foundation, services: Services) -> tuple[NewKey, ...]:
+    """Make the keys that a first start has, after everything that can fail: no key goes unshown.
+
+    And before anybody is answered: a client that waits for the port is not told that its key is
+    unknown. A start without listeners makes none; the first start that serves does.
+    """
     settings, store = foundation.settings, foundation.store
     now_ms = foundation.surroundings.now_ms()
     first = first_keys(store.reader.keys(), settings.agent_key, settings.operator_key, now_ms)

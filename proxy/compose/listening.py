@@ -55,11 +55,14 @@ class Listening:
         self._settings = settings
         self._surroundings = surroundings
         self._halted = halted
+        self._listeners: list[Listener] = []
 
     async def open(
         self, stack: AsyncExitStack, fronts: Fronts, *, listen: bool, guards: bool
     ) -> tuple[Address | None, Address | None]:
         """Open what is configured; the addresses of the data and the admin listener.
+
+        Nobody is answered before `serve`: who connects earlier waits.
 
         `listen` opens ports, `guards` the gate's own socket for relays. A gate that only guards has
         one free loopback port for the admin listener, so that a person can be shown what is held.
@@ -70,28 +73,28 @@ class Listening:
         settings = self._settings
         admin = await self._listener(stack, fronts.admin, settings.admin)
         own = frozenset({os.geteuid(), 0})
-        await admin.open_unix(settings.state / ADMIN_SOCKET, own, private=True)
+        await admin.open_unix(settings.state / ADMIN_SOCKET, own, private=True, serving=False)
         if guards:
             await self._open_guard(stack, fronts.guard, own)
         if not listen:
             return None, await _anywhere(admin) if guards else None
         tls = None if settings.tls is None else tls_context(settings.tls)
         with _moved_by("admin"):
-            admin_address = await admin.open_tcp(settings.admin, tls)
+            admin_address = await admin.open_tcp(settings.admin, tls, serving=False)
         data = await self._listener(stack, fronts.data, settings.listen)
         if settings.unix_socket is not None:
             uids = frozenset(settings.unix_uids)
             with _moved_by("unix_socket"):
-                await data.open_unix(settings.unix_socket, uids, private=False)
+                await data.open_unix(settings.unix_socket, uids, private=False, serving=False)
         with _moved_by("listen"):
-            return await data.open_tcp(settings.listen, tls), admin_address
+            return await data.open_tcp(settings.listen, tls, serving=False), admin_address
 
     async def _open_guard(self, stack: AsyncExitStack, front: Front, own: frozenset[int]) -> None:
         settings = self._settings
         limits = msgspec.structs.replace(settings.limits, body_bytes_max=GUARD_BODY_BYTES_MAX)
         listener = await self._listener(stack, front, settings.admin, limits=limits)
         bound = frozenset(one.uid for one in settings.bindings if one.uid is not None)
-        await listener.open_unix(settings.state / SOCKET, own | bound, private=True)
+        await listener.open_unix(settings.state / SOCKET, own | bound, private=True, serving=False)
 
     async def direct(self, stack: AsyncExitStack, front: Front, *, guards: bool) -> Direct:
         """Answers questions of this process's own relays as the gate's socket would.
@@ -124,7 +127,7 @@ class Listening:
         listener = await self._listener(stack, front, address, HealthHosts)
         # Never TLS: a kubelet has no client certificate, and health has no secrets.
         with _moved_by("health"):
-            return await listener.open_tcp(address)
+            return await listener.open_tcp(address, serving=False)
 
     async def _listener(
         self,
@@ -147,7 +150,17 @@ class Listening:
             headers=(HEADER,) if settings.observe else (),
         )
         stack.push_async_callback(listener.close)
+        self._listeners.append(listener)
         return listener
+
+    async def serve(self) -> None:
+        """Answer on every listener, in the order in which they were opened.
+
+        Raises:
+            OSError: The system has no room for it.
+        """
+        for listener in self._listeners:
+            await listener.serve()
 
 
 @contextmanager
@@ -161,7 +174,7 @@ def _moved_by(setting: str) -> Generator[None]:
 
 async def _anywhere(admin: Listener) -> Address | None:
     try:
-        return await admin.open_tcp(_FREE_PORT)
+        return await admin.open_tcp(_FREE_PORT, serving=False)
     except OSError as error:
         # A sandbox may have no network: then held candidates are decided by `mnemogate review`.
         _LOG.warning("no page for people", extra={"error_type": type(error).__name__})

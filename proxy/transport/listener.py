@@ -104,8 +104,12 @@ class Listener:
             window=memoryview(bytearray(READ_BYTES_MAX)),
         )
 
-    async def open_tcp(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
+    async def open_tcp(
+        self, address: Address, tls: ssl.SSLContext | None = None, *, serving: bool = True
+    ) -> Address:
         """Listen; the answer holds the port that was chosen.
+
+        Without `serving`, whoever connects waits in the kernel's queue until `serve` is called.
 
         Raises:
             OSError: The address cannot be bound.
@@ -118,13 +122,17 @@ class Listener:
             ssl=tls,
             backlog=ACCEPTED_AT_ONCE,
             ssl_handshake_timeout=HANDSHAKE_S if tls else None,
+            start_serving=False,
         )
-        _queue(opened)
-        self._sockets.append(opened)
+        await self._opened(opened, serving=serving)
         return Address(host=address.host, port=opened.sockets[0].getsockname()[1])
 
-    async def open_unix(self, path: Path, uids: frozenset[int], *, private: bool) -> None:
+    async def open_unix(
+        self, path: Path, uids: frozenset[int], *, private: bool, serving: bool = True
+    ) -> None:
         """Listen on a Unix socket for peers of these user ids; `private` excludes all others.
+
+        `serving` as in `open_tcp`.
 
         Raises:
             OSError: The socket cannot be made, or another process serves it.
@@ -134,10 +142,26 @@ class Listener:
             lambda: Connection(self._terms, lambda peer: peer.uid in uids),
             sock=listening,
             backlog=ACCEPTED_AT_ONCE,
+            start_serving=False,
         )
+        self._unix_paths.append(path)
+        await self._opened(opened, serving=serving)
+
+    async def _opened(self, opened: asyncio.Server, *, serving: bool) -> None:
         _queue(opened)
         self._sockets.append(opened)
-        self._unix_paths.append(path)
+        if serving:
+            await self.serve()
+
+    async def serve(self) -> None:
+        """Accept who waits, and everybody who comes from now on. Again for what is served: nothing.
+
+        Raises:
+            OSError: The system has no room for it.
+        """
+        for opened in self._sockets:
+            await opened.start_serving()
+            _queue(opened)
 
     async def close(self) -> None:
         """Stop accepting, let running requests finish within the drain time, close."""

@@ -528,4 +528,17 @@ WALLS: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="a socket answers before the first keys are known",
+        file="proxy/compose/listening.py",
+        old="uids, private=False, serving=False)",
+        new="uids, private=False)",
+        invariant="who connects while a sidecar starts waits",
+        tests=(
+            at(
+                "tests/integration/test_start_order.py",
+                "test_a_key_that_the_operator_gave_is_known_before_anybody_is_answered",
+            ),
+        ),
+    ),
 )
