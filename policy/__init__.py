@@ -1,11 +1,11 @@
-"""The pure middle: what a memory candidate is, and whether it may become a memory.
+"""The rules without input or output: what a memory candidate is, and whether it becomes a memory.
 
 Nothing here waits, reads a clock, draws a random number, logs or opens a file. Everything that
 depends on the outside reaches the gate as evidence in `policy.facts.Facts`.
 
     model, query             the nouns, and which memories a question is about
-    text                     text as matching sees it
-    trust, anchors           the ladder of a principal; statements registered as true
+    text                     text in the simplified form in which texts are compared
+    trust, anchors           how far a principal is trusted; statements registered as true
     labels                   where a memory came from, and what may raise or lower that
     withheld                 how a refused text is found again
     canonical, verdict       bytes and digest; what the gate may answer, and the permit

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 # Two sentences are about the same thing if both have at least this share of the shorter one's
 # words.
 _SAME_SUBJECT_MIN: Final = 0.5
-# They must also share so much of the anchor's own words, or a two-word text would contradict a long
-# statement.
+# Two sentences must also share this part of the anchor's words, or a text of two words would
+# contradict a long statement.
 _OF_ANCHOR_MIN: Final = 0.5
 _SHARED_WORDS_MIN: Final = 2
 _REPLACED_LEN_MAX: Final = 3
@@ -51,7 +51,7 @@ _EMPTY: Final = _words(
     "must may might can could to for in on at by with from as so just also only very please "
     "all any every always"
 )
-# Such a word parts a statement: its subject stands before, its value behind.
+# A word such as "is" parts a statement: its subject stands before the word, its value behind.
 _STATES: Final = _words(
     "is are was were be must should shall will can may has have costs cost use uses needs "
     "need requires require to for at by with from in on within after before until equals "
@@ -88,17 +88,18 @@ _NUMBERS: Final[dict[str, str]] = dict(
 
 
 class _Sentence(msgspec.Struct, frozen=True):
-    words: tuple[str, ...]  # every word, stemmed
-    content: frozenset[str]  # without numbers, negations and empty words
+    words: tuple[str, ...]  # every word of the sentence, stemmed
+    # The words of the sentence without numbers, negations and words that carry no meaning.
+    content: frozenset[str]
     numbers: frozenset[str]
     negations: int
 
 
 class Statements:
-    """Statements to compare texts with, indexed by their words. Immutable after construction.
+    """The statements that texts are compared with, indexed by their words. Immutable when built.
 
-    A text is read once, and each of its sentences is compared with those statements alone that
-    share enough of its words: a hundred statements cost little more than the ones it speaks of.
+    A text is read once, and each of its sentences is compared only with the statements that share
+    enough of its words: a hundred statements cost little more than those that the text speaks of.
     """
 
     def __init__(self, skeletons: Sequence[str]) -> None:
@@ -114,10 +115,10 @@ class Statements:
                 self._by_word.setdefault(word, []).append(number)
 
     def contradicted_by(self, skeleton: str) -> frozenset[int]:
-        """The places of the statements that some sentence denies, or gives another value for.
+        """The statements, by number, that a sentence of the text denies or gives another value for.
 
-        A text with more sentences than are compared contradicts every statement: the contradiction
-        could stand at its end.
+        A text with more sentences than are compared counts as contradicting every statement: the
+        contradiction could stand at its end.
         """
         if len(_parts(skeleton)) > _SENTENCES_MAX:
             return self._all
@@ -153,15 +154,15 @@ class Statements:
 
 
 def contradicts(statement_skeleton: str, candidate_skeleton: str) -> bool:
-    """Whether a text contradicts one statement (`Statements` for more than one)."""
+    """Whether a text contradicts one statement; for several statements use `Statements`."""
     return bool(Statements((statement_skeleton,)).contradicted_by(candidate_skeleton))
 
 
 def outranks(anchor_score: float, candidate_score: float, margin: float) -> bool:
     """Whether the candidate answers the anchor's own question better, by more than the margin.
 
-    A score that is no number counts as outranking: a shadow that cannot be compared is no evidence
-    of safety.
+    The scores are cosine similarities. A score that is not a number counts as outranking: what
+    cannot be compared is no evidence of safety.
     """
     return not candidate_score <= anchor_score + margin
 
@@ -201,7 +202,8 @@ def lines_of(metadata_json: str) -> str:
         elif isinstance(found, list):
             pending.extend((keys, part) for part in cast("list[object]", found))
         else:
-            # A value may be a sentence of its own, or complete the sentence that its keys begin.
+            # A value may be a sentence of its own, or complete the sentence that its keys begin, so
+            # both are written.
             lines.append(f"{keys} {found}")
             if isinstance(found, str):
                 lines.append(found)
@@ -263,10 +265,7 @@ def _same_subject(anchor: _Sentence, offered: _Sentence, shared_len: int) -> boo
 
 
 def _opposed(anchor: _Sentence, offered: _Sentence) -> bool:
-    """Whether one sentence says the opposite word of the other.
-
-    A negation beside it cancels that.
-    """
+    """Whether one sentence has the opposite of a word of the other, as "allow" and "forbid"."""
     new = set(offered.words) - set(anchor.words)
     return any(
         _OPPOSITE.get(word, frozenset()) & new for word in anchor.words if word not in offered.words
@@ -274,7 +273,7 @@ def _opposed(anchor: _Sentence, offered: _Sentence) -> bool:
 
 
 def _another_value(anchor: _Sentence, offered: _Sentence) -> bool:
-    """The same statement word for word, with another value where the statement states one."""
+    """Whether one value alone differs, as in "the port is 80" and "the port is 81"."""
     matcher = difflib.SequenceMatcher(None, anchor.words, offered.words, autojunk=False)
     changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
     if len(changes) != 1 or changes[0][0] != "replace":

@@ -26,7 +26,7 @@ def canonical_bytes(candidate: Candidate) -> bytes:
 
 
 def _with_defaults(candidate: Candidate) -> Candidate:
-    """The candidate with its default values as the very objects that the struct names.
+    """The candidate with every field that equals its default set to the default object itself.
 
     The encoder leaves out a field whose value is the default object itself, and keeps one that is
     merely equal. Without this the same candidate could have two encodings, and so two digests.
@@ -53,10 +53,11 @@ def decode_canonical(data: bytes) -> Candidate:
     try:
         return _DECODER.decode(data)
     except UnicodeError:
-        # msgspec raises this, and no DecodeError, where the key of a map is not UTF-8.
+        # msgspec raises `UnicodeDecodeError` instead of a `DecodeError` where a key of a map is not
+        # UTF-8.
         raise msgspec.DecodeError("not UTF-8") from None
 
 
 def digest_of(data: bytes) -> Digest:
-    """SHA-256 over canonical bytes."""
+    """The SHA-256 of a candidate's canonical bytes."""
     return Digest(hashlib.sha256(data).digest())

@@ -1,7 +1,7 @@
-"""The numbered steps, one small function each. Only `policy.gate` calls them.
+"""The numbered steps of the gate, one small function each. Only `policy.gate` calls them.
 
-A step answers None where it has nothing to object. A fact it needs and does not have makes it
-object: a check that cannot run is a check that failed.
+A step returns None where it has nothing to object. Where a fact that a step needs is missing, the
+step objects: a check that cannot run is a check that failed.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from policy.verdict import Reason
 class Objection(msgspec.Struct, frozen=True):
     """Why a step does not pass a candidate.
 
-    `holds`: a person may still release it. `structural`: the sender's program must have caused it,
-    because no model can.
+    `holds`: the candidate waits, and a person may still release it. `structural`: only the sender's
+    program can have caused this, because no model can.
     """
 
     reason: Reason
@@ -56,7 +56,10 @@ Check = Callable[[Candidate, Facts, Ruleset], Finding]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One numbered check; the number is that of MWP 3.2 (9 and 10: docs/architecture.md)."""
+    """One numbered check.
+
+    Numbers 1 to 8 are those of MWP 3.2; docs/architecture.md adds 9 and 10.
+    """
 
     number: int
     name: str
@@ -71,9 +74,9 @@ _SHADOWED: Final = frozenset({MemoryClass.L1, MemoryClass.L2})
 
 
 def confirmed(facts: Facts) -> bool:
-    """Whether a person confirmed these very bytes, for the memory as it still is.
+    """Whether a person confirmed these very bytes, and the memory they change is still the same.
 
-    An approval of other bytes, or of another version, does not count.
+    An approval of other bytes, or of another version of the memory, does not count.
     """
     return _approved(facts) and not _moved(facts)
 
@@ -103,10 +106,10 @@ def stored_class(facts: Facts) -> MemoryClass | None:
 
 
 def landing_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryClass:
-    """The class a candidate lands in if it is admitted: the one it asks for, or knowledge.
+    """The class that a candidate gets if it is admitted: the one it asks for, or knowledge (L3).
 
-    Only this function decides it. Matrix, trust, shadow retrieval, verdict and the stored row all
-    use its answer.
+    Only this function decides the class. Matrix, trust, shadow retrieval, verdict and the stored
+    row all use its answer.
     """
     if facts.reading is None:
         return candidate.memory_class
@@ -124,17 +127,18 @@ def landing_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Memor
 
 
 def _judged_as(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryClass:
-    """The class whose rules count.
+    """The class whose rules apply to a candidate.
 
-    The one it lands in, or the one it replaces if that is more powerful.
+    It is the class that the candidate would get, or that of the memory it replaces if that class is
+    more powerful.
     """
     landing, stored = landing_class(candidate, facts, ruleset), stored_class(facts)
     return landing if stored is None else more_powerful(landing, stored)
 
 
 def audit_cross_check(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
-    """The interceptor's own record exists and names the same candidate, principal and target."""
-    # (7) A row in staging that nobody intercepted was put there past the front door (MWP 3.2,
+    """The interceptor recorded this candidate, with the same id, principal and target."""
+    # (7) A row in staging that the interceptor never saw was put there by somebody else (MWP 3.2,
     #     bypass and staging injection). It is no structural violation: an attacker in staging could
     #     write any principal's name there, and would push that principal down the trust ladder.
     record = facts.intercept
@@ -150,7 +154,7 @@ def audit_cross_check(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> 
 
 
 def digest_integrity(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
-    """What is judged, what is staged and what was intercepted are the same bytes."""
+    """The bytes that are judged, the staged bytes and the intercepted bytes are the same."""
     # (4) Recompute here: staging is memory that the agent's request can still influence (MWP 3.2,
     #     attack A5).
     if facts.staged_digest is None or facts.intercept is None:
@@ -162,7 +166,7 @@ def digest_integrity(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> F
 
 
 def nonce_uniqueness(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
-    """The nonce was never used, or by this very candidate, which a person has now confirmed."""
+    """The nonce was never used, or only by this very candidate, which a person now confirmed."""
     # (5) A replayed nonce with other content, principal or target is attack A4 (MWP 3.2).
     match facts.nonce:
         case None:
@@ -174,13 +178,13 @@ def nonce_uniqueness(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> 
         case NonceState.SPENT:
             return Objection(Reason.NONCE_REPLAYED, structural=True)
         case NonceState.FOREIGN_INCARNATION:
-            # Honest clients reuse a nonce after a restore, because the backup does not know which
-            # were spent since. So it is no structural violation.
+            # Honest clients reuse a nonce after a restore, because a backup does not know which
+            # nonces were spent after it was made. So a reused nonce is no structural violation.
             return Objection(Reason.NONCE_INCARNATION)
 
 
 def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """The matrix lets this source write this class, and change the memory that it is aimed at."""
+    """The matrix lets this source write this class, and change the memory that is to be changed."""
     # (1) Source-class compatibility (MWP 3.2; attacks A1, A2), the class floor and the update and
     #     delete rules (docs/architecture.md).
     provenance = provenance_of(candidate, facts)
@@ -191,8 +195,9 @@ def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Findin
     unseen = _unseen(candidate, provenance, facts)
     if unseen is not None and not unseen.holds:
         return unseen
-    # Otherwise a harmless change could be held, the memory rewritten meanwhile, and the release
-    # would lift the new text into a class in which nobody saw it.
+    # A confirmation is for one version of the memory. Otherwise a harmless change could be held,
+    # the memory rewritten meanwhile, and the release would lift the new text into a class in which
+    # nobody saw it.
     if _approved(facts) and _moved(facts):
         return Objection(Reason.PERSON_REQUIRED)
     pair = _matrix_finding(candidate, provenance, facts, ruleset)
@@ -215,19 +220,20 @@ def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bo
             # purge it.
             return provenance.source is SourceKind.OPERATOR
         case MemoryStatus.DELETED:
-            # A deleted memory still has bytes to erase; nothing else can be done to it.
+            # A deleted memory still has bytes that a purge erases; no other change of it is
+            # possible.
             return candidate.change is ChangeKind.PURGE
         case MemoryStatus.FORWARDING:
-            # Nobody knows yet whether the server behind has this memory; its bytes can be erased
-            # here.
+            # Nobody knows yet whether the server behind has stored this memory; its bytes can be
+            # erased from this store all the same.
             return facts.guarded or candidate.change is ChangeKind.PURGE
 
 
 def _unseen(candidate: Candidate, provenance: Provenance, facts: Facts) -> Finding:
-    """Whether our store has no memory to change.
+    """Whether our store does not know the memory that a call to a server behind us would change.
 
-    On a server behind us it may be there all the same, older than the gate or written by somebody
-    else. Then it may be the user's own, and only a person may change it.
+    The server may have it all the same, older than the gate or written by somebody else. Then it
+    may be the user's own, and only a person may change it.
     """
     if candidate.change is ChangeKind.CREATE or _reachable(candidate, provenance, facts):
         return None
@@ -243,8 +249,8 @@ def _below_stored(candidate: Candidate, provenance: Provenance, facts: Facts) ->
     if stored_class(facts) is None or stored is None:
         return None
     own, other = provenance.source, stored.source
-    # The order to remove stands in no text of the removal, so its label is that of its context. A
-    # removal from a tainted context may clear away a note that was written in such a context, and
+    # A removal has no text that could contain the order to remove, so its label is that of the
+    # whole session. A tainted session may remove a note that was written in a tainted session, and
     # never a person's own words.
     if candidate.change in _REMOVALS and other.trust < SourceKind.USER_INPUT.trust:
         own, other = provenance.ceiling, stored.ceiling
@@ -271,19 +277,20 @@ def _matrix_finding(
     lowered = is_lowered(candidate.change, named_class(candidate), landing)
     names = candidate.class_named and candidate.change not in _REMOVALS and not lowered
     if names and ruleset.cell(source, candidate.memory_class) is Cell.REFUSE:
-        # A page can have a model name any class. Only a harness that says both source and class, or
-        # a program that forges a token for them, has done what moves the ladder (MWP 3.4).
+        # A web page can have a model name any class, so a forbidden pair alone proves nothing about
+        # the sender's program. Only a harness that says both source and class, or a program that
+        # forges a token, has done what moves the trust ladder (MWP 3.4).
         done = provenance.basis is Basis.VOUCHED or facts.token in _FORGED
         return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)
     reason = Reason.CLASS_FLOOR if reading.flagged else Reason.SOURCE_CLASS_FORBIDDEN
-    # A refusal that rests on taint alone, where the client named no forbidden class, is a hold.
+    # A refusal is a hold where it rests on taint alone and the client named no forbidden class.
     return Objection(reason, holds=provenance.basis not in FIRM_BASES)
 
 
 def promotion(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """A class upgrade, or a pair that asks for it, carries a valid token or a confirmation."""
-    # (6) Promotion token for class upgrades (MWP 3.2, attack A3). A forged or spent one is refused
-    #     even where none was needed: an honest client does not have it.
+    """A write that needs a promotion token has a valid one, or a person's confirmation."""
+    # (6) Promotion token for class upgrades (MWP 3.2, attack A3). A forged or spent token is
+    #     refused even where none was needed: an honest client does not have one.
     provenance = provenance_of(candidate, facts)
     if provenance is None or facts.reading is None or facts.token is None:
         return UNAVAILABLE
@@ -324,10 +331,10 @@ def _needs_token(candidate: Candidate, source: SourceKind, facts: Facts, ruleset
 
 
 def language(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """A pair that the matrix marks "checked" is free of injection and directive language."""
-    # (2) Suspicious language, for pairs that the matrix marks "checked", and never the only wall
-    #     (MWP 3.2). With the default matrix the class floor of step 1 acts first; this is for
-    #     matrices that open L1.
+    """A text whose source and class the matrix marks "checked" has no injection or directive."""
+    # (2) Suspicious language, for pairs that the matrix marks "checked"; it is never the only
+    #     protection (MWP 3.2). With the default matrix the class floor of step 1 refuses such texts
+    #     earlier; this step is for matrices that let agents write L1.
     provenance = provenance_of(candidate, facts)
     if provenance is None or facts.reading is None:
         return UNAVAILABLE
@@ -343,18 +350,18 @@ def language(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
 
 
 def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """The principal's trust reaches to the class."""
+    """The principal's trust is high enough for the class."""
     # (3) Trust verification (MWP 3.2, 3.4): an untrusted principal writes L4 and nothing else.
     if facts.trust is None or facts.reading is None:
         return UNAVAILABLE
     judged = _judged_as(candidate, facts, ruleset)
     if facts.trust.level is TrustLevel.UNTRUSTED and judged is not MemoryClass.L4:
         return Objection(Reason.TRUST_INSUFFICIENT)
-    # A latch holds each change but scratch, removals included: outcomes closed it, and a good score
-    # does not open it.
+    # A latched principal's changes are held, removals included; episodes (L4) are not. Bad outcomes
+    # closed the latch, and a good score alone does not release the principal.
     if judged is not MemoryClass.L4 and _is_latched(facts):
         return Objection(Reason.TRUST_LATCHED, holds=True)
-    # A class that the ruleset does not name asks for a score that nobody can reach.
+    # For a class that the ruleset does not name, the score asked for is one that nobody can reach.
     least = ruleset.trust.soft_score_min.get(judged, 1.0)
     if known_score(facts.trust, ruleset.trust.scoring) < least:
         return Objection(Reason.TRUST_SOFT_SCORE, holds=True)
@@ -362,12 +369,15 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
 
 
 def _is_latched(facts: Facts) -> bool:
-    """Whether the principal is latched, or the tool that the text came from."""
+    """Whether the principal is latched, or the server's tool that the text came from."""
     return any(one is not None and one.latched for one in (facts.trust, facts.origin_trust))
 
 
 def contradicted_anchors(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> tuple[str, ...]:
-    """The anchors that a candidate of L1 or L2 contradicts in the shadow; none for a removal."""
+    """The anchors that a candidate of L1 or L2 contradicts in the shadow retrieval.
+
+    None for a removal.
+    """
     if facts.shadow is None or candidate.change in _REMOVALS:
         return ()
     if _judged_as(candidate, facts, ruleset) not in _SHADOWED:
@@ -376,9 +386,9 @@ def contradicted_anchors(candidate: Candidate, facts: Facts, ruleset: Ruleset) -
 
 
 def cognitive_staging(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """In a shadow of the retrieval, no anchor is contradicted or outranked."""
-    # (8) Cognitive staging for L1 and L2 (MWP 3.2, policy override). A removal adds nothing that a
-    #     retrieval could find.
+    """In a shadow retrieval with the candidate, no anchor is contradicted or outranked."""
+    # (8) Cognitive staging for L1 and L2 (MWP 3.2, policy override). A removal passes: it adds
+    #     nothing that a retrieval could find.
     if facts.reading is None:
         return UNAVAILABLE
     judged = _judged_as(candidate, facts, ruleset)
@@ -394,8 +404,8 @@ def cognitive_staging(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> F
 
 
 def budgets(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """Size, rate and topic quota leave room for this candidate."""
-    # (9) Floods (docs/architecture.md). Sizes are measured here, and not taken from the fact.
+    """The budgets for size, rate and topics leave room for this candidate."""
+    # (9) Floods (docs/architecture.md). Sizes are measured here and not taken from the facts.
     state, limits = facts.budget, ruleset.budgets
     if state is None:
         return UNAVAILABLE
@@ -422,7 +432,7 @@ def _bytes_len(text: str | None) -> int:
 
 
 def drift(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """Where the ruleset holds for it, a text of low trust mentions no name under a drift alarm."""
+    """A text of low trust mentions no name under a drift alarm, if the ruleset holds such texts."""
     # (10) Slow poisoning (docs/architecture.md#names-that-add-up).
     provenance = provenance_of(candidate, facts)
     if facts.drift_alarms is None or provenance is None:

@@ -1,4 +1,4 @@
-"""Everything the gate must be told about the outside, gathered before it is asked.
+"""The evidence for one decision: all that the gate is told about the world outside.
 
 A fact that could not be gathered is `None`, and a check that needs it refuses.
 """
@@ -29,8 +29,8 @@ class NonceState(enum.Enum):
     """What the store knows of a candidate's nonce."""
 
     FRESH = "fresh"
-    SPENT = "spent"  # used before, with another digest, principal or target
-    OWN = "own"  # spent by this very candidate, when it was held
+    SPENT = "spent"  # the nonce was used before, with another digest, principal or target
+    OWN = "own"  # the nonce was spent by this very candidate, when it was held
     FOREIGN_INCARNATION = "foreign_incarnation"
 
 
@@ -38,8 +38,10 @@ class TokenState(enum.Enum):
     """Outcome of verifying a promotion token outside the gate (Ed25519, MWP 3.2 check 6)."""
 
     ABSENT = "absent"
-    VALID = "valid"  # signed, unexpired, unspent, and bound to this digest, classes, nonce
-    INVALID = "invalid"  # bad signature, or bound to something else
+    # The token is signed, unexpired, unspent, and bound to this digest, these classes and this
+    # nonce.
+    VALID = "valid"
+    INVALID = "invalid"  # the token has a bad signature, or is bound to something else
     EXPIRED = "expired"
     SPENT = "spent"
 
@@ -62,14 +64,14 @@ class TargetState(msgspec.Struct, frozen=True, kw_only=True):
     memory_class: MemoryClass
     status: MemoryStatus
     version: int = 0
-    # Past its own expiry: for the agent it does not exist any more.
+    # Whether the memory is past its own expiry: for the agent it does not exist any more.
     expired: bool = False
     # Whether some words of the stored memory remain beside those that the update brings.
     stays: bool = True
 
 
 class AnchorProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """The anchor's own question, asked of a shadow retrieval that contains the candidate."""
+    """An anchor's own question, put to a trial search in which the candidate takes part."""
 
     anchor_id: str
     outranks: bool
@@ -77,7 +79,7 @@ class AnchorProbe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
-    """Budgets as they stand without this candidate; units in the names."""
+    """The budgets as they stand without this candidate; the units are in the names."""
 
     writes_in_window_count: int
     text_bytes: int
@@ -88,10 +90,11 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """A person confirmed the rendered candidate: released from review, or a signed confirmation.
+    """A person's confirmation of the candidate as shown: released from review, or signed.
 
-    `target_version` is that of the memory it changes, as it stood when it was shown to the person;
-    0 where there was none. A change keeps what it does not name, and the person confirmed that too.
+    `target_version` is the version of the memory to change when it was shown to the person; 0 where
+    there was none. A change keeps the fields that it does not name, and the person confirmed those
+    too.
     """
 
     by: PrincipalId
@@ -104,30 +107,34 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     candidate_id: CandidateId
     now_ms: int
-    # Recomputed from staging at decision time (step 4), never carried over from interception.
+    # The digest of the staged bytes, recomputed at decision time (step 4) and never carried over
+    # from interception.
     staged_digest: Digest | None
     intercept: InterceptRecord | None
     provenance: Provenance | None
-    # What `policy.labels.derive.read_candidate` found; for a change without text, of "".
+    # What `policy.labels.derive.read_candidate` found in the candidate; for a change without a text
+    # it read "".
     reading: Reading | None
     trust: TrustState | None
-    # Trust of the tool that the text came from; None where no tool is named.
+    # The trust of the tool that the text came from; None where the provenance names no tool.
     origin_trust: TrustState | None
     nonce: NonceState | None
     token: TokenState | None
-    # One probe per anchor; () where the tenant has no anchors. None: the shadow retrieval failed.
+    # One probe per anchor; () where the tenant has no anchors. None: the trial search failed.
     shadow: tuple[AnchorProbe, ...] | None
     budget: BudgetState | None
-    # Names under a drift alarm that the text mentions and nobody accepted: the hex of their cells
-    # (step 10).
+    # Names under a drift alarm that the text mentions and that nobody accepted, each as the hex key
+    # of its name cell (step 10).
     drift_alarms: tuple[str, ...] | None
-    # Whether it reached the gate too late: the model request that waited for it has gone on and
-    # treated it as refused.
+    # Whether the candidate reached the gate too late: the model request that waited for it has gone
+    # on and treated it as refused.
     overdue: bool
-    # The stored memory for update, delete, purge; None where there is none in this tenant.
+    # The stored memory that an update, delete or purge is aimed at; None where this tenant has
+    # none.
     stored: TargetState | None = None
-    # Lowest ceiling among the stored memories named in derived_from; None where none is named.
+    # The lowest ceiling among the stored memories that `derived_from` names; None where it names
+    # none.
     lineage: SourceKind | None = None
     approval: Approval | None = None
-    # Whether the memory lives behind another server; then `stored` is what is known of its key.
+    # Whether the memory lives on another server; then `stored` is what our store knows of its key.
     guarded: bool = False

@@ -1,4 +1,4 @@
-"""The sans-I/O gate: numbered steps, one verdict, and the only place where a permit is made.
+"""The gate, without I/O: it runs the numbered steps, gives one verdict, and alone makes permits.
 
 The steps follow "MWP", Mediated Write-Path: Jungsoo Baek, *Structural Write-Path Control for
 Non-Formation in Agent Persistent Memory*, https://certumsystems.com/mwp/ (docs/glossary.md).
@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    """Runs its steps in order and answers. Pure and immutable; any thread, any number at once."""
+    """Runs its steps in order and returns a verdict.
+
+    Immutable; any number of threads may use it.
+    """
 
     __slots__ = ("_required", "_steps")
 
@@ -47,7 +50,7 @@ class Gate:
 
     @property
     def observing(self) -> bool:
-        """Whether this gate admits what it objects to."""
+        """Whether this gate admits candidates that it objects to."""
         return False
 
     @property
@@ -114,7 +117,8 @@ def _admit(
     passed: frozenset[int],
 ) -> Verdict:
     provenance = provenance_of(candidate, facts)
-    # Only a gate that was composed without the needed steps gets here without these facts.
+    # A gate that runs all the steps has rejected a candidate with one of these facts missing. Only
+    # a gate that was built with steps left out gets here without them.
     if provenance is None or facts.staged_digest is None or facts.reading is None:
         return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
     label = _landing_label(candidate, facts, provenance)
@@ -151,11 +155,12 @@ INTEGRITY: Final = frozenset({4, 5, 7})
 
 
 class UnsafeObservingGate(Gate):
-    """Admits what `enforcing` would refuse or hold, and says what that would have been.
+    """Admits what `enforcing` would refuse or hold, and records what its verdict would have been.
 
-    For a trial in front of an agent that nothing may change for. What it admits is a memory like
-    any other: promise 1 does not hold while it runs. Only composition makes one, at start; there
-    is no way to exchange the gate of a running process.
+    It is for trying Mnemogate on an agent whose behaviour must not change. A text that it admits
+    becomes a memory like any other: the promise that a refused text never becomes a memory does not
+    hold while this gate runs. Only composition makes one, at start; the gate of a running process
+    cannot be exchanged.
 
     It still refuses a candidate that differs from the intercepted one (steps 4, 5 and 7), one that
     cannot be judged, and a change of a memory that is not there.
@@ -170,11 +175,11 @@ class UnsafeObservingGate(Gate):
 
     @property
     def observing(self) -> bool:
-        """Whether this gate admits what it objects to: yes."""
+        """Whether this gate admits candidates that it objects to: always true."""
         return True
 
     def decide(self, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Verdict:
-        """Judge one candidate, and admit it unless that is impossible."""
+        """Judge one candidate; admit it if the integrity steps passed and its target exists."""
         verdict = self._enforcing.decide(candidate, facts, ruleset)
         if isinstance(verdict, Admit) or verdict.reason in _NEVER_OBSERVED:
             return verdict
@@ -191,5 +196,8 @@ _NEVER_OBSERVED: Final = frozenset({Reason.GATE_UNAVAILABLE, Reason.TARGET_MISSI
 
 
 def unsafe_gate_without(numbers: frozenset[int]) -> Gate:
-    """A gate with steps missing, for controls and the evaluation; `run` cannot reach it."""
+    """A gate without the steps of these numbers, for controls and the evaluation.
+
+    The commands that serve an agent cannot reach this function.
+    """
     return Gate(tuple(step for step in STEPS if step.number not in numbers))

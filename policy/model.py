@@ -1,7 +1,7 @@
 """The nouns of the gate: candidate, principal, provenance, source kind, memory class.
 
-All structs are frozen; none checks its types on construction, so anything that came from a peer is
-decoded at the edge (``proxy/dialects``) before it is put in one of these.
+All structs are frozen. None checks its types on construction, so anything that came from a peer is
+decoded in ``proxy/dialects`` before it is put in one of these structs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SourceKind(enum.Enum):
 
     @property
     def trust(self) -> int:
-        """Position in the lattice: 0 for `UNKNOWN` up to 4 for `OPERATOR`."""
+        """How trusted this source is: 0 for `UNKNOWN` up to 4 for `OPERATOR`."""
         return _TRUST[self]
 
 
@@ -97,7 +97,7 @@ class ChangeKind(enum.Enum):
 
 
 class Channel(enum.Enum):
-    """To whom the operator bound a credential (docs/glossary.md#memories)."""
+    """To whom the operator bound a credential: an agent, a user or an operator."""
 
     AGENT = "agent"
     USER = "user"
@@ -114,19 +114,21 @@ class Claims(enum.Enum):
 class Basis(enum.Enum):
     """Why a source kind was given to a candidate; written into every leaf that relies on it."""
 
-    CHANNEL = "channel"  # the credential is bound to people or to a publisher
+    CHANNEL = "channel"  # the credential is bound to people or to an operator
     VOUCHED = "vouched"  # claims = "trusted": the operator vouches for the harness's labels
     UNJOINED = "unjoined"  # an agent's channel, and no model front saw where the text came from
-    TAINT = "taint"  # TAINT: the lowest label of everything in the session's context
-    # CONTAINMENT: the lowest segment that the text is contained in, or none
+    # TAINT: the label is the lowest of everything in the session's context. CONTAINMENT: the label
+    # is the lowest of the segments that the text is contained in, if there are any.
+    TAINT = "taint"
     CONTAINMENT = "containment"
-    ENDORSEMENT = "endorsement"  # a person said the whole of it in one turn
-    LINEAGE = "lineage"  # LINEAGE: the lowest label of the memories it derives from
-    CONFIRMATION = "confirmation"  # CONFIRMATION: a person saw the whole of it, and confirmed it
+    ENDORSEMENT = "endorsement"  # a person said the whole of the text in one turn
+    LINEAGE = "lineage"  # LINEAGE: the lowest label of the memories that the candidate derives from
+    # CONFIRMATION: a person saw the whole of the text, and confirmed it.
+    CONFIRMATION = "confirmation"
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who authenticated on a connection. Trust, nonces and ids are scoped by it."""
+    """Who authenticated on a connection. Trust, nonces and ids are kept apart by principal."""
 
     principal_id: PrincipalId
     tenant: Tenant
@@ -135,7 +137,10 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The ids a client files a memory under. They narrow inside a tenant, and never cross it."""
+    """The ids that a client files a memory under.
+
+    They select inside a tenant, never across tenants.
+    """
 
     user_id: Name | None = None
     agent_id: Name | None = None
@@ -154,9 +159,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     principal_id: PrincipalId
     tenant: Tenant
     nonce: Annotated[str, Meta(min_length=1, max_length=NONCE_LEN_MAX)]
-    # The collection, namespace, path, block label or tool that the client aimed at, in its words.
+    # What the client aimed at, in its own words: a collection, namespace, path, block label or
+    # tool.
     target: Name = "memories"
-    # The memory that is changed; for a create, only where the client chose the id itself.
+    # The memory to be changed; for a create, only where the client chose the id itself.
     memory_id: MemoryId | None = None
     text: Text | None = None
     # Canonical JSON (RFC 8785) of the client's metadata object, or None where it sent none.
@@ -166,7 +172,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # True where the client named the class itself, False where a rule mapped the target to it.
     class_named: bool = False
     claimed_source: SourceKind | None = None
-    # The chat role and speaker a dialect carries along (Mem0: role, actor_id); claims, both.
+    # The chat role and the speaker that a dialect passes on (Mem0: role, actor_id); both are the
+    # client's claims.
     role: Name | None = None
     actor: Name | None = None
     derived_from: Annotated[tuple[MemoryId, ...], Meta(max_length=LINEAGE_LEN_MAX)] = ()
@@ -189,17 +196,17 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """The attested origin of a candidate. What the client said stays in `Candidate.claimed_*`.
 
-    `source` is what it is judged to be. `ceiling` is at most `source`: the least trusted thing in
-    its writer's context, to which a recall lowers the reading session. `culprits` are the segments
-    that its text was found in, and last the channel it came on. `by_person`: a person typed the
-    turn that it rests on, as the operator vouches.
+    `source` is the label that the candidate is judged by. `ceiling` is at most `source`: the least
+    trusted thing in its writer's context, to which a recall lowers the reading session. `culprits`
+    are the segments that its text was found in, and last the channel it came on. `by_person`: a
+    person typed the turn that endorsed the text, as the operator vouches.
     """
 
     source: SourceKind
     basis: Basis
     ceiling: SourceKind = SourceKind.UNKNOWN
     culprits: tuple[Origin, ...] = ()
-    # Our own id of the session that it was found to belong to (32 hex digits).
+    # Our own id of the session that the candidate was found to belong to (32 hex digits).
     session: str | None = None
     by_person: bool = False
 
@@ -264,7 +271,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     metadata_json: str | None
     role: str | None
     actor: str | None
-    # Of its verdict in the audit log; an operator's number.
+    # The position of the step's verdict in the audit log; only operators are shown it.
     leaf_index: int = -1
 
 
@@ -278,7 +285,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 class Entity(msgspec.Struct, frozen=True, kw_only=True):
     """One id that live memories of a tenant are filed under."""
 
-    kind: str  # "user" | "agent" | "run" | "app"
+    kind: str  # "user", "agent", "run" or "app"
     name: str
     count: int
     first_at_ms: int

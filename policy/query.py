@@ -35,7 +35,7 @@ class Field(enum.Enum):
 
 
 class Compare(enum.Enum):
-    """Comparisons a leaf of the tree can make."""
+    """The comparisons that a filter can make."""
 
     EQ = "eq"
     NE = "ne"
@@ -53,7 +53,7 @@ Scalar = str | int | float | bool | None
 
 
 class Test(msgspec.Struct, frozen=True, kw_only=True, tag="test"):
-    """One comparison. `values` holds one scalar, or several for `Compare.IN`."""
+    """One comparison of a filter. `values` holds one scalar, or several for `Compare.IN`."""
 
     field: Field
     compare: Compare
@@ -62,19 +62,19 @@ class Test(msgspec.Struct, frozen=True, kw_only=True, tag="test"):
 
 
 class AllOf(msgspec.Struct, frozen=True, kw_only=True, tag="all"):
-    """Every part matches; with no parts, everything does."""
+    """A filter that matches where every part matches; with no parts, it matches everything."""
 
     parts: tuple[Filter, ...]
 
 
 class AnyOf(msgspec.Struct, frozen=True, kw_only=True, tag="any"):
-    """At least one part matches; with no parts, nothing does."""
+    """A filter that matches where at least one part matches; with no parts, it matches nothing."""
 
     parts: tuple[Filter, ...]
 
 
 class Not(msgspec.Struct, frozen=True, kw_only=True, tag="not"):
-    """The part does not match."""
+    """A filter that matches where its part does not."""
 
     part: Filter
 
@@ -90,11 +90,11 @@ FILTER_TEXT_LEN_MAX = 4_096
 
 
 class FilterRefused(ValueError):  # noqa: N818 - says what was done with the filter
-    """A filter is too deep, too large, or a comparison in it makes no sense; the message says."""
+    """A filter is too deep, too large, or has a senseless comparison; the message says which."""
 
 
 def validate(where: Filter) -> None:
-    """Check that a filter is bounded and that each comparison has what it compares with.
+    """Check that a filter is bounded and that each comparison has the values it needs.
 
     Raises:
         FilterRefused: Depth over 8, more than 64 parts, values missing or too many or too long.
@@ -132,7 +132,10 @@ def _validate_test(test: Test) -> None:
 
 
 def matches(where: Filter, memory: Memory) -> bool:
-    """Whether a memory matches. Values of different types are never equal, and true is not 1."""
+    """Whether a filter matches a memory.
+
+    Values of different types are never equal; true is not 1.
+    """
     return _matches(where, _Columns(memory))
 
 
@@ -226,7 +229,7 @@ def _equal(value: object, wanted: object) -> bool:
 
 
 def _order(value: object, wanted: object) -> int | None:
-    """-1, 0 or 1; None where the two have no order."""
+    """The order of two values as -1, 0 or 1; None where they cannot be ordered."""
     if _is_number(value) and _is_number(wanted):
         return (value > wanted) - (value < wanted)
     if isinstance(value, str) and isinstance(wanted, str):

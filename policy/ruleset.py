@@ -1,6 +1,7 @@
 """The rules of one epoch: who may write what, within which budgets. Parsed strictly from TOML.
 
-A ruleset opens only what it names: an absent pair is refused, an unknown word is an error.
+A ruleset permits only what it names: a pair of source and class that is absent is refused, and an
+unknown word is an error.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Cell(enum.Enum):
 
 
 class OverBudget(enum.Enum):
-    """What an exceeded budget leads to."""
+    """What happens to a candidate that exceeds a budget."""
 
     HOLD = "hold"
     REJECT = "reject"
@@ -58,14 +59,14 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class TrustRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What step 3 asks of the soft score, per class, and how the score is kept."""
+    """The soft score that step 3 asks for, per class, and how the score is kept."""
 
     soft_score_min: dict[MemoryClass, Share]
     scoring: SoftScoring
 
 
 class AnchorRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What step 8 counts as outranking: cosine similarity above the anchor's by the margin."""
+    """By how much a cosine similarity must exceed the anchor's to outrank the anchor (step 8)."""
 
     outrank_margin: Annotated[float, Meta(ge=-2.0, le=2.0)]
 
@@ -74,7 +75,7 @@ Days = Annotated[int, Meta(ge=1, le=36_500)]
 
 
 class Keeping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long memories of one class are kept; what is not said is kept for ever.
+    """How long memories of one class are kept; where nothing is said, for ever.
 
     `per_principal_max` and `per_scope_max` keep the newest: of one principal in a tenant, and of
     one set of ids (user, agent, run, app) in a tenant.
@@ -86,7 +87,10 @@ class Keeping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is erased by itself. `expired_grace_days` counts from the memory's own expiry."""
+    """Which memories are erased without being asked for, by class and after their own expiry.
+
+    `expired_grace_days` counts from the memory's own expiry.
+    """
 
     expired_grace_days: Days | None = None
     classes: dict[MemoryClass, Keeping] = {}
@@ -96,15 +100,16 @@ class Watch(enum.Enum):
     """What a drift alarm about a name leads to (step 10)."""
 
     OFF = "off"
-    ALARM = "alarm"  # it is told, and reads are capped; nobody waits
+    ALARM = "alarm"  # the alarm is reported, and reads are capped; no write waits
     HOLD = "hold"  # further texts of low trust that mention the name wait for a person
 
 
 class DriftRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is done against payloads that add up, at writes and at reads.
+    """What is done against harmless-looking texts that add up, at writes and at reads.
 
-    `shown_of_ten`: of each ten results of a search, at most so many from one origin whose label is
-    below `user_input`; 10: all. `shown_on_probation`: of an origin on probation or latched.
+    `shown_of_ten`: of each ten results of a search, at most so many come from one origin whose
+    label is below `user_input`; 10 sets no cap. `shown_on_probation` is the same for an origin on
+    probation or latched.
     """
 
     names: Watch = Watch.ALARM
@@ -120,7 +125,7 @@ class ClassChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClassMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one dialect's words name a memory class."""
+    """Which memory class each of one dialect's own words stands for."""
 
     default: MemoryClass
     agent_scoped: MemoryClass
@@ -137,10 +142,10 @@ class ClassMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ) -> ClassChoice | None:
         """The class a write is aimed at; None where `memory_type` is a word nobody mapped.
 
-        Of several words the most powerful counts: a client cannot hide one behind another. Only a
-        word for a class in the metadata names one. `memory_type` is the dialect's own word, which
-        the operator's table maps: whoever sends it cannot know what it stands for here. A metadata
-        value that names no class is ordinary metadata.
+        Of several words the most powerful class counts: a client cannot hide one word behind
+        another. In the metadata only the word for a class names one. `memory_type` is the dialect's
+        own word, which the operator's table maps, so it names no class here: the sender cannot know
+        what the table says. A metadata value that names no class is ordinary metadata.
         """
         mapped: MemoryClass | None = None
         if memory_type is not None:
@@ -159,7 +164,7 @@ class ClassMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return ClassChoice(memory_class=mapped, named=False)
 
     def named(self, word: object) -> MemoryClass | None:
-        """The class that a metadata value names; None where it names none."""
+        """The class that a metadata value names; None for a value that names no class."""
         return self.names.get(word.strip().casefold()) if isinstance(word, str) else None
 
 
@@ -175,14 +180,15 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     anchors: AnchorRules
     classes: dict[Word, ClassMap]
     # The sections that may be left out: without `retention` nothing is erased, without `labels`
-    # everything in the context counts (taint), and without `drift` its defaults do.
+    # everything in the context counts (taint), and without `drift` the defaults of that section
+    # hold.
     retention: Retention = Retention()
     labels: dict[MemoryClass, LabelRule] = {}
     drift: DriftRules = DriftRules()
 
 
 class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
-    """One epoch's rules. `digest` is the hex SHA-256 of the TOML text they were parsed from."""
+    """The rules of one epoch. `digest` is the hex SHA-256 of their TOML text."""
 
     matrix: Matrix
     budgets: Budgets
@@ -201,9 +207,9 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
         return Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)
 
     def label_rule(self, memory_class: MemoryClass) -> LabelRule:
-        """What lowers a text that a model wrote in this class.
+        """The rule that lowers the label of a text that a model wrote in this class.
 
-        Taint where the ruleset is silent.
+        It is taint where the ruleset names no rule.
         """
         return self.labels.get(memory_class, LabelRule.TAINT)
 
@@ -214,7 +220,7 @@ _BAD_WORD = re.compile(r"Invalid enum value '([^']+)'")
 
 
 def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
-    """The rules that a TOML text says.
+    """Parse the TOML text of a ruleset.
 
     Raises:
         RulesetError: Syntax, an unknown key, a missing pair or key, a wrong word or type.
@@ -225,8 +231,8 @@ def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
     except tomllib.TOMLDecodeError as error:
         raise RulesetError(f"not TOML: {error}") from None
     except (ValueError, RecursionError):
-        # Errors of the TOML reader's own limits: thousands of digits, a thousand brackets, lone
-        # surrogates.
+        # The TOML reader raises these errors at its own limits: thousands of digits, a thousand
+        # brackets, lone surrogates.
         raise RulesetError("not TOML: a number too long, or nested too deeply") from None
     try:
         document = msgspec.convert(tables, _Document)
@@ -291,7 +297,7 @@ def _line_of(text: str, keys: list[str], word: str | None = None) -> int:
 
 
 def _in_order_len(here: list[str], keys: list[str]) -> int:
-    """How many keys of a dotted path (`a.b.c`) occur in a line's own path, in this order."""
+    """How many keys of a dotted path (`a.b.c`) occur in a line's own path, in the path's order."""
     count = 0
     for part in here:
         if count < len(keys) and part == keys[count]:
@@ -299,13 +305,12 @@ def _in_order_len(here: list[str], keys: list[str]) -> int:
     return count
 
 
-# Later is more: endorsing only what follows a request to remember is narrower than endorsing every
-# turn.
+# The answers of the matrix, from the one that permits least to the one that permits most.
 _WIDTH: Final = (Cell.REFUSE, Cell.HOLD, Cell.TOKEN, Cell.ENHANCED, Cell.ADMIT)
 
 
 def wider_than(rules: Ruleset, shipped: Ruleset) -> tuple[str, ...]:
-    """The keys by which rules let more in than others do, in the order of the file."""
+    """The keys by which `rules` permits more than `shipped` does, in the order of the file."""
     found = [
         f"matrix.{source.value}.{memory_class.value}"
         for source in SourceKind
@@ -347,7 +352,7 @@ def wider_than(rules: Ruleset, shipped: Ruleset) -> tuple[str, ...]:
 
 
 def _weaker(place: str, mine: ClassMap | None, shipped: ClassMap) -> list[str]:
-    """Words of a dialect that map to a less powerful class than before, or to none."""
+    """The dialect's words that map to a less powerful class than before, or to none."""
     if mine is None:
         return []
     found = [

@@ -1,4 +1,4 @@
-"""Promotion tokens: what one says, and the exact bytes that are signed (MWP 3.2, check 6).
+"""Promotion tokens: their content, and the exact bytes that are signed (MWP 3.2, check 6).
 
 Pure: signing, the current time and whether a token was spent come from outside.
 """
@@ -31,10 +31,10 @@ class TokenMalformed(ValueError):  # noqa: N818 - a state of the text
 class PromotionToken(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """Permission for one candidate to land in one class, once.
+    """Permission for one candidate to be written in one class, once.
 
-    `binding` ties it to the candidate's digest under the token's own random `serial`, so the token
-    does not contain the digest. `from_class` is None where nothing is stored yet.
+    `binding` ties the token to the candidate's digest under the token's own random `serial`, so the
+    token does not contain the digest. `from_class` is None where nothing is stored yet.
     """
 
     serial: Hex32
@@ -45,8 +45,8 @@ class PromotionToken(
     to_class: MemoryClass
     expires_at_ms: Annotated[int, Meta(ge=0, le=2**53 - 1)]
     from_class: MemoryClass | None = None
-    # The version of the memory to change, as the operator saw it; an update inherits what it leaves
-    # out.
+    # The version of the memory to change, as the operator saw it: an update keeps the fields that
+    # it leaves out, so the token covers those too.
     from_version: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
 
 
@@ -68,25 +68,25 @@ _DECODER: Final = msgspec.json.Decoder(PromotionToken)
 
 
 def binding_of(serial: str, digest: Digest) -> str:
-    """What ties a token to a candidate, in hex: SHA-256 over serial and digest."""
+    """A value that ties a token to one candidate, in hex: SHA-256 over serial and digest."""
     return hashlib.sha256(_DOMAIN + serial.encode() + digest).hexdigest()
 
 
 def signing_bytes(token: PromotionToken) -> bytes:
-    """The bytes that are signed.
+    """The bytes of a token that are signed.
 
-    A domain prefix, so that no signature made for something else fits, and canonical JSON.
+    They are a domain prefix, so that no signature made for something else fits, and canonical JSON.
     """
     return _DOMAIN + _ENCODER.encode(token)
 
 
 def encode_token(token: PromotionToken, signature: bytes) -> str:
-    """The text that an operator hands on: payload and Ed25519 signature in base64url."""
+    """A token as the text that an operator hands on: payload and Ed25519 signature in base64url."""
     return f"{_base64url(_ENCODER.encode(token))}.{_base64url(signature)}"
 
 
 def decode_token(text: str) -> tuple[PromotionToken, bytes]:
-    """The payload and its signature, not verified yet.
+    """The payload of a token and its signature, not verified yet.
 
     Raises:
         TokenMalformed: The text is not one that `encode_token` can have made.
@@ -99,7 +99,7 @@ def decode_token(text: str) -> tuple[PromotionToken, bytes]:
         signed = _unbase64url(signature)
     except (msgspec.DecodeError, UnicodeError, RecursionError, binascii.Error):
         raise TokenMalformed("not a promotion token") from None
-    # One token has one spelling: the spent mark is kept under a hash of it.
+    # One token has one spelling: a spent token is remembered by a hash of its text.
     if len(signed) != _SIGNATURE_LEN or encode_token(token, signed) != text:
         raise TokenMalformed("not a canonical promotion token")
     return token, signed
@@ -108,8 +108,8 @@ def decode_token(text: str) -> tuple[PromotionToken, bytes]:
 def token_state(token: PromotionToken, context: TokenContext) -> TokenState:
     """What a correctly signed token is worth for one candidate: valid, invalid or expired.
 
-    It expires with its time, and when the memory no longer has `from_class`. Whether it was spent
-    only the store knows.
+    A token expires with its time, and when the memory no longer has `from_class`. Whether the token
+    was spent only the store knows.
     """
     bound = (
         token.binding == binding_of(token.serial, context.digest)
@@ -120,8 +120,9 @@ def token_state(token: PromotionToken, context: TokenContext) -> TokenState:
     )
     if not bound:
         return TokenState.INVALID
-    # The memory was changed since the token was made. Another writer can cause that, so it must not
-    # count as a forgery by the bearer; nor may the token cover a text that nobody saw.
+    # The memory was changed since the token was made. Another writer can cause that, so the bearer
+    # must not be charged with a forgery; nor may the token cover a text that the operator did not
+    # see.
     stale = token.from_class is not context.from_class or token.from_version != context.from_version
     expired = context.now_ms >= token.expires_at_ms
     return TokenState.EXPIRED if stale or expired else TokenState.VALID

@@ -61,7 +61,7 @@ class Reason(enum.Enum):
     DRIFT_ALARM = "drift_alarm"
     # a person refused a held candidate, or it was dropped before its verdict
     DENIED_BY_PERSON = "denied_by_person"
-    # nobody decided a held candidate in time
+    # nobody decided on a held candidate in time
     HOLD_EXPIRED = "hold_expired"
     # before the gate: a call that may never be made to a server behind
     UNKNOWN_TOOL = "unknown_tool"
@@ -154,7 +154,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True, tag="reject"):
-    """Refused.
+    """The candidate is refused.
 
     `structural` marks a violation that only the sender's program can cause, and no model.
     """

@@ -1,1 +1,1 @@
-"""Plans for what is already stored: what is kept, and for how long."""
+"""Plans for memories that are stored already: which are erased, and which caused a wrong answer."""

@@ -38,7 +38,7 @@ class Control(enum.Enum):
 
 
 class Ending(enum.Enum):
-    """What a plan came to."""
+    """How a plan ended."""
 
     CONVICTED = "convicted"
     NOT_REPRODUCED = "not_reproduced"
@@ -47,7 +47,7 @@ class Ending(enum.Enum):
 
 
 class Open(enum.Enum):
-    """Why a plan that ended with `NEEDS_PERSON` could not say more."""
+    """Why a plan that ended with `NEEDS_PERSON` could not name a culprit."""
 
     TRUSTED_MEMORY = "trusted_memory"
     """It fails without any suspect and not without memories: one above suspicion is wrong."""
@@ -60,7 +60,10 @@ class Open(enum.Enum):
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory that may be to blame: trust in 0..1, Unix ms, and the score by which it ranked."""
+    """One memory that may be to blame, with what decides its place in the order of questions.
+
+    Its trust in 0..1, the time it was written (Unix ms), and its score in the search that failed.
+    """
 
     memory_id: str
     trust: float
@@ -71,9 +74,10 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How often a question is asked.
 
-    A judge that is `deterministic` answers once. Any other is asked until one answer leads by
-    `lead`, `repeats_max` times at most: at a lead of three, one innocent in a hundred is convicted
-    by a judge that errs one time in ten; at four, three in a thousand.
+    A judge that is `deterministic` answers each question once. Any other judge is asked the same
+    question until one answer leads by `lead`, `repeats_max` times at most. At a lead of three, a
+    judge that errs one time in ten convicts one innocent memory in a hundred; at four, three in a
+    thousand.
     """
 
     deterministic: bool = False
@@ -84,7 +88,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """Replay the failure with exactly these memories; `control` where it checks the replay."""
+    """A question: replay the failure with exactly the memories in `present`.
+
+    `control` is set where the question only checks that the replay works.
+    """
 
     present: frozenset[str]
     control: Control | None
@@ -93,7 +100,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a plan: who is to blame, and what it cost to say so."""
+    """The end of a plan: which memories are to blame, and how many replays that took."""
 
     ending: Ending
     open: Open | None = None
@@ -112,8 +119,9 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 def believed_first(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
     """The order in which suspects are put back: most trusted, oldest, least similar first.
 
-    First in is believed: where two memories fail only together, the later one is blamed. With the
-    most similar first a lie that was made for the question would be believed.
+    A memory that is put back early is believed: where two memories fail only together, the later
+    one is blamed. With the most similar first, a lie that was made for the question would be
+    believed.
     """
     return tuple(
         sorted(suspects, key=lambda each: (-each.trust, each.at_ms, each.score, each.memory_id))
@@ -128,14 +136,15 @@ def questions_max(suspects: int) -> int:
 
 
 class Plan:
-    """Questions, one after the other, until it is known who is to blame. Not thread-safe.
+    """Questions, asked one after the other, until the memories to blame are known. Not thread-safe.
 
     Args:
-        suspects: What may be to blame, in the order of belief (`believed_first`); ids are distinct.
-        trusted: What is above suspicion and stays present.
+        suspects: The memories that may be to blame, as `believed_first` orders them; ids are
+            distinct.
+        trusted: The memories that are above suspicion; every question but a control includes them.
         limits: How often a question is asked, and how many replays there may be.
-        whole_cause: Also ask each remaining suspect alone beside the trusted ones; where several
-            were enough each, this names all of them.
+        whole_cause: Also ask about each suspect that was not blamed, alone beside the trusted ones;
+        this also finds the memories that would have been enough to cause the failure by themselves.
 
     Raises:
         ValueError: A memory is named twice.
@@ -168,7 +177,10 @@ class Plan:
         self._advance(outcome=None)
 
     def next(self) -> Ask | Done:
-        """The question to replay now, or the end. The same one until it is told."""
+        """The question to replay now, or the end.
+
+        The same question until `tell` has its outcome.
+        """
         if self._ask is not None:
             return self._ask
         return Done(
@@ -182,10 +194,10 @@ class Plan:
         )
 
     def tell(self, ask: Ask, *, fails: bool | None) -> None:
-        """What the replay of `ask` came to: the answer was wrong, or not, or nobody can say.
+        """Report how the replay of `ask` came out: wrong answer, right answer, or None for unknown.
 
         Raises:
-            InvariantBroken: This is not the question that `next` named.
+            InvariantBroken: `ask` is not the question that `next` named.
         """
         if self._ask is None or ask != self._ask:
             raise InvariantBroken("an outcome was told for a question that was not asked")
@@ -222,7 +234,10 @@ class Plan:
         self._ending, self._open = Ending.NEEDS_PERSON, why
 
     def _advance(self, *, outcome: bool | None) -> None:
-        """Go on to the next set whose outcome is not known yet. Equal sets are asked once."""
+        """Go on to the next set of memories whose outcome is not known.
+
+        No set is asked about twice.
+        """
         self._ask = None
         try:
             present, control = next(self._steps) if outcome is None else self._steps.send(outcome)
@@ -233,7 +248,7 @@ class Plan:
         self._put(present, control)
 
     def _run(self) -> Generator[tuple[frozenset[str], Control | None], bool]:
-        """The whole plan, as it reads: each `yield` is a set, and comes back with its outcome."""
+        """The plan as a generator: it yields sets of memories and is sent the outcomes."""
         suspects = frozenset(self._ids)
         fails = yield from self._control(Control.EVERYTHING, suspects | self._trusted)
         if not fails:
@@ -281,8 +296,9 @@ class Plan:
     def _first_culprit(
         self, ids: Sequence[str]
     ) -> Generator[tuple[frozenset[str], Control | None], bool, int]:
-        """The place of the first suspect with which the ones before it fail."""
-        good, bad = 0, len(ids)  # `ids[:good]` does not fail, `ids[:bad]` does
+        """The place of the first suspect with which the suspects before it cause the failure."""
+        # Bisection: the first `good` suspects cause no failure, the first `bad` ones do.
+        good, bad = 0, len(ids)
         while bad - good > 1:
             middle = (good + bad) // 2
             fails = yield from self._fails(ids[:middle])

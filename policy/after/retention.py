@@ -1,4 +1,4 @@
-"""Which memories the rules keep no longer: a pass over all of them, sans I/O."""
+"""Which memories the retention rules no longer keep, found in one pass over all memories."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     principal_id: PrincipalId
     scope: Scope
     memory_class: MemoryClass
-    at_ms: int  # time of its last change
+    at_ms: int  # time of the memory's last change
     expires_at_ms: int | None
 
 
@@ -50,21 +50,22 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pass:
-    """Takes every memory once, in the order of ordinals.
+    """One pass over all memories: it takes each once, by rising ordinal.
 
-    Afterwards says which are due for erasure.
+    Afterwards `due` says which of them are to be erased.
     """
 
     def __init__(self, rules: Retention, now_ms: int) -> None:
         self._rules = rules
         self._now_ms = now_ms
         self._due: list[Due] = []
-        # Per group the newest memories, oldest first, never more than the rule keeps.
+        # For each group (a principal, or a set of ids) its newest memories, oldest first; never
+        # more than the rule keeps.
         self._newest: dict[Hashable, list[tuple[int, Item]]] = {}
 
     @property
     def idle(self) -> bool:
-        """Whether the rules keep everything for ever."""
+        """Whether the rules keep every memory for ever, so that no pass is needed."""
         return self._rules.expired_grace_days is None and not self._rules.classes
 
     def see(self, item: Item) -> None:
@@ -97,7 +98,7 @@ class Pass:
                 self._due.append(Due(item=heapq.heappop(kept)[1], why=why))
 
     def due(self) -> tuple[Due, ...]:
-        """What is to be erased, oldest first, each memory once."""
+        """The memories to be erased, oldest first, each of them once."""
         first: dict[int, Due] = {}
         for due in self._due:
             first.setdefault(due.item.ordinal, due)

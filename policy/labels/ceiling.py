@@ -1,4 +1,4 @@
-"""The second label of a text: how far a reader who recalls it may still be trusted.
+"""The ceiling of a text, its second label: how far a reader who recalls the text is still trusted.
 
 A text is judged by its source. Its ceiling is the least trusted thing that stood in its writer's
 context. A paraphrase that containment cannot find keeps that ceiling in every later conversation.
@@ -20,7 +20,7 @@ FIRM_BASES: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
 
 
 class Labelled(Protocol):
-    """A label as it was written into a row, a leaf or a held candidate."""
+    """The three parts of a label, as rows, leaves and held candidates have them."""
 
     @property
     def source(self) -> SourceKind:
@@ -29,7 +29,7 @@ class Labelled(Protocol):
 
     @property
     def basis(self) -> Basis:
-        """Why that source was given."""
+        """Why the text was given that source."""
         ...
 
     @property
@@ -42,11 +42,11 @@ class Labelled(Protocol):
 
 
 def ceiling_of(label: Labelled) -> SourceKind:
-    """The ceiling of a label; of a label without one, the least that its writer may have seen.
+    """The ceiling of a label; for a label without one, the lowest that it may have had.
 
-    Records from before ceilings do not say what was in the writer's context, so they count as a
-    tool's result. A bound channel and a vouched harness answer for their words themselves: there
-    the ceiling is the source.
+    Records from before ceilings were kept do not say what was in the writer's context, so they
+    count as a tool's result. A bound channel and a harness that the operator vouches for answer for
+    their words themselves: there the ceiling is the source.
     """
     if label.ceiling is not None:
         return label.ceiling
@@ -59,7 +59,8 @@ def ceiling_of(label: Labelled) -> SourceKind:
 def confirmed_by_a_person(label: Provenance) -> Provenance:
     """The label of a text after a person saw the whole of it and confirmed it.
 
-    Nothing else raises a label that was given. A label that is at least as good stays as it is.
+    Nothing else raises a label once it is given. A label that is at least as trusted stays as it
+    is.
     """
     if label.ceiling.trust >= SourceKind.USER_INPUT.trust:
         return label

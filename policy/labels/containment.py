@@ -1,4 +1,4 @@
-"""Whether a text was seen before: prints of texts, and an index that finds whose copy it is.
+"""Whether a text was seen before: fingerprints of texts ("prints"), and an index of them.
 
 A match only lowers a label or names a culprit; no match proves nothing
 (docs/architecture.md#where-a-label-comes-from). Prints are made of the skeleton, word by word, so
@@ -28,7 +28,7 @@ WINDOW: Final = 3
 WORDS_MAX: Final = 20_000
 """More of one text is not looked at."""
 
-# Scripts that are written without spaces: every letter counts as a word.
+# Scripts that are written without spaces between words: every letter counts as a word.
 _UNSPACED: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 )
@@ -43,8 +43,9 @@ _MARK: Final = re.compile(
 _MARKED: Final = re.compile(r"[0-9]|\w\.\w")
 _YEAR: Final = re.compile(r"(?:19|20)[0-9]{2}s?|[0-9]{1,2}(?:st|nd|rd|th)")
 _ABOUT: Final = ".,;:!?'\"()[]{}<>*-_"
-# Prior probability that a text has a given word of each rank, before an index has seen any text. A
-# shared word weighs by it, and by how many texts of the index have the word.
+# Prior probability that a text has a given word of each rank (how common the word is), used before
+# an index has seen any text. A shared word weighs by this prior and by how many texts of the index
+# have the word.
 _LIKELY: Final = (0.3, 0.03, 0.006, 0.001)
 _BEFORE: Final = 200.0
 _NOTHING: Final = 1.3
@@ -55,8 +56,9 @@ _UNSEEN: Final = tuple(max(0.0, -math.log(likely) - _NOTHING) for likely in _LIK
 COPIED_SHARE: Final = 0.4
 COPIED_WORDS: Final = 5
 COPIED_WEIGHT: Final = 6.0
-# Coefficients in log-odds, fitted to pairs of a remark and a model's note of it, from two
-# conversations of five. The other three are measured in `tests.benchmarks.labels`.
+# Coefficients in log-odds, fitted to pairs of a remark and the note that a model made of it, from
+# two of five conversations. Their accuracy on the other three is measured in
+# `tests.benchmarks.labels`.
 TOLD_FROM: Final = 1.0
 _SHARE_WORTH: Final = 7.9
 _ALIKE_WORTH: Final = 9.1
@@ -74,20 +76,24 @@ _COMMON: Final = 24
 
 
 class Prints(NamedTuple):
-    """A text without its words: hashes of runs, of stems with their rank, and of marks."""
+    """Fingerprints of a text: hashes of its runs, of its stems with their rank, and of its marks.
 
-    runs: tuple[int, ...]  # the hash of every run, in the order of the text
+    A run is some words in a row; a mark is a word that texts hardly share by accident, as an
+    address.
+    """
+
+    runs: tuple[int, ...]  # the hash of every run of words, in the order of the text
     words: dict[int, int]
     marks: frozenset[int]
-    norm: float = 1.0  # the sum of its words' weights
+    norm: float = 1.0  # the sum of the weights of the text's words
 
     @property
     def kept(self) -> frozenset[int]:
-        """The runs that an index stores of this text (a winnowed share of all)."""
+        """The hashes of runs that an index stores of this text: the winnowed part of `runs`."""
         return frozenset(_winnowed(self.runs))
 
     def beyond(self, known: Prints) -> Prints:
-        """The part of these prints that `other` lacks, without words that stand in every text."""
+        """The part of these prints that `known` lacks, without words that stand in every text."""
         return Prints(
             runs=tuple(set(self.runs).difference(known.runs)),
             words={
@@ -97,10 +103,10 @@ class Prints(NamedTuple):
         )
 
     def shared_by(self, others: Iterable[tuple[int, Prints]]) -> set[int]:
-        """Keys of the texts that have any of its runs, words and marks.
+        """The keys of the texts in the index that share a run, a word or a mark with these prints.
 
-        Every run is looked up, not the winnowed ones alone: a word changed near the end of a line
-        leaves only one of them.
+        Every run is looked up, and not the winnowed ones alone: a word that was changed near the
+        end of a line leaves only one run unchanged.
         """
         runs, marks, words = frozenset(self.runs), self.marks, tuple(self.words)
         return {
@@ -113,10 +119,10 @@ class Prints(NamedTuple):
 
 
 class Resemblance(NamedTuple):
-    """How much of one text is in another; shares from 0 to 1.
+    """How much of one text stands in another, as shares from 0 to 1.
 
     `copied` counts words in shared runs, `retold` the weight of all shared words, and `alike` is
-    the cosine of both.
+    the cosine of the two texts' word weights.
     """
 
     copied: float
@@ -142,7 +148,7 @@ class Resemblance(NamedTuple):
 
     @property
     def contained(self) -> bool:
-        """Whether the overlap is so large that the one text was made of the other."""
+        """Whether the overlap is so large that the one text must have been made of the other."""
         copied = self.copied >= COPIED_SHARE and self.copied_words >= COPIED_WORDS
         return (
             (copied and self.weight >= COPIED_WEIGHT)
@@ -152,19 +158,20 @@ class Resemblance(NamedTuple):
 
     @property
     def score(self) -> float:
-        """One number to rank by."""
+        """One number for ranking the texts that may be the source."""
         return self.told + 8 * self.copied + 2 * min(self.marks, 4)
 
 
 def prints_of(text: str) -> Prints:
-    """The prints of a text; of a very long one, of its first `WORDS_MAX` words."""
+    """The prints of a text; of a longer text than `WORDS_MAX` words, those of its beginning."""
     shape = skeleton(text)
     words = (_ASCII_WORD if shape.isascii() else _WORD).findall(shape)[:WORDS_MAX]
-    # In the order of the text. The order of a set differs between processes, and with it the
-    # rounding of the sums below and the rank of a stem that two words share.
+    # Words are kept in the order of the text. The order of a set differs between processes, and
+    # with it the rounding of the sums below and the rank of a stem that two words share.
     known = {word: crc32(word.encode("utf-8", "surrogatepass")) for word in dict.fromkeys(words)}
     numbers = [known[word] for word in words]
-    # A sum of whole numbers has no rounding, so it is the same in every process.
+    # The sum is taken over whole numbers, which are not rounded, so it is the same in every
+    # process.
     runs = tuple(map(hash, zip(numbers, numbers[1:], numbers[2:], strict=False)))
     marks = frozenset(
         crc32(mark.encode("utf-8", "surrogatepass"))
@@ -200,9 +207,9 @@ def resemblance(
     kept: frozenset[int] | None = None,
     weights: dict[int, float] | None = None,
 ) -> Resemblance:
-    """How much of `text` is in `other`.
+    """How much of `text` stands in `other`.
 
-    `kept` are the runs that the index stored of the other, `weights` its weights of the words.
+    `kept` are the runs that the index stored of `other`, `weights` the weights of its words.
     """
     kept = other.kept if kept is None else kept
     if weights is None:
@@ -229,13 +236,14 @@ def resemblance(
 
 
 def _covered(runs: tuple[int, ...], kept: frozenset[int]) -> int:
-    """Words inside runs that the index stored.
+    """How many words of a text stand in runs that the index stored of another.
 
-    Where two such runs are near, the words between them too.
+    Where two such runs are near each other, the words between them count too.
     """
     covered, end = 0, 0
     for at in [at for at, run in enumerate(runs) if run in kept]:
-        # Winnowing skips at most `WINDOW - 1` runs in a row, so a gap of that length was shared.
+        # Winnowing skips at most `WINDOW - 1` runs in a row, so a gap of that length between two
+        # stored runs was shared as well.
         start = at if at - end > WINDOW - 1 else end
         covered += at + SHINGLE - max(start, end)
         end = at + SHINGLE
@@ -243,14 +251,14 @@ def _covered(runs: tuple[int, ...], kept: frozenset[int]) -> int:
 
 
 class Containing(NamedTuple):
-    """One text of an index that contains another one, in part at least."""
+    """A search result: one text of the index that contains at least a part of the other text."""
 
     key: int
     resemblance: Resemblance
 
 
 class Index:
-    """Prints of many texts, to find those that a text is contained in. One thread."""
+    """Prints of many texts, to find those that contain a given text. One thread at a time."""
 
     def __init__(self) -> None:
         self._texts: dict[int, tuple[Prints, frozenset[int]]] = {}
@@ -261,9 +269,10 @@ class Index:
         return len(self._texts)
 
     def add(self, key: int, prints: Prints) -> int:
-        """Keep a text under a key of its own; how many prints that takes."""
+        """Add a text under a key of its own; returns how many hashes the index stores for it."""
         kept = prints.kept
-        # The order of the runs is not stored: only the text that is looked up needs it.
+        # The index does not store the order of the runs: only for the text that is looked up does
+        # it count.
         self._texts[key] = (prints._replace(runs=()), kept)
         names = _names(prints, kept)
         for name in names:
@@ -271,7 +280,7 @@ class Index:
         return len(names)
 
     def remove(self, key: int) -> None:
-        """Forget a text."""
+        """Remove the text of this key."""
         prints, kept = self._texts.pop(key)
         for name in _names(prints, kept):
             keys = self._where[name]
@@ -280,9 +289,11 @@ class Index:
                 del self._where[name]
 
     def search(self, prints: Prints, among: Container[int] | None = None) -> list[Containing]:
-        """Texts that contain this one, the likeliest first; only `among` these keys, if given.
+        """Texts that contain this one, the likeliest first.
 
-        The filter applies before the result is cut to its length, so texts of other sessions hide
+        Only those with keys in `among`, if given.
+
+        `among` applies before the result is cut to its length, so texts of other sessions hide
         nothing.
         """
         where, nowhere = self._where.get, ()
@@ -309,13 +320,13 @@ class Index:
         if not rank:
             return 0.0
         texts = (len(self._texts) + _BEFORE) / (count + _BEFORE * _LIKELY[rank])
-        # The weight has a lower bound, so nobody can make a word common by filling the index with
-        # copies.
+        # The weight has a lower bound, so nobody can make a word count as common by filling the
+        # index with copies.
         return max(0.0, math.log(texts) - _NOTHING, _UNSEEN[rank] - _LIVE)
 
 
 def _newest(keys: Sequence[int], among: Container[int] | None) -> Iterable[int]:
-    """Of many copies the newest, first."""
+    """Of many copies of one text only the newest, most recent first."""
     if among is None:
         return keys[: -_COMMON - 1 : -1]
     return islice((key for key in reversed(keys) if key in among), _COMMON)
@@ -326,5 +337,5 @@ def _names(prints: Prints, kept: frozenset[int]) -> set[int]:
 
 
 def _telling(prints: Prints) -> list[int]:
-    """The words that do not stand in every text, as index names, apart from runs and marks."""
+    """The words that do not stand in every text, as index keys distinct from runs and marks."""
     return [~word for word, rank in prints.words.items() if rank]

@@ -43,16 +43,17 @@ _METADATA: Final = msgspec.json.Decoder()
 _METADATA_DEPTH_MAX: Final = 32
 _NAMES_KEPT_MAX: Final = 1_024
 _NAME_KEPT_LEN_MAX: Final = 64
-# So much of a text's end is enough to complete a sentence that goes on in the metadata.
+# The last so many characters of a text are enough to complete a sentence that goes on in the
+# metadata.
 _TAIL_LEN: Final = 200
 _JOINTS: Final = re.compile(r"[-_./:+|]+")
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What the text says once it is read as a model would read it.
+    """What a candidate's text says to a model that reads it.
 
-    `skeleton` is the text's alone; the two flags cover the strings in the metadata as well, because
-    recall splices them into the context together.
+    `skeleton` is made of the text alone. The flags `directive` and `injection` cover the strings in
+    the metadata as well, because a recall splices text and metadata into the context together.
     """
 
     skeleton: str
@@ -61,7 +62,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flagged(self) -> bool:
-        """Whether the text is written to steer its reader, in whatever frame it stands."""
+        """Whether the text is written to steer its reader, even in a quotation or an example."""
         return self.directive or self.injection
 
 
@@ -85,7 +86,7 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
 
 
 def read_beside(reading: Reading, text: str) -> Reading:
-    """The reading of a text together with another text that stands beside it."""
+    """How a text reads together with another text that stands beside it."""
     found = language_of(skeleton(text))
     return msgspec.structs.replace(
         reading,
@@ -97,8 +98,8 @@ def read_beside(reading: Reading, text: str) -> Reading:
 def read_candidate(candidate: Candidate) -> Reading:
     """Read everything of a candidate that a recall may show: text, metadata, and the names.
 
-    A name (target, role, speaker, user, agent, run, app) has room for a sentence, and every read
-    returns it beside the text, so a directive in a name steers the agent too.
+    The names (target, role, speaker, user, agent, run, app) have room for a sentence, and every
+    read returns them beside the text, so a directive in a name steers the agent too.
     """
     reading = read_text(candidate.text, candidate.metadata_json)
     scope = candidate.scope
@@ -122,18 +123,19 @@ def read_candidate(candidate: Candidate) -> Reading:
 
 
 def _language_of_name(name: str) -> Language:
-    # Names are often words joined by marks: "always-recommend-vendor-x".
+    # Names are often words joined by marks ("always-recommend-vendor-x"), so a name is read with
+    # spaces instead of the marks as well.
     return language_of(skeleton(_JOINTS.sub(" ", name))) | language_of(skeleton(name))
 
 
-# The same few names come with every write of an agent, so their readings are cached.
+# The same few names come with every write of an agent, so the readings of names are cached.
 _language_of_known_name = lru_cache(maxsize=_NAMES_KEPT_MAX)(_language_of_name)
 
 
 def _language_of_metadata(metadata_json: str, tail: str) -> Language:
-    """What the metadata speaks.
+    """Whether the metadata reads as an order or an attack.
 
-    Each string by itself, and all of them in a row behind the text, as recall shows them.
+    Each string is read by itself, and all of them in a row behind the text, as a recall shows them.
     """
     try:
         found = _strings_of(_METADATA.decode(metadata_json))
@@ -142,7 +144,8 @@ def _language_of_metadata(metadata_json: str, tail: str) -> Language:
     if found is None:
         return Language.INJECTION
     strings, values = found
-    # "always" under one key and "recommend ..." under the next are one order to a reader.
+    # A recall shows all strings in a row, so "always" under one key and "recommend ..." under the
+    # next are one order to its reader.
     rows = {*strings, "\n".join(strings), "\n".join(values)}
     rows.update(map(" ".join, pairwise((tail, *values) if tail else values)))
     language = Language.PLAIN
@@ -152,7 +155,7 @@ def _language_of_metadata(metadata_json: str, tail: str) -> Language:
 
 
 def _strings_of(value: object) -> tuple[list[str], list[str]] | None:
-    """Every string in reading order, and the values alone.
+    """Every string of the metadata in reading order, and the values without the keys.
 
     None where the metadata is nested too deep.
     """
@@ -187,18 +190,19 @@ def derive_provenance(
 ) -> Provenance:
     """The label of a candidate, from the channel it came on and from what was seen of its session.
 
-    What the client claims counts only where the operator vouches for the harness, and even there it
-    cannot climb above a channel that is bound lower, or above a segment that its text is found in.
-    `seen` is None where no model front stands before the model; `rule` is that of the judged class.
+    A client's claim counts only where the operator vouches for the harness. Even there the claimed
+    label cannot be above that of a bound channel, or of a segment that the text is found in. `seen`
+    is None where no model front saw the conversation; `rule` is that of the class the candidate is
+    judged as.
 
-    The last culprit is always the channel itself, with the label that it has before anything lowers
-    it.
+    The last culprit is always the channel itself, with the label that the channel has before
+    anything lowers it.
     """
     own, basis = _of_channel(principal, candidate)
     source = own
     found = (*culprits, *(seen.contained if seen is not None else ()))
     if seen is not None and seen.endorsed and seen.joined is not Joined.NONE:
-        # A page that repeats a person's words afterwards does not take them from her.
+        # These words stay the person's own, even where a web page repeats them afterwards.
         found = ()
         if basis is Basis.UNJOINED:
             own = source = SourceKind.USER_INPUT
@@ -234,7 +238,7 @@ def _of_channel(principal: Principal, candidate: Candidate) -> tuple[SourceKind,
 def _of_session(seen: Seen, rule: LabelRule) -> tuple[SourceKind, SourceKind, Basis]:
     """The label of a text that a model wrote.
 
-    Before and after its session lowered it, and the basis.
+    Returns the label before its session lowered it, the label afterwards, and the basis.
     """
     written = SourceKind.MODEL_INFERENCE
     tainted = meet(written, seen.taint)
@@ -242,8 +246,8 @@ def _of_session(seen: Seen, rule: LabelRule) -> tuple[SourceKind, SourceKind, Ba
         return tainted, tainted, Basis.UNJOINED
     if rule is LabelRule.CONTAINMENT and seen.whole:
         return written, written, Basis.CONTAINMENT
-    # If anything that entered the session is no longer there to be searched, an unfound text proves
-    # nothing, and taint counts.
+    # If some text that entered the session can no longer be searched, not finding the candidate's
+    # words in the rest proves nothing, and taint counts.
     return written, tainted, Basis.TAINT
 
 
@@ -254,11 +258,11 @@ def label_rule(
     rules: Mapping[MemoryClass, LabelRule],
     edit: Edit | None = None,
 ) -> LabelRule:
-    """The rule of the class that a candidate is judged as; taint where none is given.
+    """The rule for labels, by the class that a candidate is judged as; taint where none is given.
 
     Containment needs a text to search for and a known class. A removal has no such text. A change
-    on a server behind us has one only where it is an `edit` of a text that our own verdicts know
-    whole; an edit that adds no word is a removal.
+    on a server behind us has one only where it is an `edit` of a text that is known whole from our
+    own verdicts. An edit that adds no word counts as a removal.
     """
     if candidate.text is None or candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
         return LabelRule.TAINT
@@ -276,12 +280,14 @@ def derive_edit(
     seen: Seen,
     edit: Edit,
 ) -> Provenance:
-    """The label of an edit by containment; who gave the text that it leaves alone does not count.
+    """The label of an edit by containment.
+
+    The source of the text that stays as it was does not count.
 
     An agent looks at a memory before it changes it, so the whole memory stands in a tool's result.
-    Words that the text shares with that result without the edit are therefore not counted as the
-    edit's. `seen.brought` has the other segments the edit may be made of. The label is at most that
-    of the text it changes.
+    Words that the old text shares with that result are therefore not counted as brought in by the
+    edit. `seen.brought` has the other segments that the edit may be made of. The label is at most
+    that of the text that is edited.
     """
     brought = msgspec.structs.replace(seen, contained=seen.brought or ())
     rule = LabelRule.CONTAINMENT
@@ -292,8 +298,8 @@ def derive_edit(
 class Attested(NamedTuple):
     """The label that a candidate was given when it was intercepted.
 
-    `tainted` is its label under rule `taint`, where `provenance` rests on containment; `edit` is
-    the edit that this was found for.
+    `tainted` is the label under rule `taint`, where `provenance` rests on containment. `edit` is
+    the edit for which both were found.
     """
 
     provenance: Provenance
@@ -311,7 +317,7 @@ def attest(
     edit: Edit | None,
     rule: LabelRule,
 ) -> Attested:
-    """The label of a candidate under the rule of its class, and the one under the stricter rule."""
+    """The label of a candidate by the rule of its class, and the label by the stricter rule."""
     tainted = derive_provenance(principal, candidate, lineage, culprits, seen, LabelRule.TAINT)
     if rule is LabelRule.TAINT or seen is None:
         return Attested(tainted)
@@ -322,8 +328,8 @@ def attest(
     else:
         provenance = derive_provenance(principal, candidate, lineage, culprits, seen, rule)
     if provenance.source.trust > tainted.source.trust:
-        # A text may be missing from a session's search and still come from that session, so the
-        # ceiling is the taint.
+        # A text that the search did not find may still come from the session, so the ceiling is
+        # that of the whole session.
         provenance = lowered(provenance, provenance.source, tainted.ceiling)
         return Attested(provenance, tainted, edit)
     return Attested(provenance if provenance.source is tainted.source else tainted)
@@ -339,9 +345,9 @@ def standing_label(
 ) -> Provenance:
     """The label at the moment of decision.
 
-    That of an edit counts only while the text is still the same. Other writes may have come between
-    interception and decision. Class and text are read again here, and the stricter of the rule then
-    and the rule now counts.
+    Other writes may have come between interception and decision, so the label of an edit counts
+    only while the text to be edited is still the same. Class and text are read again, and of the
+    rule then and the rule now the stricter one counts.
     """
     provenance, tainted, edit = attested
     if tainted is None:
@@ -356,7 +362,7 @@ def with_lineage(
 ) -> Provenance:
     """The label lowered to the least trusted memory that the candidate says it derives from.
 
-    A named source that cannot be found counts as unknown.
+    A memory that is named and cannot be found counts as unknown.
     """
     if not candidate.derived_from and lineage is None:
         return provenance
@@ -365,7 +371,7 @@ def with_lineage(
 
 
 def more_powerful(first: MemoryClass, second: MemoryClass) -> MemoryClass:
-    """The class that can do more to the agent."""
+    """Of two classes the one whose memories can do more to the agent."""
     return second if second.power > first.power else first
 
 
@@ -375,33 +381,34 @@ def effective_class(
     stored: MemoryClass | None,
     order: MemoryClass = MemoryClass.L1,
 ) -> MemoryClass:
-    """The class a candidate asks for: the named or mapped one, raised by the class floor.
+    """The class that a candidate asks for (named or mapped), raised by the class floor.
 
-    `order` is the least class of a flagged text (`policy.labels.floor`).
+    `order` is the least class of a text that reads as an order or an attack
+    (`policy.labels.floor`).
     """
     asked = _asked_class(candidate, stored)
     return more_powerful(asked, order) if reading.flagged else asked
 
 
 def _asked_class(candidate: Candidate, stored: MemoryClass | None) -> MemoryClass:
-    """The class that a candidate names, or that a rule or its place gives it.
+    """The class that a candidate names, or that a rule, its target or the stored memory gives it.
 
     A change of a stored memory keeps the stored class unless an update names another. On a server
     behind us the place of a memory decides its class, so a move to a place for more powerful
-    memories raises it.
+    memories raises the class.
     """
     if stored is None or candidate.change is ChangeKind.CREATE:
         return candidate.memory_class
     if candidate.change is ChangeKind.UPDATE and candidate.class_named:
         return candidate.memory_class
     if candidate.change is ChangeKind.UPDATE and is_forwarded(candidate):
-        # A rename of harmless notes to `rules/` would make rules of them.
+        # Without this, renaming harmless notes into a folder `rules/` would make rules of them.
         return more_powerful(candidate.memory_class, stored)
     return stored
 
 
 def judged_class(candidate: Candidate, reading: Reading, stored: MemoryClass | None) -> MemoryClass:
-    """The class a candidate is judged as: the one it asks for, or what it replaces if that is more.
+    """The class a candidate is judged as: the more powerful of the class asked for and the stored.
 
     Without this, a policy could be overwritten by naming a lower class for the new text.
     """
@@ -412,9 +419,9 @@ def judged_class(candidate: Candidate, reading: Reading, stored: MemoryClass | N
 def may_be_lowered(
     candidate: Candidate, reading: Reading, stored: MemoryClass | None, provenance: Provenance
 ) -> bool:
-    """Whether a candidate whose label may not write the class it names becomes knowledge instead.
+    """Whether a candidate becomes knowledge instead of being refused for the class it names.
 
-    Without a named class it would land as knowledge, and naming one must not get a worse answer.
+    Without a named class it would become knowledge, and naming one must not get a worse answer.
     Three cases stay refused: a named L1, a class that came with a vouched label, and a text that
     reads as an order.
     """
@@ -429,5 +436,5 @@ def may_be_lowered(
 
 
 def named_class(candidate: Candidate) -> MemoryClass | None:
-    """The class that the client named; None where a rule gave it one."""
+    """The class that the client itself named; None where a rule mapped the target to a class."""
     return candidate.memory_class if candidate.class_named else None

@@ -1,9 +1,9 @@
-"""What a change of a memory behind another server makes of the text that is there.
+"""How a change of a memory on another server alters the text there, as far as it can be known.
 
-A server behind us keeps the text; we saw every call that made it. Where the first of them set the
-whole text, and a map says what each later one did to it, the text is known without asking anybody.
-A change of such a text is judged by the whole text that it leads to. For any other change the
-resulting text is unknown.
+The server behind us keeps the text; we saw every call that made it. Where the first call set the
+whole text, and a tool map says what each later one did to it, the text is known without asking the
+server. A change of a known text is judged by the whole text that it leads to. For any other change
+the resulting text is unknown.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ EDITS_MAX: Final = 1_024
 
 
 class How(enum.Enum):
-    """What a call does to the text under its key."""
+    """What a call does to the text under its key: sets it, adds to it, or replaces a part."""
 
     __hash__ = object.__hash__
 
-    SET = 1  # set: the text becomes this, whatever it was
-    APPEND = 2  # append: this is added at the end, on a line of its own
-    INSERT = 3  # insert: this is added behind the given line
-    REPLACE = 4  # replace: this takes the place of the one occurrence of the old text
+    SET = 1  # set: the text becomes the given one, whatever it was
+    APPEND = 2  # append: the given text is added at the end, on a line of its own
+    INSERT = 3  # insert: the given text is added behind the given line
+    REPLACE = 4  # replace: the given text takes the place of the one occurrence of the old text
 
 
 class Effect(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """How a call changes the text under its key.
 
-    Texts are given as indexes of its pieces, or `NOTHING`. Indexes and no texts, because the effect
-    is kept in the candidate's metadata, which is read like the text.
+    `text` and `old` are indexes of the call's pieces, or `NOTHING`. They are indexes and no texts,
+    because the effect is kept in the candidate's metadata, which is read like the candidate's text.
     """
 
     how: How
@@ -53,7 +53,7 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 def text_after(before: str | None, pieces: Sequence[str], effect: Effect | None) -> str | None:
-    """The text once a call was done; None where nobody can say what it will be.
+    """The text under the key after a call; None where nobody can say what it will be.
 
     The old text of a replacement must occur exactly once: servers differ in what they do otherwise.
     """
@@ -92,9 +92,9 @@ def _replaced(before: str, old: str | None, said: str) -> str | None:
 
 
 def _places_of(text: str, old: str) -> int:
-    """How often the old text occurs, overlapping occurrences included.
+    """How often the old text occurs, overlapping occurrences included; counts up to two.
 
-    Servers count them differently.
+    Servers differ in how they count overlapping occurrences, so these are no single occurrence.
     """
     at, count = text.find(old), 0
     while at >= 0 and count < 2:  # noqa: PLR2004 - one, or more than one
@@ -104,10 +104,11 @@ def _places_of(text: str, old: str) -> int:
 
 
 class TextStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """What our own verdicts know of the text under a key; no client's claim counts.
+    """The text under a key, as far as our own verdicts tell it; no client's claim counts.
 
-    `text` is None where it is unknown. `mine`: this principal wrote all of it, and nothing under
-    the key waits for the server's answer. `source` and `ceiling` are the lowest of its labels.
+    `text` is None where it is unknown. `mine`: this principal wrote all of the text, and nothing
+    under the key waits for the server's answer. `source` and `ceiling` are the lowest of its
+    labels.
     """
 
     text: str | None = None
@@ -122,19 +123,16 @@ NOBODY_KNOWS: Final = TextStanding()
 
 
 class Looked(NamedTuple):
-    """What is asked about an edit.
-
-    Which segments of a session have more of it than the known text had.
-    """
+    """A question about an edit: which segments share words with the new text, not with the old."""
 
     known: str
     fresh: str
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a text that is known.
+    """A change of a known text on a server behind us: the text before and after.
 
-    The text before and after it, and the labels and class before.
+    The labels and the class are those that the text had before.
     """
 
     before: str
@@ -145,14 +143,18 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def says_more(self) -> bool:
-        """Whether a word stands there afterwards that did not before: else it is a removal."""
+        """Whether the edit adds a word that the text did not have.
+
+        An edit that adds none is a removal.
+        """
         return not _words(self.after) <= _words(self.before)
 
     def looked(self, key: str) -> Looked:
-        """The edit as a search: known are the old text and its name.
+        """The edit as a search in the session's segments.
 
-        Fresh are the new lines, whole. A changed word alone says nothing, but the line around it
-        may be a page's.
+        `known` is the old text and the name of the memory. `fresh` is every changed line, whole: a
+        changed word alone says nothing, but the line around the word may have been copied from a
+        page.
         """
         before = frozenset(self.before.split(NEWLINE))
         fresh = (line for line in self.after.split(NEWLINE) if line not in before)
@@ -164,7 +166,7 @@ def edit_of(
 ) -> Edit | None:
     """The edit that a call makes.
 
-    None where it makes none, or where the text is not known whole.
+    None where the call makes no edit, or where the text before it is not known whole.
     """
     before = standing.text if standing.mine and change is ChangeKind.UPDATE else None
     after = text_after(before, pieces, effect)

@@ -1,8 +1,8 @@
 """Endorsement: whether a person said what a candidate says. Nothing else in a text raises a label.
 
 A candidate is endorsed when its whole text is what one turn of a person makes her own
-(`policy.text.own_words`). What names or files a candidate has to be words of that text. Both sides
-are compared as fingerprints, so that nobody has to keep what was said
+(`policy.text.own_words`). The strings that name or file the candidate have to be words of that
+text. Candidate and turn are compared as fingerprints, so that the turn itself need not be stored
 (docs/architecture.md#where-a-label-comes-from).
 """
 
@@ -40,13 +40,13 @@ ASKED_MAX: Final = 512
 _FILED_WORDS_MAX: Final = 4
 _FILED_WORD_LEN_MAX: Final = 16
 _FILED_DIGITS_MAX: Final = 8
-# Rewritten to speak of "the user", a text is longer than the turn that it came from.
+# A text that was rewritten to speak of "the user" is longer than the turn that it came from.
 _TEXT_LEN_MAX: Final = 4 * TURN_LEN_MAX
 
 _NAME_WORD: Final = re.compile(r"[^\W_]+(?:['][^\W_]+)*")
 _NAME_GAP: Final = re.compile(r"[\s_\-./:#]*")
 _UNSPELLED: Final = re.compile(
-    # Ids in hexadecimal, days, times: no words can be spelled in them.
+    # Ids in hexadecimal, days and times: no words can be spelled in such strings.
     r"[0-9a-f]{16,64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|"
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9:.,]{2,18})?(?:Z|[+-][0-9:]{2,6})?"
 )
@@ -61,9 +61,10 @@ _DEPTH_MAX: Final = 32
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody must have said to endorse a candidate: its whole texts, and its names in them.
+    """What a person must have said to endorse a candidate: its texts, each whole, and its names.
 
-    `sayable` is False where a part of it is neither a text nor a name: then no turn endorses it.
+    `sayable` is False where a part of the candidate is neither a text nor a name: then no turn
+    endorses it.
     """
 
     texts: tuple[str, ...] = ()
@@ -72,11 +73,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asked_of(candidate: Candidate, labels: tuple[int, ...] | None = None) -> Asked:
-    """What a recall of this candidate would show, or file it under.
+    """The texts and names of a candidate that a person must have said to endorse it.
 
-    `labels` are the naming strings of a call that the guard has read; None for any other candidate,
-    because a client may write metadata that is spelled like a call. A removal has no words, so it
-    cannot be endorsed.
+    `labels` are the indexes of the pieces that name something, for a call that the guard has read;
+    None for any other candidate, because a client may write metadata that looks like a call. A
+    removal has no words, so it cannot be endorsed.
     """
     if candidate.text is None or candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
         return Asked()
@@ -102,7 +103,7 @@ def asked_of(candidate: Candidate, labels: tuple[int, ...] | None = None) -> Ask
 
 
 def endorsed_by(turn: str, user_turns: UserTurns | None) -> tuple[str, ...]:
-    """The whole texts that one turn makes a person's own words, `folded`."""
+    """The whole texts that one turn makes a person's own words, each in the form of `folded`."""
     if user_turns is UserTurns.PROGRAM:
         return ()
     forms = own_forms(turn)
@@ -110,7 +111,7 @@ def endorsed_by(turn: str, user_turns: UserTurns | None) -> tuple[str, ...]:
 
 
 def wanted_by(asked: Asked) -> frozenset[str] | None:
-    """What one turn must endorse to endorse everything that is asked; None where no turn could."""
+    """The texts that one turn must endorse for the whole candidate; None where no turn could."""
     if not asked.sayable or len(asked.texts) + len(asked.names) > ASKED_MAX:
         return None
     if any(len(text) > _TEXT_LEN_MAX for text in asked.texts):
@@ -122,7 +123,7 @@ def wanted_by(asked: Asked) -> frozenset[str] | None:
 
 
 def _brings(call: ForwardedCall) -> bool:
-    """Whether a change brings a whole text of its own: a replacement of a part does not."""
+    """Whether a change gives a whole text of its own; the replacement of a part does not."""
     effect = call.effect
     if effect is None or effect.how is How.REPLACE:
         return False
@@ -134,7 +135,7 @@ def _words_of(text: str) -> list[str]:
 
 
 def _only_files(address: str) -> bool:
-    """Whether an id only files a memory: it has no words of a sentence, however they are joined."""
+    """Whether an id only files a memory: however its parts are joined, they make no sentence."""
     if not _ADDRESS.fullmatch(address):
         return False
     if _UNSPELLED.fullmatch(address):
@@ -150,14 +151,14 @@ def _only_files(address: str) -> bool:
 
 
 def _says_nothing(name: str) -> bool:
-    """Whether a string has no room for words, or only words that file a memory."""
+    """Whether a string cannot carry meaning: it has no words, or only words that file a memory."""
     return _UNSPELLED.fullmatch(name) is not None or _run_of(name) == ()
 
 
 def _run_of(name: str) -> tuple[str, ...] | None:
     """The words of a name that carry meaning; None for a string that is no name.
 
-    They stand in a row, between words that only file: "tea" in "user_tea_preferences".
+    Words that only file a memory are cut off at both ends: "tea" is left of "user_tea_preferences".
     """
     shape = exact(name)
     words = _NAME_WORD.findall(shape)
@@ -165,7 +166,8 @@ def _run_of(name: str) -> tuple[str, ...] | None:
         return None
     if _NAME_GAP.fullmatch(_NAME_WORD.sub("", shape)) is None or NEGATING.search(" ".join(words)):
         return None
-    # A single letter, such as the name of a list entry or a variable, carries no meaning. "I" does.
+    # A single letter, such as the name of a list entry or a variable, carries no meaning. The
+    # letter "I" does.
     files = [word in GENERIC or (len(word) == 1 and word.isalpha()) for word in words]
     counts = [word.isdecimal() for word in words]
     if all(one or other for one, other in zip(files, counts, strict=True)):
@@ -177,7 +179,7 @@ def _run_of(name: str) -> tuple[str, ...] | None:
 
 
 def _all_named(names: Sequence[str], stated: Iterable[str]) -> bool:
-    """Whether each name is a row of words out of a text that the candidate states."""
+    """Whether each name consists of words that stand in a row in a text of the candidate."""
     if not names:
         return True
     there: set[tuple[str, ...]] = set()

@@ -1,4 +1,4 @@
-"""The least class of an order, by who is known to have given it.
+"""The class floor: the least class of a text that gives orders, by who is known to have said it.
 
 An order steers every later reader, so it is policy (L1), which no conversation may write. A
 person's own order is a wish about her agent: it may stand among her preferences (L2).
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 def class_of_order(
     candidate: Candidate, reading: Reading, provenance: Provenance | None, *, confirmed: bool
 ) -> MemoryClass:
-    """The least class that a flagged text lands in.
+    """The least class of a text that reads as an order.
 
-    A confirmed text is a person's wish. A text that a person only typed is one where the operator
-    vouches that people type there, and only if it is a plain rule. An injection is nobody's wish. A
-    vouched or bound label comes from a harness that names the class it wants.
+    A text that a person confirmed is her wish: L2. A text that a person only typed is L2 where the
+    operator vouches that people type there, and only if it is a plain rule. An injection is
+    nobody's wish: L1. So is an order with a vouched or bound label: it comes from a harness, which
+    names the class that it wants.
     """
     if reading.injection or provenance is None:
         return MemoryClass.L1
@@ -39,9 +40,10 @@ def class_of_order(
 def class_once_confirmed(
     candidate: Candidate, held_as: MemoryClass, basis: Basis | None
 ) -> MemoryClass:
-    """The class of a held new memory if a person confirms it: L2 for her own order.
+    """The class of a held new memory if a person confirms it: L2 for a person's own order.
 
-    It is for the page that she sees before she decides; only the gate decides on admission.
+    The page that a person decides on shows this class in advance; only the gate decides on
+    admission.
     """
     floored = candidate.change is ChangeKind.CREATE and candidate.memory_class is not held_as
     if held_as is not MemoryClass.L1 or not floored:
@@ -53,7 +55,7 @@ def class_once_confirmed(
 
 
 def _said_in(candidate: Candidate) -> str | None:
-    """The text alone, without the names under which a server files it."""
+    """The text of a candidate, without the names under which a server files it."""
     call = call_of(candidate)
     if call is None:
         return candidate.text

@@ -23,7 +23,7 @@ _JOINT: Final = "\n"
 class NotForwardable(ValueError):  # noqa: N818 - what a call is, not a fault of ours
     """The call cannot be kept in a candidate.
 
-    It is too long (`oversize`), or its arguments are no object.
+    Either the call is too long (`oversize`), or its arguments are no object.
     """
 
     def __init__(self, message: str, *, oversize: bool = False) -> None:
@@ -32,18 +32,21 @@ class NotForwardable(ValueError):  # noqa: N818 - what a call is, not a fault of
 
 
 class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call to a tool. `arguments` is canonical JSON in which each piece is its index."""
+    """One call to a server's tool.
+
+    `arguments` is canonical JSON in which the index of each piece stands in place of its text.
+    """
 
     tool: str
     arguments: str
     key: str
     pieces: tuple[str, ...]
-    # What the call does to the text under the key, where a map says so.
+    # What the call does to the text under its key, where a tool map says so.
     effect: Effect | None = None
 
 
 class _Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    # Fields in the order of their names, as in any canonical object (RFC 8785).
+    # The fields stand in the order of their names, as in any canonical object (RFC 8785).
     arguments: msgspec.Raw
     effect: Effect | None = None
     key: str
@@ -57,7 +60,7 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def target_of(prefix: str, server: str) -> str:
-    """The target of every candidate that is sent to this server, over the protocol of `prefix`."""
+    """The target of every candidate for this server; `prefix` names the protocol."""
     return prefix + server
 
 
@@ -67,10 +70,10 @@ def is_forwarded(candidate: Candidate) -> bool:
 
 
 def texts_of(call: ForwardedCall) -> tuple[str, str]:
-    """Text and metadata of the candidate that this call becomes. Its arguments go in unchanged.
+    """Text and metadata of the candidate that this call becomes. The arguments are kept unchanged.
 
     Raises:
-        NotForwardable: See there.
+        NotForwardable: The call is too long, or its arguments are no object.
     """
     text = _JOINT.join(call.pieces)
     try:
@@ -92,7 +95,7 @@ def texts_of(call: ForwardedCall) -> tuple[str, str]:
 
 
 def call_of(candidate: Candidate) -> ForwardedCall | None:
-    """The call that a candidate stands for; None for a candidate that is no call."""
+    """The call that a candidate stands for; None for a candidate that is no forwarded call."""
     text, metadata_json = candidate.text, candidate.metadata_json
     if text is None or metadata_json is None:
         return None
@@ -119,7 +122,7 @@ def call_of(candidate: Candidate) -> ForwardedCall | None:
 def removes(deletion: ForwardedCall, stored: ForwardedCall) -> bool:
     """Whether a deletion under the same key leaves nothing of a stored call.
 
-    A deletion that names nothing but the key removes the whole thing.
+    A deletion that names nothing but the key removes all that is stored under the key.
     """
     gone = {piece for piece in deletion.pieces if piece != deletion.key}
     return not gone or all(piece in gone or piece == stored.key for piece in stored.pieces)

@@ -1,7 +1,8 @@
 """What the session ledger knows of one candidate: evidence about its label, never a claim.
 
-The ledger sees what entered each session of an agent, and from which channel. It says so in a
-`Seen`; `policy.labels.derive` makes a label of it (docs/architecture.md#where-a-label-comes-from).
+The ledger sees which texts entered each session of an agent, and from which channel. It reports
+them in a `Seen`; `policy.labels.derive` makes a label of it
+(docs/architecture.md#where-a-label-comes-from).
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ class LabelRule(enum.Enum):
 
     __hash__ = object.__hash__
 
-    TAINT = "taint"  # TAINT: everything in the session's context
-    CONTAINMENT = "containment"  # CONTAINMENT: the segments that the text is contained in
+    TAINT = "taint"  # TAINT: the label falls to the lowest of everything in the session's context
+    # CONTAINMENT: the label falls to the lowest of the segments that the text is contained in.
+    CONTAINMENT = "containment"
 
 
 class Joined(enum.Enum):
@@ -27,9 +29,10 @@ class Joined(enum.Enum):
 
     __hash__ = object.__hash__
 
-    CALL = "call"  # by the id of the call that wrote it, which a model of that session made
-    TEXT = "text"  # by its words, which a model of that session said
-    NONE = "none"  # not at all
+    # By the id of the tool call that wrote the candidate, which a model of that session made.
+    CALL = "call"
+    TEXT = "text"  # by the candidate's words, which a model of that session said
+    NONE = "none"  # the ledger found no session for the candidate
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +46,11 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     taint: SourceKind = SourceKind.UNKNOWN
     # The segments that the text is contained in, lowest label first.
     contained: tuple[Origin, ...] = ()
-    # The segments that an edit of a known text brings words from; None where it is no such edit.
+    # The segments that an edit of a known text brings words from; None where the candidate is no
+    # such edit.
     brought: tuple[Origin, ...] | None = None
-    # Its whole text is what one turn of a person in that very session makes her own words.
+    # Whether the whole text of the candidate is what one turn of a person in that very session
+    # makes her own words.
     endorsed: bool = False
     # Whether the operator vouches that people type the user turns of that front.
     by_person: bool = False

@@ -1,1 +1,1 @@
-"""Text as matching sees it: skeletons, sentences, directive and injection language."""
+"""Text in the forms in which it is compared: skeletons, sentences, and the language of orders."""

@@ -1,4 +1,4 @@
-"""Patterns with a stretch of free text inside: a head, up to so many characters, a tail.
+"""Patterns with free text inside: a head, then at most so many characters, then a tail.
 
 A plain regular expression would walk the whole stretch from every head, so a text of nothing but
 heads would cost its length times the stretch. Here tails and sentence ends are found once, and only
@@ -20,9 +20,9 @@ _BREAK: Final = re.compile(r"[!?\n]|\.(?!\S)")
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """`whole` begins with `head`, and ends with `tail`, at most `length` characters further on.
+    """A pattern `whole` that begins with `head`, and ends with `tail` within `length` characters.
 
-    Neither `head` nor the stretch may cross the end of a sentence.
+    Neither `head` nor the free text behind it may cross the end of a sentence.
     """
 
     head: re.Pattern[str]
@@ -31,11 +31,11 @@ class Reach(msgspec.Struct, frozen=True):
     length: int
 
     def found(self, text: str) -> bool:
-        """Whether the whole is anywhere in the text."""
+        """Whether the pattern `whole` matches anywhere in the text."""
         return any(self.whole.match(text, start) for start in self.tries(text))
 
     def tries(self, text: str) -> Iterator[int]:
-        """The positions where a match may begin: heads with a tail in reach."""
+        """The positions where a match may begin: heads that a tail follows near enough."""
         heads = [place.start() for place in self.head.finditer(text)]
         if not heads:
             return

@@ -1,6 +1,6 @@
-"""Words that are written with a capital and name nothing: data, all in lower case.
+"""Words that are written with a capital and are no names: data, all in lower case.
 
-Without them the start of a sentence, an interjection or a weekday would count as a name.
+Without this list the start of a sentence, an interjection or a weekday would count as a name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words of a text for which it counts as an order or an attack: enough by themselves."""
+"""Which words of a flagged text make it count as an order or an attack: enough by themselves."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _WORD: Final = re.compile(r"\S+\s*")
 
 
 def words_that_fired(text: str) -> str | None:
-    """A shortest stretch of the text that is flagged as the whole is; None for a plain text.
+    """A shortest stretch of the text that is flagged as the whole text is; None for a plain text.
 
-    It is found by asking the very reading that the gate asks: words are left out at the end and at
-    the beginning, many and then few, for as long as what remains is flagged. So no list of phrases
-    has to be explained, and the stretch is always one that would be flagged alone.
+    The stretch is found with the same check that the gate uses: words are left out at the end and
+    at the beginning, many and then few, for as long as what remains is flagged. So no list of
+    phrases has to be explained, and the stretch would always be flagged alone.
     """
     whole = language_of(skeleton(text))
     if whole is Language.PLAIN:

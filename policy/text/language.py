@@ -1,8 +1,8 @@
-"""What a text speaks: plainly, in directives, or in injections.
+"""Whether a text is plain, gives orders to an agent (a directive), or attacks it (an injection).
 
-Looks at the skeleton, and past any frame: an order in quotation marks, in a report or in an example
-is read as the order, because a model that recalls it reads it so. It is never the only wall: an
-order that is not found here is still bound by the matrix.
+The check works on the skeleton and ignores how an order is wrapped: an order in quotation marks, in
+a report or in an example counts as the order, because a model that recalls it reads it so. This
+check is never the only protection: the matrix binds an order that is not found here.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ _TO_SPACES: Final = str.maketrans(
 )
 _JOINED_LEN_MIN: Final = 12
 _HYPHEN: Final = re.compile(r"(?<=[a-z])[-_](?=[a-z])")
-# Quotation marks, and what makes words bold or code: they may stand around an order, or in one.
+# Quotation marks, and marks that make words bold or code: they may stand around an order, or in
+# one.
 _MARKED: Final = re.compile("[\"'`*~\u00ab\u00bb\u2039\u203a\u300c\u300d\u300e\u300f]")
 _MARK: Final = re.compile(
     r"[\"`*~\u00ab\u00bb\u2039\u203a\u300c\u300d\u300e\u300f]|(?<!\w)'|'(?!\w)"
 )
-# What stands at the beginning of a line in a quotation, a list or a table.
+# Marks at the beginning of a line in a quotation, a list or a table.
 _LINE_START: Final = re.compile(r"(?:^|\n)(?:[>|#*+\-] ?){0,4}")
-# "1gn0re": digits and signs that stand for letters, inside a word that has letters.
+# Digits and signs that stand for letters, inside a word that has letters: "1gn0re".
 _LEET: Final = (
     dict(zip(map(ord, "013457@$!"), "oieastasi", strict=True)),
     dict(zip(map(ord, "013457@$!"), "oleastasl", strict=True)),
@@ -49,7 +50,7 @@ _LEET_SIGN: Final = re.compile(r"[013457@$!][a-z]")
 
 
 def language_of(shape: str) -> Language:
-    """What a text speaks; `shape` is its skeleton."""
+    """Whether a text is plain, a directive or an injection; `shape` is its skeleton."""
     found = _spoken(shape)
     if _LEET_SIGN.search(shape):
         for letters in _LEET:
@@ -65,11 +66,12 @@ def _spoken(shape: str) -> Language:
     words = shape.translate(_TO_SPACES).split()
     found = _joined(words)
     readings = [shape]
-    # A quotation or emphasis mark may stand inside a sentence, or begin one: try both.
+    # A quotation or emphasis mark may stand inside a sentence, or begin one: read the text both
+    # ways.
     if _MARKED.search(shape) and (bare := _MARK.sub("", shape)) != shape:
         words += bare.translate(_TO_SPACES).split()
         readings += (bare, _MARK.sub("\n", shape))
-    # "from-now-on" is three words, "never-ending" is one: read it both ways.
+    # "from-now-on" is three words, "never-ending" is one: read words with hyphens both ways.
     if "-" in shape or "_" in shape:
         words += _HYPHEN.sub(" ", " ".join(words)).split()
         readings.append(_HYPHEN.sub(" ", shape))
@@ -108,7 +110,7 @@ def _speaks(
 
 
 def _asked(words: list[str]) -> list[tuple[Lexicon, Group]]:
-    """The groups of phrases whose words occur: for most texts none, which makes the check cheap."""
+    """The groups of phrases whose words occur in the text: mostly none, so the check is cheap."""
     leading = _LEADING.intersection(words)
     if not leading:
         return []

@@ -1,9 +1,9 @@
-"""The names that a text mentions, as the watch for drift counts them.
+"""The names that a text mentions, as the drift alarm counts them.
 
 A name is a word with a capital letter that the text does not also write in lower case. One capital
-word alone at the start of a sentence may be any word, and is told apart. What everybody writes with
-a capital (`policy.text.common_words`) is no name. Which of the rest the tenant itself knows in
-lower case is the store's to say (`storage.write.cells`).
+word alone at the start of a sentence may be any word, so it is returned apart from the others.
+Words that everybody writes with a capital (`policy.text.common_words`) are no names. Which of the
+other words the tenant's own texts write in lower case the store knows (`storage.write.cells`).
 
 Only scripts with capitals have names in this sense: see `COVERED` and `NOT_COVERED`.
 """
@@ -27,21 +27,22 @@ MIXED_ONLY: Final = ("German",)
 """Languages in which each noun has a capital: only a capital inside a word makes a name."""
 
 _LETTERS_MIN: Final = 3
-# A hyphen or an underscore parts words: "Acme-based" mentions Acme.
+# A word ends at a hyphen or an underscore: "Acme-based" mentions Acme.
 _WORD: Final = re.compile(r"[^\W\d_][^\W_]*(?:['\u2019][^\W_]+)*")
-# It begins with one of a few characters, so that a search skips the others.
+# The pattern begins with one of a few characters, so that a search skips all others quickly.
 _SENTENCE_END: Final = re.compile(r"[.!?:;\u2026\n](?:(?<=\n)|\s)\s*")
-# Addresses are in lower case whatever they name: a host, a link, a mailbox, a handle.
+# Addresses are written in lower case even where they contain a name: a host, a link, a mailbox, a
+# handle.
 _ADDRESS: Final = re.compile(r"://|@|[^\W_][./][^\W_]")
 _UNSEEN: Final = frozenset({"Cf", "Mn", "Me"})
 _GERMAN_MIN: Final = 2
 
 
 class Mentioned(msgspec.Struct, frozen=True):
-    """The words of one text by how they stand in it, each in its skeleton of case.
+    """The words of one text, sorted by where and how they are written; each as its skeleton.
 
     `inner` have a capital where none is due; `first` stand alone at the start of a sentence;
-    `lower` are in lower case, somewhere in the text, and `linked` only within an address, which
+    `lower` are in lower case somewhere in the text, and `linked` only within an address, which
     shows nothing about a word. No word is in two of the first three.
     """
 
@@ -52,17 +53,17 @@ class Mentioned(msgspec.Struct, frozen=True):
 
     @property
     def capital(self) -> frozenset[str]:
-        """Those that may be names."""
+        """The words that may be names: those with a capital."""
         return self.inner | self.first
 
     @property
     def every(self) -> frozenset[str]:
-        """All of them: a known name is a name in lower case as well."""
+        """All words: a name that is known already is a name in lower case as well."""
         return self.inner | self.first | self.lower | self.linked
 
 
 def mentioned_in(text: str) -> Mentioned:
-    """The words of a text that may be names, and those that it shows to be none."""
+    """The words of a text that may be names, and those that the text shows to be none."""
     inner: set[str] = set()
     first: set[str] = set()
     lower: set[str] = set()
@@ -77,7 +78,7 @@ def mentioned_in(text: str) -> Mentioned:
 
 
 def _outside(sentence: str) -> frozenset[str] | None:
-    """The words outside of addresses; None where there is no address."""
+    """The words of a sentence outside of its addresses; None where it has no address."""
     if _ADDRESS.search(sentence) is None:
         return None
     pieces = (piece for piece in sentence.split() if _ADDRESS.search(piece) is None)
@@ -85,7 +86,7 @@ def _outside(sentence: str) -> frozenset[str] | None:
 
 
 def _as_seen(text: str) -> str:
-    """The text without what nobody sees between two letters, its capitals as they are."""
+    """The text without invisible characters between letters; its capitals stay."""
     if text.isascii():
         return text
     seen = unicodedata.normalize("NFKC", text)
@@ -129,7 +130,7 @@ def _begins_a_run(words: list[str]) -> bool:
 
 
 def _plain(small: str) -> str:
-    """The skeleton of case of a word in lower case."""
+    """The skeleton of a word that is in lower case, without a possessive "'s"."""
     if small.endswith("s"):
         for ending in ("'s", "\u2019s"):
             small = small.removesuffix(ending)

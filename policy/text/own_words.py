@@ -34,19 +34,20 @@ _PASTED: Final = re.compile(
     '["`{}<>|\\[\\]\\\\\n'
     "\u00ab\u00bb\u2039\u203a\u300a-\u3011\u3014-\u301f\u275b-\u275e\u2022\u2023\u25aa\u25e6\u00b7]"
     r"|[-_=*#~]{3,}|__|==|\*\S|~~|\(\)|&&|;$"
-    # A quotation in single marks; an apostrophe does not count.
+    # A quotation in single marks; an apostrophe is no such mark.
     r"|(?<!\w)'(?=\S)[^']*(?:\w'\w[^']*)*(?<=\S)'(?!\w)"
 )
-# A list item, a message's header, or the name of a speaker: "Subject: ...", "Bob: ..."
+# What a pasted text begins with: a list item, a message's header, or the name of a speaker, such as
+# "Subject:" or "Bob:".
 _HEADED: Final = re.compile(r"(?:\(?(?:[0-9]{1,3}|[a-z])[.)]|[^\s:]{1,40}:)(?:\s|$)")
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Co", "Cs"})
 _JOINERS: Final = frozenset("\u200c\u200d")
 
 
 class OwnForms(NamedTuple):
-    """The whole texts that one turn makes a person's own.
+    """The whole texts that one turn of a person makes her own.
 
-    The turn itself, and what she asked to keep.
+    `said` has the turn itself, `asked` what stands behind a request to remember.
     """
 
     said: tuple[str, ...] = ()
@@ -54,15 +55,19 @@ class OwnForms(NamedTuple):
 
 
 def folded(text: str) -> str:
-    """A text prepared for comparison.
+    """A text as it is compared with others.
 
-    Case, the kind of its spaces and quotation marks, and its final mark make no difference.
+    Differences in case, in the kind of spaces and quotation marks, and in the final mark are
+    removed.
     """
     return _FINAL.sub("", " ".join(exact(text).split()))
 
 
 def own_forms(turn: str) -> OwnForms:
-    """The texts, `folded`, one of which a candidate must equal to be this person's own words."""
+    """The texts that count as a person's own words because of this turn.
+
+    They are in the form that `folded` makes. A candidate must be equal to one of them.
+    """
     turn = turn.strip()
     if len(turn) > TURN_LEN_MAX or _BEGINS.match(turn) is None or _invisible(turn):
         return OwnForms()
@@ -81,7 +86,12 @@ def own_forms(turn: str) -> OwnForms:
 
 
 def asked_to_keep(text: str) -> str | None:
-    """What follows an explicit request to remember at the beginning of an `exact` text, if any."""
+    """The rest of a text behind a request to remember at its beginning.
+
+    None without such a request.
+
+    The text has to be in the form that `exact` makes.
+    """
     for request in _REQUESTS:
         found = request.match(text)
         if found is not None:
@@ -90,9 +100,10 @@ def asked_to_keep(text: str) -> str | None:
 
 
 def of_the_user(text: str) -> str | None:
-    """What a person says of herself in an `exact` text, said of "the user".
+    """A text that a person says of herself, rewritten to speak of "the user".
 
     None where she says nothing of herself, or where the rewriting cannot be undone byte for byte.
+    The text has to be in the form that `exact` makes.
     """
     for one in LANGUAGES:
         if one.third_person is not None:
@@ -135,13 +146,16 @@ _REQUESTS: Final = tuple(map(_request, LANGUAGES))
 
 
 class _Telling:
-    """Rewrites a text from the first person to the third."""
+    """Rewrites a text from the first person to the third: "I like tea" to "the user likes tea"."""
 
     def __init__(self, language: ThirdPerson) -> None:
         self._language = language
 
     def told(self, text: str) -> str | None:
-        """The rewritten text; None where it says nothing of her, or could not be rewritten back."""
+        """The rewritten text.
+
+        None for a text without a first person, or if rewriting it back fails.
+        """
         language = self._language
         if "?" in text:
             return None

@@ -1,6 +1,6 @@
-"""German: how a person asks to remember, answers, points and forwards.
+"""German: how a person asks to remember, answers, points at earlier words, and forwards a text.
 
-It has no rewriting to the third person: more than the verb's ending would change.
+German has no rewriting to the third person: more than the verb's ending would change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""English: how a person asks to remember, answers, points, forwards, and speaks of herself."""
+"""English: how a person asks to remember, answers, points back, forwards, and speaks of herself."""
 
 from __future__ import annotations
 

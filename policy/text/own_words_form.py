@@ -1,4 +1,7 @@
-"""What a language's data says of a person's own words; each language has one file beside this."""
+"""The form of a language's data about a person's own words.
+
+Each language is a file beside this one.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,27 @@ import msgspec
 
 
 class ThirdPerson(msgspec.Struct, frozen=True, kw_only=True):
-    """How the first person becomes "the user". All in lower case."""
+    """How a language turns the first person into "the user". All words are in lower case."""
 
     user: str
-    # The pronouns that a verb goes with, and the contractions with a verb ("I'm").
+    # The pronoun that a verb goes with ("I"), and its contractions with a verb ("I'm").
     subject: str
     contracted: dict[str, str]
-    # Other words for herself ("my"); each becomes a form of "the user", so that nobody else is
-    # meant.
+    # Other words with which a person speaks of herself ("my"); each becomes a form of "the user",
+    # so that nobody else is meant.
     others: dict[str, str]
     verbs: dict[str, str]
     # Words that may stand between the subject and its verb.
     adverbs: frozenset[str]
-    # Verb forms that are alike in both persons, as those of the past are.
+    # Verb forms that are alike in the first and third person, as those of the past are.
     alike: frozenset[str]
     alike_endings: tuple[str, ...]
-    # For any other verb: endings to look for in this order, and their replacements.
+    # For any other verb: the endings to look for, in this order, and what replaces each.
     endings: tuple[tuple[str, str], ...]
 
 
 class OwnWords(msgspec.Struct, frozen=True, kw_only=True):
-    """One language. All in lower case, with straight apostrophes.
+    """The words of one language. All in lower case, with straight apostrophes.
 
     A request to remember is any number of `courtesies`, one of `keeping`, and then one of `that`, a
     colon (behind one of `this`, or none), or a person who speaks of herself.
@@ -48,5 +51,5 @@ class OwnWords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a list that is written as one string."""
+    """The words of a list that is written as one string, separated by spaces."""
     return frozenset(text.split())

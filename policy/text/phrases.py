@@ -1,10 +1,10 @@
-"""The form of a language's data: groups of phrases, each with words that it cannot match without.
+"""The form of a language's data: groups of phrases, each with words that must occur for a match.
 
 A directive is an instruction to the agent about its future behaviour: "always recommend ...", "from
 now on ...", "when the user asks X, answer Y". A person's habit ("I always forget"), a report ("she
-always recommends it") and advice between people ("never give up") are not. An injection attacks
-what the agent was told before. Both are found by the shape of the sentence, in a skeleton; single
-words decide nothing.
+always recommends it") and advice between people ("never give up") are not. An injection attacks the
+instructions that the agent was given before. Directives and injections are found by the shape of
+the sentence, in a skeleton; single words decide nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from policy.text.bounded_gap import Reach
 
 
 class Language(enum.Flag):
-    """What a text was found to speak."""
+    """What a text was found to be: plain, a directive, or an injection."""
 
     PLAIN = 0
     DIRECTIVE = enum.auto()
@@ -27,7 +27,10 @@ class Language(enum.Flag):
 
 
 class Shapes(msgspec.Struct, frozen=True):
-    """One pattern for each place in a sentence; None where there is none."""
+    """The patterns of a group, by the place in a sentence where each may match.
+
+    None for no pattern.
+    """
 
     anywhere: re.Pattern[str] | None
     at_start: re.Pattern[str] | None
@@ -36,7 +39,7 @@ class Shapes(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Patterns that cannot match without certain words, so a cheap search for words comes first.
+    """Patterns with words that must occur for a match, so a cheap search for words comes first.
 
     One of `words` must occur, and one of `also` where that is not empty.
     """
@@ -48,25 +51,27 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Lexicon(msgspec.Struct, frozen=True, kw_only=True):
-    """One language's data. Its examples are tested.
+    """The data of one language, with examples that are tested.
 
-    Orders that it must find, and honest texts that it must not.
+    The examples are orders that must be found, and honest texts that must not be flagged.
     """
 
     name: str
     groups: tuple[Group, ...]
-    # Matches where an imperative may begin: at a clause, or after a word that leads in.
+    # Matches where an imperative may begin: at the start of a clause, or after a word that leads
+    # in.
     starts: re.Pattern[str]
-    # Matches at a clause's beginning only: for verbs that people use to each other as well.
+    # Matches only at the start of a clause: for verbs that people use to each other as well.
     clauses: re.Pattern[str]
-    # The commonest phrases without spaces, for spaced-out letters that were joined.
+    # The commonest phrases without spaces, for letters that were spaced out and are joined again.
     joined: tuple[tuple[Language, re.Pattern[str]], ...] = ()
     directives: tuple[str, ...]
     injections: tuple[str, ...]
     honest: tuple[str, ...]
 
 
-# Prefixes of a pattern's source that say where it may match; `compiled` sorts the patterns by them.
+# Prefixes of a pattern's source that say where in a sentence the pattern may match; `compiled`
+# sorts the patterns by them.
 START: Final = "<start>"
 CLAUSE: Final = "<clause>"
 REST: Final = r"(?:[^.!?\n]|[.](?=\S))"
@@ -75,12 +80,12 @@ _HEAD_LEN_MAX: Final = 80
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words of a text, as a set."""
+    """The words of a text as a set, for comparing with the words of a group."""
     return frozenset(text.split())
 
 
 def compiled(*sources: str, reaching: tuple[Reach, ...] = ()) -> Shapes:
-    """The patterns sorted by where they may match, each kind compiled into one."""
+    """The patterns by where in a sentence they may match, compiled into one for each place."""
     by_place: dict[str, list[str]] = {"": [], START: [], CLAUSE: []}
     for source in sources:
         place = next((mark for mark in (START, CLAUSE) if source.startswith(mark)), "")
@@ -92,9 +97,9 @@ def compiled(*sources: str, reaching: tuple[Reach, ...] = ()) -> Shapes:
 
 
 def reach(head: str, rest: str, stretch_len: int, tail: str) -> Reach:
-    """A pattern for "when X, do Y".
+    """A pattern for orders such as "when X, do Y".
 
-    A condition, at most so many characters, a joint, and an order.
+    It is made of a condition, at most so many characters, a joint such as a comma, and an order.
     """
     return Reach(
         re.compile(head),

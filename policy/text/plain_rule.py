@@ -1,8 +1,8 @@
-"""Whether a text is a plain rule of a person's own.
+"""Whether a text is a plain rule, such as a person may set without being asked again.
 
-Short, and without anything that an attacker gains by. "Always use pnpm here, never npm." is one. A
-rule that names an address, an account or an amount is what a pasted letter would say, so a person
-has to see it once more before it steers.
+A plain rule is short, and has nothing in it that an attacker gains by: "Always use pnpm here, never
+npm." is one. A rule that names an address, an account or an amount is what a pasted letter would
+say, so a person has to confirm such a rule before it steers the agent.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from policy.text.skeleton import skeleton
 LEN_MAX: Final = 240
 SENTENCES_MAX: Final = 2
 
-# A mark behind a word ends a sentence, and so does a line; in "e.g." and "3.12" it ends none.
+# A sentence ends at a mark behind a word, and at a line end; the marks in "e.g." and "3.12" end
+# none.
 _END: Final = re.compile(r"(?<=\w)[.!?\u2026]+[\"')\]]*(?=\s|$)|\n")
 _ABBREVIATED: Final = re.compile(r"\b(?:\w\. ?){2,}|\b(?:etc|bzw|usw|ca|vs|resp|ggf|inkl|no|nr)\.")
-# Names of files and modules look like host names, so they are excluded.
+# Endings of file and module names, which look like host names and are no addresses.
 _FILES: Final = (
     "c cc cfg clj conf cpp cs css csv dart db docx env ex go gql gradle h hpp html ini ipynb java "
     "jpg js json jsx kt less lock log lua m md mdx mjs mod pdf php pl png proto ps1 py pyi rb rs "
@@ -45,14 +46,17 @@ _NAMING: Final = re.compile(
     # Accounts, cards, telephones, wallets: many digits, however they are grouped, and random
     # letters.
     r"\d{5}|\d(?:[ ./()-]{0,2}\d){6}|\b(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{10,}\b|"
-    # Amounts of money.
+    # Amounts of money in figures or words.
     rf"[$\u20ac\u00a3\u00a5\u20bd\u20bf%]|\d[\d.,' ]{{0,12}}(?:k|m|{_MONEY})\b|"
     rf"\b{_COUNTED} (?:\w+ ){{0,2}}{_MONEY}\b|\b{_MONEY} \d|\d{{1,3}}(?:[.,']\d{{3}})+"
 )
 
 
 def is_plain_rule(text: str | None) -> bool:
-    """Whether it has at most 240 characters and two sentences, no address, account or amount."""
+    """Whether a text is short, and has no address, account or amount in it.
+
+    Short is at most 240 characters and two sentences.
+    """
     if text is None or len(text) > LEN_MAX:
         return False
     shape = skeleton(text)

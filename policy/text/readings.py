@@ -1,7 +1,7 @@
-"""All readings of a text: what it says to somebody who decodes it.
+"""All readings of a text: itself, and what it says to somebody who decodes it.
 
 A model understands escapes, percent signs, entities, tags, words divided at a line end, base64 and
-hexadecimal. So a search looks in every reading.
+hexadecimal. So a search for a refused text looks in every reading.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _ESCAPE: Final = re.compile(
     re.DOTALL,
 )
 _PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-# Characters that begin an escape. A stray one before a word would swallow letters of it, so the
-# text is also read with them as plain marks.
+# Characters that begin an escape. A stray one before a word would swallow letters of the word, so
+# the text is also read with these characters as plain marks.
 _STRAY: Final = str.maketrans("\\%&", "   ")
-# An escape between two words stands for an invisible character, so it belongs to neither word.
+# An escape between two words stands for an invisible character, which belongs to neither word.
 _UNSEEN: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u2060-\u2064\u2800\u3164\ufeff\uffa0]+"
 )
@@ -37,8 +37,8 @@ _UNSEEN: Final = re.compile(
 _TAGGED: Final = re.compile("[\U000e0020-\U000e007e]")
 _BLANKS: Final = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": " ", "v": " "}
 _PERCENT: Final = re.compile("%[0-9A-Fa-f]{2}")
-# Leading zeros are skipped, and a number beyond every code point is not read: no number that long
-# is parsed.
+# Leading zeros are skipped, and a number of more digits than any code point has is not parsed:
+# parsing very long numbers is slow.
 _ZEROS: Final = re.compile("&#0+(?=[0-9])")
 _BEYOND: Final = re.compile("&#[0-9]{8,}")
 _ROUNDS: Final = 8
@@ -46,10 +46,10 @@ _BLOB: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:[ \t]*\r?\n[ \t]*[A-Za-z0-9+/
 _HEX: Final = re.compile("[0-9A-Fa-f]{24,}")
 _HEX_PAIRS: Final = re.compile(r"(?:(?:0x)?[0-9A-Fa-f]{2}[\s:,]{1,4}){11,}(?:0x)?[0-9A-Fa-f]{2}")
 _PAIRS_JOINED: Final = re.compile(r"0x|[\s:,]")
-# Stretches of text that can be read in bytes that are not text as a whole.
+# Stretches of text that can be read inside bytes which are not text as a whole.
 _PRINTABLE: Final = re.compile(rb"[\t\n\r -~]{16,}")
 _QUANTUM: Final = 4
-_WIDE: Final = frozenset({b"\xff\xfe", b"\xfe\xff"})  # byte order marks of UTF-16
+_WIDE: Final = frozenset({b"\xff\xfe", b"\xfe\xff"})  # the byte order marks of UTF-16
 _LAST_CODE_POINT: Final = 0x10FFFF
 _TAGS_BEGIN: Final = 0xE0000
 _URL_SAFE: Final = str.maketrans("-_", "+/")
@@ -60,7 +60,7 @@ BLOBS_MAX: Final = 4_096
 
 
 def readings_of(text: str) -> Iterator[str]:
-    """All readings of a text: itself first, none twice."""
+    """All readings of a text: itself first, none of them twice."""
     spelled = spelled_out(text)
     found = [text, unmarked(spelled)]
     if spelled != text:
@@ -90,7 +90,7 @@ def blobs_in(text: str, *, depth: int = 2) -> Iterator[str]:
         lines = found[0].split()
         blobs += ("".join(lines), *(lines if len(lines) > 1 else ()))
     if len(blobs) > BLOBS_MAX:
-        # Only the longest are tried: a blob with a text worth hiding has to be long.
+        # Only the longest candidates are decoded: a blob with a text worth hiding has to be long.
         blobs = nlargest(BLOBS_MAX, blobs, key=len)
     blobs += [_PAIRS_JOINED.sub("", found[0]) for found in _HEX_PAIRS.finditer(text)]
     for blob in blobs:
@@ -106,7 +106,7 @@ def blobs_in(text: str, *, depth: int = 2) -> Iterator[str]:
 def texts_in_blob(blob: str) -> Iterator[str]:
     """The readable texts in a base64 string, in any of its spellings.
 
-    The string itself if there are none.
+    Where there are none, the string itself is returned.
     """
     letters = "".join(blob.split()).rstrip("=").translate(_URL_SAFE)
     if len(letters) % _QUANTUM == 1:
@@ -124,7 +124,7 @@ def texts_in_blob(blob: str) -> Iterator[str]:
 
 def _decoded(blob: str) -> Iterator[str]:
     for digits in _HEX.findall(blob):
-        # The beginning of a blob is unknown: a word before it may end in characters of the same
+        # It is unknown where a blob begins: a word before it may end in characters of the same
         # alphabet.
         for start in range(1 + len(digits) % 2):
             even = digits[start : start + len(digits) // 2 * 2]
@@ -153,14 +153,14 @@ def _text_of(data: bytes) -> Iterator[str]:
 
 
 def _pieces_of(data: bytes) -> Iterator[str]:
-    """The readable stretches of some bytes."""
+    """The readable stretches of text in some bytes."""
     pieces = _PRINTABLE.findall(data)
     if pieces:
         yield b"\n".join(pieces).decode("ascii")
 
 
 def spelled_out(text: str) -> str:
-    """The text without escapes, also where they are nested."""
+    """The text with its escapes decoded, also where they are nested."""
     if not text.isascii():
         text = _TAGGED.sub(lambda found: chr(ord(found[0]) - _TAGS_BEGIN), text)
     for _ in range(_ROUNDS):

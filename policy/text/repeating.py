@@ -1,7 +1,7 @@
-"""The words of a text without what a tool put around its lines.
+"""The words of a text without the marks that a tool put around its lines.
 
 Line numbers, marks of quotations and diffs, field names, table cells and line breaks come and go
-when a text is pasted. These readings find a text again, so they can only lower a label.
+when a text is pasted. The readings made here find a pasted text again, and can only lower a label.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NUMBER: Final = re.compile(r"[\s0-9.:,#-]*")
 
 
 def unmarked(text: str) -> str:
-    """The words of a text alone: without tags, link addresses, marks and line numbers."""
+    """The words of a text without tags, link addresses, marks and line numbers."""
     bare = text
     if "\x1b" in text:
         bare = _COLOUR.sub("", bare)
@@ -59,7 +59,10 @@ def _alone(line: str) -> str:
 
 
 def repeated(text: str) -> Iterator[str]:
-    """The other texts that say the same as this one; none where it is plain words already."""
+    """The other forms in which this text may stand elsewhere.
+
+    None where it is plain words already.
+    """
     bare = _INLINE.sub("", text) if "<" in text else text
     lines = [_without_marks(line) for line in bare.split("\n")]
     cells: list[str] = []
@@ -77,7 +80,7 @@ def repeated(text: str) -> Iterator[str]:
 
 
 def flowing(text: str) -> str:
-    """The text with the lines of each paragraph joined."""
+    """The text with the lines of each paragraph joined into one line."""
     return _flowing(text.split("\n"))
 
 

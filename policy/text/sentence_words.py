@@ -1,7 +1,7 @@
 """Abbreviations after which a sentence does not end: data, all in lower case.
 
-A missing word costs one cut too many; then half a sentence is searched for as well, which does no
-harm.
+Where an abbreviation is missing here, one sentence is cut in two, and each half is searched for;
+that does no harm.
 """
 
 from __future__ import annotations

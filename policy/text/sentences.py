@@ -1,7 +1,7 @@
 """The sentences of a text, used to find it again; a match may lower a label and never raises one.
 
-A text is cut freely, into sentences and lines, and each becomes a skeleton. Also `exact`: the form
-of a text in which nothing is folded away that could change its meaning.
+A text is cut freely, into sentences and lines, and each becomes a skeleton. Another form is made by
+`exact`: in it nothing is left out that could change the meaning of the text.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ def tails_of(sentence: str) -> Iterator[str]:
 
 
 def fingerprint(sentence: str, key: bytes) -> int:
-    """A sentence as 64 bits that nobody can search for without the key."""
+    """A sentence as a number of 64 bits that nobody can look up without the key."""
     data = sentence.encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(data, digest_size=8, key=key).digest(), "big")
 
 
 def exact(text: str) -> str:
-    """A text with nothing folded away that could change what it says, an accent or a sign."""
+    """A text in a form for comparison that keeps what could change its meaning, as accents."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", unpiled(text))
         text = unicodedata.normalize("NFC", text.casefold())
@@ -105,14 +105,14 @@ def exact(text: str) -> str:
 
 
 def _normal(sentence: str) -> str:
-    """The sentence without its final mark; a question mark stays."""
+    """A sentence without its final mark; a question mark stays."""
     sentence = " ".join(sentence.split())
     bare = sentence.rstrip(".!? ")
     return bare + "?" if "?" in sentence[len(bare) :] else bare
 
 
 def _parts(text: str) -> list[str]:
-    """A paragraph, cut where a sentence surely ends."""
+    """The parts of a paragraph, cut only where a sentence surely ends."""
     parts: list[str] = []
     start = 0
     text = text.rstrip()
@@ -129,7 +129,7 @@ def _parts(text: str) -> list[str]:
 
 def _is_end(text: str, start: int, mark: re.Match[str]) -> bool:
     if mark[0].startswith("..") or mark.end() == len(text):
-        return False  # trailing off, or the end anyway
+        return False  # the marks trail off ("..."), or the paragraph ends anyway
     if mark[0] != ".":
         return True
     word = _LAST_WORD.search(text[max(start, mark.start() - _WORD_LEN_MAX) : mark.start()])

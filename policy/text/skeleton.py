@@ -1,4 +1,4 @@
-"""Text as matching sees it, and the code points no text may hold.
+"""Skeletons of text, the form in which texts are compared, and the code points no text may hold.
 
 A skeleton is only for matching: what is hashed, judged and stored is the text as it came.
 """
@@ -50,23 +50,23 @@ _PUNCTUATION = {
 }
 _AFTER_CASE = ASCII_LOOKALIKES | _PUNCTUATION
 _INVISIBLE_CATEGORIES = frozenset({"Cf", "Mn", "Me", "Cc", "Cs", "Co", "Cn"})
-# Characters that a skeleton drops, and marks that it keeps: none of them begins a combined
+# Characters that a skeleton drops, and marks that it keeps: none of these begins a combined
 # character.
 _LEANING_CATEGORIES = _INVISIBLE_CATEGORIES | {"Mc"}
 
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
-# A cache for quotation marks, accented letters and dashes, which come again and again.
+# A cache for quotation marks, accented letters and dashes, which occur again and again.
 _KNOWN_MAX = 4_096
 _KNOWN_LEN_MAX = 16
-# A longer run is folded in pieces, because no other thread can run during one call of the
-# normaliser.
+# A longer run of characters outside ASCII is normalised in pieces, because no other thread can run
+# during one call of the normaliser.
 _PIECE_LEN = 4_096
-# Most combining marks on one letter that are kept: sorting a pile of them takes the square of its
-# height.
+# How many combining marks on one letter are kept at most: sorting a pile of them takes the square
+# of its height.
 _PILE_MAX = 32
 
 _SPACES = re.compile(r"[^\S\n]*\n\s*|[^\S\n]{2,}|[^\S\n ]")
-# A cheap search for the next such pile.
+# A cheap search for the next letter with too many combining marks.
 _SEPARATED = re.compile(r"[ .\-_*|/,:+~]\w[ .\-_*|/,:+~]\w[ .\-_*|/,:+~]\w")
 # Four or more single characters with the same separator between them: "i g n o r e", "i.g.n".
 _SPACED_OUT = re.compile(r"(?<![^\W_])[^\W_](?:([ .\-_*|/,:+~])[^\W_])(?:\1[^\W_]){2,}(?![^\W_])")
@@ -109,8 +109,8 @@ def skeleton(text: str) -> str:
         text = _SPACED_OUT.sub(_joined, text)
     if "  " in text or not text.isprintable():
         text = _SPACES.sub(_one_space, text)
-        # And joined once more: in "i g n o r e" neither half is long enough until the gap is
-        # closed.
+        # The joining is done a second time: in "i g n o r e" neither half is long enough until the
+        # gap between the halves is closed.
         if _SEPARATED.search(text):
             text = _SPACED_OUT.sub(_joined, text)
     return text.strip()
@@ -130,7 +130,7 @@ def _folded(found: re.Match[str]) -> str:
 
 
 def _pieces(run: str, length: int = _PIECE_LEN) -> Iterator[str]:
-    """The run cut into pieces whose folded forms, joined, equal the folded run."""
+    """The run cut into pieces whose normalised forms, joined, equal that of the whole run."""
     start = 0
     while len(run) - start > length:
         end = start + length
@@ -142,16 +142,16 @@ def _pieces(run: str, length: int = _PIECE_LEN) -> Iterator[str]:
 
 
 def _begins(char: str) -> bool:
-    """Whether a cut before this character is safe: nothing before it can combine with it."""
+    """Whether a cut before this character is safe: nothing before the cut can combine with it."""
     first = unicodedata.normalize("NFKD", char)[0]
     if first in _BLANK_LETTERS or unicodedata.category(first) in _LEANING_CATEGORIES:
         return False
-    # The second and third letters of a Hangul syllable.
+    # These are the second and third letters of a Hangul syllable, which combine with the first.
     return not ("\u1160" <= first <= "\u11ff" or "\ud7b0" <= first <= "\ud7ff")
 
 
 def unpiled(text: str) -> str:
-    """The text with at most so many combining marks on one letter."""
+    """The text with at most `_PILE_MAX` combining marks on one letter."""
     if len(text) <= _PILE_MAX:
         return text
     kept: list[str] = []

@@ -131,7 +131,8 @@ _WORD_LEN_MAX: Final = 32
 
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 NOBODYS_WORDS_MAX: Final = 3
-_NOBODYS_LEN_MAX: Final = 96  # shorter words stand in every text, as do marks between words
+# Shorter words stand in every text, and so do single marks between words.
+_NOBODYS_LEN_MAX: Final = 96
 _NOBODYS_GAPS_MAX: Final = 8
 _COMMON_RANK_MAX: Final = 1
 RARE: Final = 3
@@ -139,7 +140,7 @@ RARE: Final = 3
 
 
 def stem_of(word: str) -> str:
-    """A word of a skeleton without its ending; most forms of one word have one stem."""
+    """A word of a skeleton without its ending; most forms of one word share one stem."""
     word = _FORMS.get(word, word)
     if len(word) <= _STEM_LEN_MIN or not word.isascii():
         return word
@@ -159,7 +160,8 @@ def stem_of(word: str) -> str:
 def is_nobodys(sentence: str) -> bool:
     """Whether a sentence is too short and too common to belong to anybody, as "Thanks!" is.
 
-    Its first speaker then says nothing about its origin, so it lowers no later speaker's label.
+    Who said such a sentence first proves nothing about its origin, so it lowers nobody else's
+    label.
     """
     if len(sentence) > _NOBODYS_LEN_MAX or sentence.count(" ") > _NOBODYS_GAPS_MAX:
         return False
@@ -168,7 +170,7 @@ def is_nobodys(sentence: str) -> bool:
 
 
 def are_common(words: Iterable[str]) -> bool:
-    """Whether all of these words are of the two commonest ranks."""
+    """Whether all of these words belong to the two commonest ranks."""
     return all(_is_common(word) for word in words)
 
 
@@ -187,7 +189,8 @@ def _ranked(word: str) -> tuple[str, int]:
     stem = stem_of(word)
     rank = _RANKS.get(stem)
     if rank is None:
-        # In every language the short words are the common ones.
+        # Words that are not in the lists are ranked by length: in every language short words are
+        # the common ones.
         rank = min(RARE, max(1, len(word) - 2))
     return stem, rank
 

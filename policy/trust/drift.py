@@ -1,4 +1,4 @@
-"""When names that low-trust memories mention add up to an alarm."""
+"""How many live memories of low trust that mention a name put the name under a drift alarm."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What is known of a principal's trust, and the ladder that only goes down.
+"""The trust ladder of a principal, which only goes down, and all else that is known of its trust.
 
 The ladder is fed by structural violations alone: what the principal's program must have done, and
-no page can have its model do. It alone refuses. Score and latch (`policy.trust.score`) are fed by
-outcomes; they hold, and never unlock anything that the ladder has closed.
+no page can have its model do. Only the ladder leads to refusals. Score and latch
+(`policy.trust.score`) are fed by outcomes; they hold writes for a person, and never unlock anything
+that the ladder has closed.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ _RUNG = {TrustLevel.TRUSTED: 2, TrustLevel.DEGRADED: 1, TrustLevel.UNTRUSTED: 0}
 
 
 class TrustState(msgspec.Struct, frozen=True, kw_only=True):
-    """The standing of one principal, or of one origin, which has no ladder.
+    """The trust in one principal, or in one origin (a server's tool), which has no ladder.
 
     `good` and `bad` are discounted weights of outcomes, and `cusum` is the sum of evidence against
-    it. `probation_left` outcomes in a row are missing since `probation_since_ms`, where it is
-    latched. `good_today` outcomes counted on `good_day`. Times are Unix milliseconds.
+    it. While it is latched, `probation_left` is how many good outcomes in a row are still missing,
+    in a probation that began at `probation_since_ms`. `good_today` outcomes counted on `good_day`.
+    Times are Unix milliseconds.
     """
 
     level: TrustLevel = TrustLevel.TRUSTED
@@ -50,7 +52,7 @@ class TrustState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def latched(self) -> bool:
-        """Whether its changes wait for a person and its memories are shown sparingly."""
+        """Whether the principal's changes wait for a person and few of its memories are shown."""
         return self.latched_at_ms is not None
 
 
@@ -60,7 +62,7 @@ NEWCOMER = TrustState()
 # violations including this one. Cells: the level afterwards. Counts beyond the last column stay in
 # that column.
 _TRANSITIONS: dict[TrustLevel, tuple[TrustLevel, TrustLevel, TrustLevel]] = {
-    # columns: first, second, third and later violation
+    # the columns: first, second, third and later violation
     TrustLevel.TRUSTED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED),
     TrustLevel.DEGRADED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED),
     TrustLevel.UNTRUSTED: (TrustLevel.UNTRUSTED, TrustLevel.UNTRUSTED, TrustLevel.UNTRUSTED),
@@ -68,9 +70,9 @@ _TRANSITIONS: dict[TrustLevel, tuple[TrustLevel, TrustLevel, TrustLevel]] = {
 
 
 def after_violation(state: TrustState) -> TrustState:
-    """The state after one structural violation; the level never rises.
+    """The trust state after one structural violation; the level never rises.
 
-    The caller must count each (nonce, digest) only once.
+    The caller must count each pair of nonce and digest only once.
     """
     count = state.violations_count + 1
     column = min(count, 3) - 1

@@ -1,8 +1,8 @@
 """The closed list of what may move trust, what each outcome weighs, and how often it may count.
 
-What is not in it moves nothing: a hold for taint alone, one rate limit and a text that is too long
-happen to honest agents. Nothing here is taken from a request; each outcome is said by the gate, by
-a person, by time, or by an incident.
+Events that are not on the list move nothing: a hold for taint alone, one rate limit and a text that
+is too long happen to honest agents. Nothing here is taken from a request: the gate, a person, the
+passing of time or an incident reports each outcome.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Cap(enum.Enum):
 
 
 class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
-    """What one kind of outcome is worth. `fed`: something in this version reports it."""
+    """How much one kind of outcome weighs. `fed`: whether some part of this version reports it."""
 
     good: bool
     weight: float
@@ -78,12 +78,12 @@ _SESSIONS_MIN: Final = 3
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome, as it is handed to the intake.
+    """One outcome, as it is reported to the store.
 
-    `subject` is what it is about, for the cap: a memory, an anchor, an incident. It is kept under a
-    keyed hash alone. `server` and `tool` name the origin, where there is one, with names that may
-    be logged. `recalled_by` are the principals of the sessions that recalled the memory, one for
-    each session.
+    `subject` is the memory, anchor or incident that the outcome is about; the cap counts by it. It
+    is kept only as a keyed hash. `server` and `tool` name the origin, where there is one; these
+    names may be logged. `recalled_by` are the principals of the sessions that recalled the memory,
+    one for each session.
     """
 
     kind: OutcomeKind
@@ -96,9 +96,10 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def may_count(reported: Reported) -> bool:
-    """Whether the outcome is one at all: what a principal recalls of its own says nothing of it.
+    """Whether the outcome may count: recalls count only by sessions of enough other principals.
 
-    An agent that may raise its trust by reading its own memories banks for a later attack.
+    An agent that could raise its trust by reading its own memories would save it up for a later
+    attack.
     """
     if reported.kind is not OutcomeKind.RECALLED_BY_OTHERS:
         return True
@@ -107,12 +108,12 @@ def may_count(reported: Reported) -> bool:
 
 
 def counts_again(kind: OutcomeKind, last_ms: int | None, now_ms: int) -> bool:
-    """Whether an outcome about a subject counts, where one about it counted at `last_ms`."""
+    """Whether another outcome about a subject counts, if the one before counted at `last_ms`."""
     if last_ms is None:
         return True
     return RULES[kind].cap is Cap.DAILY and day_of(last_ms) != day_of(now_ms)
 
 
 def day_of(at_ms: int) -> int:
-    """The day of a time, counted from 1970 (UTC)."""
+    """The day that a time falls on, as a number of days since 1970 (UTC)."""
     return at_ms // 86_400_000

@@ -1,8 +1,10 @@
-"""The soft score, and the latch: what outcomes make of trust. It holds and ranks; it opens nothing.
+"""The soft score and the latch of a principal: what outcomes make of trust.
+
+Neither grants anything.
 
 The score forgets, so it says how a principal behaves now. The latch adds up evidence (CUSUM, Page
 1954: the log-likelihood of one bad outcome in five against one in twenty), so a row of good
-outcomes buys no row of bad ones. A latched principal is let go by an operator, or by a probation.
+outcomes buys no row of bad ones. A latched principal is released by an operator, or by a probation.
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ LATCH_AT: Final = 8.0
 PROBATION_OUTCOMES: Final = 30
 PROBATION_MS: Final = 7 * 86_400_000
 GOOD_PER_DAY_MAX: Final = 20
-_BAD_SHARE: Final = 0.20  # of a principal that went bad
+_BAD_SHARE: Final = 0.20  # the share of bad outcomes of a principal that went bad
 _HONEST_SHARE: Final = 0.05
 _BAD_EVIDENCE: Final = math.log(_BAD_SHARE / _HONEST_SHARE)
 _GOOD_EVIDENCE: Final = math.log((1 - _BAD_SHARE) / (1 - _HONEST_SHARE))
 
 
 def has_room(state: TrustState, rule: OutcomeRule, at_ms: int) -> bool:
-    """Whether the day has room for one more of these: good outcomes cannot be earned in bulk."""
+    """Whether the day has room for one more outcome: good ones cannot be earned in bulk."""
     if not rule.good or day_of(at_ms) != state.good_day:
         return True
     return state.good_today < GOOD_PER_DAY_MAX
@@ -50,7 +52,7 @@ def has_room(state: TrustState, rule: OutcomeRule, at_ms: int) -> bool:
 def after_outcome(
     state: TrustState, rule: OutcomeRule, at_ms: int, scoring: SoftScoring = SOFT_SCORING
 ) -> TrustState:
-    """The state after an outcome: older ones are discounted, then this one is added."""
+    """The trust state after an outcome: older ones are discounted, then the new one is added."""
     keep, weight = scoring.forgetting, rule.weight
     evidence = _GOOD_EVIDENCE if rule.good else _BAD_EVIDENCE * weight
     today = state.good_today if day_of(at_ms) == state.good_day else 0
@@ -66,7 +68,7 @@ def after_outcome(
 
 
 def _charged(state: TrustState, at_ms: int) -> TrustState:
-    """The state after a bad outcome: a probation begins again, a full sum latches."""
+    """The state after a bad outcome: a probation starts anew, a full sum of evidence latches."""
     if state.latched:
         return msgspec.structs.replace(
             state, probation_left=PROBATION_OUTCOMES, probation_since_ms=None
@@ -79,7 +81,7 @@ def _charged(state: TrustState, at_ms: int) -> TrustState:
 
 
 def _on_probation(state: TrustState, at_ms: int) -> TrustState:
-    """The state after a good outcome: a latched one is let go at the end of a whole probation."""
+    """The trust state after a good outcome: the end of a whole probation releases the latch."""
     if not state.latched:
         return state
     since_ms = at_ms if state.probation_since_ms is None else state.probation_since_ms
@@ -92,20 +94,20 @@ def _on_probation(state: TrustState, at_ms: int) -> TrustState:
 
 
 def soft_score(state: TrustState) -> float:
-    """Mean of the Beta distribution over good outcomes, in (0, 1); 0.5 for a newcomer."""
+    """The mean of the Beta distribution over good outcomes, in (0, 1); 0.5 for a newcomer."""
     return (1.0 + state.good) / (2.0 + state.good + state.bad)
 
 
 def known_score(state: TrustState, scoring: SoftScoring = SOFT_SCORING) -> float:
-    """The soft score that the gate goes by: a newcomer's, until so many outcomes make a rate.
+    """The soft score that the gate goes by: a newcomer's, until enough outcomes make a rate.
 
     One or two denials say little of a principal of whom nothing else is known. If they held all
-    that it writes, a page that provokes them could stop an agent's memory.
+    that it writes, a page that provokes denials could stop an agent's memory.
     """
     bad_count = state.bad / scoring.bad_weight if scoring.bad_weight else 0.0
     return soft_score(state if state.good + bad_count >= RATE_OUTCOMES_MIN else NEWCOMER)
 
 
 def restored(state: TrustState) -> TrustState:
-    """The state after an operator restored trust: a newcomer's, with how often that was done."""
+    """The state after an operator restored trust: a newcomer's, and the number of restores."""
     return msgspec.structs.replace(NEWCOMER, restores_count=state.restores_count + 1)

@@ -1,1 +1,1 @@
-"""How a refused text is found again in what may be shown."""
+"""How a refused text is recognised in the texts that an agent may be shown."""

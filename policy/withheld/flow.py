@@ -1,7 +1,7 @@
-"""Withholding in a text that is still being written, such as a streamed reply.
+"""Withholding refused texts in a text that is still being written, such as a streamed reply.
 
-A text is held back only from the first word that may begin a refused run. The output does not
-depend on how the text is cut into pieces.
+Words are sent on at once, except from the first word on that may begin a refused run. The output
+does not depend on how the text is cut into pieces.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from policy.withheld.words import Printer
 
 _ATOM_LEN_MAX: Final = 1_024
-# An atom is a word with the one white space behind it, a letter of a script without spaces, or a
-# white space. It is complete before the next one begins, so no way of cutting the text changes the
-# atoms.
+# The text is cut into atoms. An atom is a word with the one white space behind it, a letter of a
+# script without spaces, or a white space. An atom is complete before the next one begins, so the
+# same text has the same atoms however it arrives.
 _ATOM: Final = re.compile(
     rf"[{UNSPACED}]|\s|[^\s{UNSPACED}]{{{_ATOM_LEN_MAX}}}"
     rf"|[^\s{UNSPACED}]{{1,{_ATOM_LEN_MAX - 1}}}\s?"
@@ -38,9 +38,10 @@ class _Atom(NamedTuple):
 
 
 class Flow:
-    """One text. `instead` gives the replacement for a withheld stretch, by the stretch's key.
+    """One text that arrives in pieces. `instead` gives the notice in place of a withheld stretch.
 
-    It may go on after its end: words shown by then may be the beginning of a refused stretch.
+    More text may follow after `end`: words that were shown by then may be the beginning of a
+    refused stretch.
     """
 
     def __init__(self, printer: Printer, looking: Looking, instead: Callable[[int], str]) -> None:
@@ -50,9 +51,9 @@ class Flow:
         self._rest = ""  # an atom that is not complete yet
         self._singles = ""  # single letters in a row: together they may spell a word
         self._held: list[_Atom] = []
-        # How many of the first held words are already left out, as the end of a stretch.
+        # How many of the first held words are already left out: a refused stretch ends with them.
         self._gone = 0
-        self._shown: list[int] = []  # the last words that went out since anything was left out
+        self._shown: list[int] = []  # the last words that were shown since something was left out
 
     @property
     def holds(self) -> bool:
@@ -60,7 +61,7 @@ class Flow:
         return bool(self._rest or self._singles or any(atom.raw for atom in self._held))
 
     def feed(self, text: str) -> str:
-        """Add a piece of text; what may go out now."""
+        """Add a piece of text; returns the part of the text that may be shown now."""
         rest = self._rest + text
         out: list[str] = []
         end = 0
@@ -73,7 +74,7 @@ class Flow:
         return "".join(out)
 
     def end(self) -> str:
-        """The rest that may go out, at the end of the text."""
+        """The text has ended; returns what may still be shown of it."""
         rest, self._rest = self._rest, ""
         out = self._take(rest) if rest else ""
         out += self._spell() + self._settle(over=True)
@@ -99,11 +100,12 @@ class Flow:
         atom = _Atom(raw, tuple(self._printer.numbers(raw)))
         waits = bool(self._held)
         self._held.append(atom)
-        # White space and marks behind a held word are held too, and do not affect the match.
+        # White space and marks behind a held word are held with it; they have no part in the
+        # comparison.
         return "" if waits and not atom.numbers else self._settle(over=False)
 
     def _settle(self, *, over: bool) -> str:
-        """Release words that cannot become part of a refused stretch any more."""
+        """Release the words that can no longer become part of a refused stretch."""
         numbers = [number for atom in self._held for number in atom.numbers]
         begun = len(numbers) if over else self._looking.begun_at(numbers)
         cut = begun
@@ -111,7 +113,7 @@ class Flow:
         for span in self._looking.stretches(numbers):
             goes_on = not over and begun <= span.end
             if self._may_be_shown(span, numbers):
-                # Until the text ends nobody knows whether all of it may be shown.
+                # Until the text ends nobody knows whether the whole stretch may be shown.
                 cut = min(cut, span.start) if goes_on else cut
             else:
                 left_out.append(span)
@@ -156,7 +158,7 @@ def _is_over(text: str, found: re.Match[str]) -> bool:
 
 
 def _over(spans: list[Span], at: int, end: int) -> Span | None:
-    """The stretch that covers an atom, or the gap between two words."""
+    """The refused stretch that covers an atom, or that covers the gap between two words."""
     for span in spans:
         if (at < span.end and span.start < end) if at < end else span.start < at < span.end:
             return span

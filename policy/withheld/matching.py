@@ -33,7 +33,7 @@ _REST: Final = RUN // 2
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Every run of a refused text; a text shorter than a run is one run."""
+    """Every run of a refused text; a text shorter than a run counts as one run."""
     if len(numbers) < RUN:
         yield numbers
         return
@@ -42,15 +42,17 @@ def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 class Terms(NamedTuple):
-    """The conditions under which a text is withheld."""
+    """The conditions under which one refused text is withheld."""
 
-    # The only conversation in which it is withheld; "" for all of the principal's.
+    # The only conversation in which the text is withheld; "" for all conversations of the
+    # principal.
     session: str = ""
-    # It is written to steer its reader.
+    # Whether the text is written to steer its reader.
     flagged: bool = False
-    # A person refused it: no memory exempts it.
+    # Whether a person refused the text: then no memory exempts it.
     denied: bool = False
-    # It waits for a person: until then only the model's own words are searched for it.
+    # Whether the text waits for a person: until the decision only the model's own words are
+    # searched for it.
     held: bool = False
 
     @property
@@ -60,27 +62,29 @@ class Terms(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """Where a searched text stands. Two equal values see the same withheld texts."""
+    """The place of a searched text. At two equal places the same texts are withheld."""
 
-    # The ids of its conversation; some texts are withheld in one conversation alone.
+    # The ids of the conversation that the searched text is part of; some refused texts are withheld
+    # in one conversation alone.
     sessions: frozenset[str] = frozenset()
-    # Whether the model itself said it.
+    # Whether the model itself said the searched text.
     by_model: bool = False
 
 
 class StoredText(NamedTuple):
-    """A memory that says a text."""
+    """A stored memory whose text may exempt refused words from withholding."""
 
-    memory_id: str  # "" where it is not known
-    # `version` is the store's when the memory was written. `own`: all of its context was the
-    # person's own, so it also exempts texts that were refused before it.
+    # "" where the memory is not known.
+    memory_id: str
+    # The version of the store when the memory was written.
     version: int
-    # Whether all of its context was the person's own: it opens what was refused before it too.
+    # Whether all of the memory's context was the person's own: then it also exempts texts that were
+    # refused before it was written.
     firm: bool
 
 
 class Span(NamedTuple):
-    """A stretch of words in refused runs; `key` names the refused text."""
+    """A stretch of words that belongs to refused runs; `key` names the refused text."""
 
     start: int
     end: int
@@ -88,21 +92,24 @@ class Span(NamedTuple):
 
 
 class Index:
-    """Runs of many texts. `key` is a text's number; a run of several texts has the lowest."""
+    """The runs of many refused texts.
+
+    `key` is a text's number; a run of several has the lowest key.
+    """
 
     def __init__(self) -> None:
         self._of: dict[int, int | tuple[int, ...]] = {}
         self._firsts: set[int] = set()
         self._seconds: set[int] = set()
-        self._alone: set[int] = set()  # texts of one word
+        self._alone: set[int] = set()  # first words of the texts that consist of one word
         self._wholes: dict[int, int | tuple[int, ...]] = {}
-        # Lengths of texts shorter than a run.
+        # The lengths of refused texts that are shorter than a run.
         self._shorts: list[int] = []
         self._added: list[Print] = []
         self._begins: set[int] | None = None
 
     def add(self, key: int, printed: Print) -> None:
-        """Take in one text."""
+        """Add the runs of one refused text."""
         numbers = unpacked(printed.numbers)
         self._added.append(printed)
         if printed.whole:
@@ -120,7 +127,10 @@ class Index:
         self._begins = None
 
     def find(self, numbers: Sequence[int], applies: Applies) -> list[Span]:
-        """The longest stretches that are refused, in order; runs that touch are one stretch."""
+        """The longest refused stretches in these words, in order.
+
+        Runs that touch are one stretch.
+        """
         found: list[Span] = []
         for start, end, keys in self._matches(numbers):
             key = min(filter(applies, keys), default=None)
@@ -134,14 +144,14 @@ class Index:
         return found
 
     def keys(self, numbers: Sequence[int], applies: Applies) -> set[int]:
-        """The keys of all texts with runs in these words."""
+        """The keys of all refused texts that share a run with these words."""
         return {key for _, _, keys in self._matches(numbers) for key in filter(applies, keys)}
 
     def _matches(self, numbers: Sequence[int]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
         firsts, seconds, known = self._firsts, self._seconds, self._of
         if not firsts:
             return
-        # Two cheap checks first: most words of a long text begin no run.
+        # Two cheap checks come before the lookup of a run: most words of a long text begin none.
         starts = [
             at
             for at, (number, after) in enumerate(pairwise(numbers))
@@ -157,14 +167,14 @@ class Index:
                     yield start, end, _all(keys)
 
     def whole(self, numbers: Sequence[int], applies: Applies) -> int | None:
-        """The key of a refused text that is these words and no others."""
+        """The key of a refused text that consists of exactly these words."""
         keys = self._wholes.get(hash(tuple(numbers))) if self._wholes else None
         return None if keys is None else min(filter(applies, _all(keys)), default=None)
 
     def begun_at(self, numbers: Sequence[int]) -> int:
-        """The position from which the last words may still become a run.
+        """The position from which the last words may still become a run, when more words follow.
 
-        Their number where they cannot.
+        It is the number of the words where they cannot.
         """
         begins = self._begins
         if begins is None:
@@ -185,7 +195,7 @@ class Index:
 
 
 class WholeTexts:
-    """Whole short texts and sentences, searched for as all of their words in a row."""
+    """Short refused texts and refused sentences, each searched for as all of its words in a row."""
 
     def __init__(self) -> None:
         self._of: dict[int, list[tuple[int, int, int]]] = {}
@@ -198,7 +208,7 @@ class WholeTexts:
             self._of.setdefault(begin, []).append((len(numbers), hash(numbers), key))
 
     def find(self, numbers: Sequence[int], applies: Applies) -> Iterator[Span]:
-        """The places where any of them stands."""
+        """The places where one of these texts or sentences stands, whole."""
         if not self._of:
             return
         for start in range(len(numbers)):
@@ -211,9 +221,10 @@ class WholeTexts:
 
 
 class Looking:
-    """What is withheld from one place's point of view.
+    """What is withheld at one place of a conversation.
 
-    `typed` are the words that a person typed there: they exempt texts that wait for a person.
+    `typed` are the words that a person typed there: they exempt refused texts that still wait for a
+    person.
     """
 
     def __init__(
@@ -227,11 +238,11 @@ class Looking:
         self._typed = typed
 
     def stretches(self, numbers: Sequence[int]) -> list[Span]:
-        """See `Withheld`."""
+        """The refused stretches of a text at this place, exempt ones included."""
         return self._withheld.stretches(numbers, self.sight)
 
     def spans(self, numbers: Sequence[int]) -> list[Span]:
-        """The stretches of a text that are withheld, in order."""
+        """The stretches of a text that are withheld at this place, in order."""
         return [
             span
             for span in self.stretches(numbers)
@@ -239,18 +250,18 @@ class Looking:
         ]
 
     def begun_at(self, numbers: Sequence[int]) -> int:
-        """See `Withheld`."""
+        """The position from which the last words may still become a run (`Withheld.begun_at`)."""
         return self._withheld.begun_at(numbers)
 
     def is_open(self, stretch: Sequence[int]) -> bool:
-        """See `Withheld`."""
+        """Whether some exempt text contains this stretch (`Withheld.is_open`)."""
         return self._withheld.is_open(stretch, self.sight, self._typed)
 
 
 class Withheld:
-    """The withheld texts of one principal, and the texts that exempt parts of them. One thread.
+    """The refused texts of one principal, and the texts that exempt parts of them. One thread.
 
-    Keys are given in order and never twice.
+    Keys of refused texts are given in rising order and never twice.
     """
 
     def __init__(self) -> None:
@@ -261,15 +272,17 @@ class Withheld:
         self._anew()
         self._words = 0
         self._next = 0
-        # A counter that moves with every change that may change an answer.
+        # A counter that moves whenever a search in the same text may have another result.
         self.generation = 0
-        # Texts that were pushed out for room: a later request may contain them again.
+        # How many refused texts were dropped for lack of room: a later request may contain them
+        # again.
         self.lost_count = 0
-        # The texts of memories, and which refused stretches each of them contains.
+        # The texts of memories, which may exempt refused texts, and the refused stretches that each
+        # of them contains.
         self._stored: OrderedDict[tuple[bytes, StoredText], None] = OrderedDict()
         self._stored_words = 0
         self._stored_open: dict[tuple[bytes, StoredText], None] = {}
-        # Refused stretches that stand in a trusted text.
+        # Refused stretches that a trusted text contains.
         self._open: dict[bytes, None] = {}
 
     def _anew(self) -> None:
@@ -279,7 +292,7 @@ class Withheld:
         self._counts: Counter[tuple[str, bool]] = Counter()
 
     def any_in(self, sight: Sight) -> bool:
-        """Whether anything is withheld at this place."""
+        """Whether any text is withheld at this place."""
         counts = self._counts
         if not counts:
             return False
@@ -288,12 +301,12 @@ class Withheld:
 
     @property
     def holds(self) -> bool:
-        """Whether a flagged text waits for a person."""
+        """Whether a text that waits for a person is withheld in every conversation."""
         return self._counts["", True] > 0
 
     @property
     def sessions(self) -> frozenset[str]:
-        """The conversations that have withheld texts of their own."""
+        """The conversations that have texts withheld in them alone."""
         return frozenset(name for name, _ in self._counts if name)
 
     def refuse(
@@ -306,8 +319,8 @@ class Withheld:
     ) -> tuple[int, list[int]]:
         """Withhold a text from now on.
 
-        Returns its key, and the keys of texts that were pushed out for it. `orders` are the
-        sentences in it that steer, `version` is that of the store.
+        Returns the text's key, and the keys of texts that were dropped to make room. `orders` are
+        the sentences of the text that steer its reader, `version` is the store's at the refusal.
         """
         known = self._keys.get((printed, terms))
         if known is not None:
@@ -358,10 +371,10 @@ class Withheld:
         self.forgive(going)
         return going
 
-    # ---- exemptions: what may be shown all the same ------------------------------------------
+    # ---- exemptions: refused words that may be shown all the same -----------------------------
 
     def show(self, numbers: Sequence[int], stored: StoredText) -> None:
-        """Take in the text of a memory, which may exempt withheld stretches."""
+        """Add the text of a memory, which may exempt refused stretches."""
         entry = packed(numbers), stored
         if entry in self._stored:
             self._stored.move_to_end(entry)
@@ -394,12 +407,12 @@ class Withheld:
 
     @property
     def opening(self) -> frozenset[str]:
-        """The ids of the memories that exempt something."""
+        """The ids of the memories that exempt some refused stretch."""
         ids = (stored.memory_id for _, stored in self._stored_open)
         return frozenset(one for one in ids if one)
 
     def unshow(self, memory_ids: frozenset[str]) -> None:
-        """Forget these memories: they no longer exist."""
+        """Forget the texts of these memories: the memories no longer exist."""
         stored = [one for one in self._stored if one[1].memory_id in memory_ids]
         for one in stored:
             del self._stored[one]
@@ -409,7 +422,10 @@ class Withheld:
             self.generation += 1
 
     def open(self, numbers: Sequence[int]) -> None:
-        """Take in a trusted text; only its stretches that are refused as well are kept."""
+        """Add a trusted text, which exempts what it contains.
+
+        Only its refused stretches are kept.
+        """
         for span in self._index.find(numbers, _any):
             words = packed(numbers[span.start : span.end])
             if words not in self._open:
@@ -421,7 +437,7 @@ class Withheld:
     def is_open(
         self, stretch: Sequence[int], sight: Sight, typed: Callable[[], Iterable[bytes]] = tuple
     ) -> bool:
-        """Whether some exempt text contains these words in a row.
+        """Whether some text that exempts contains these words in a row, so that they may be shown.
 
         `typed` are a person's words in the same conversation: they exempt texts that wait for a
         person.
@@ -442,7 +458,7 @@ class Withheld:
             if stored.firm or stored.version <= first
         )
 
-    # ---- asking --------------------------------------------------------------------------------
+    # ---- searching -----------------------------------------------------------------------------
 
     def _applying(self, sight: Sight) -> Applies:
         texts = self._texts
@@ -455,16 +471,22 @@ class Withheld:
         return applies
 
     def stretches(self, numbers: Sequence[int], sight: Sight) -> list[Span]:
-        """The refused stretches, exempt ones included."""
+        """The refused stretches of a text at this place, exempt ones included."""
         return self._index.find(numbers, self._applying(sight))
 
     def whole(self, numbers: Sequence[int], looking: Looking) -> int | None:
-        """The key of a text that is too plain to be looked for inside others, and is this one."""
+        """The key of a plain refused text that is equal to these words; None if there is none.
+
+        A text counts as plain where it says too little to be searched for inside other texts.
+        """
         key = self._index.whole(numbers, self._applying(looking.sight))
         return None if key is None or looking.is_open(numbers) else key
 
     def said_in(self, numbers: Sequence[int], looking: Looking) -> int | None:
-        """The key of a refused text because of which a call with these words is refused."""
+        """The key of a refused text for which a call with these words is refused.
+
+        None if there is none.
+        """
         return self._first((self._said, self._orders), numbers, looking)
 
     def mostly_in(self, numbers: Sequence[int], looking: Looking) -> int | None:
@@ -479,9 +501,9 @@ class Withheld:
         return min((key for key in keys if self._is_mostly(key, there)), default=None)
 
     def _is_mostly(self, key: int, there: set[tuple[int, ...]]) -> bool:
-        """Whether more than half of a text is covered by these runs.
+        """Whether these runs cover more than half of a refused text.
 
-        A short text must be there whole.
+        Of a text shorter than a run, all words must be there.
         """
         numbers = unpacked(self._texts[key][0].numbers)
         covered = end = 0
@@ -504,7 +526,7 @@ class Withheld:
         return min(keys, default=None)
 
     def is_rest(self, numbers: Sequence[int], key: int) -> bool:
-        """Whether a line next to a removed stretch is a remaining piece of the refused text."""
+        """Whether a line beside a removed stretch is another piece of the refused text."""
         if key not in self._texts:
             return False
         text = self._texts[key][0].numbers
@@ -522,9 +544,9 @@ class Withheld:
         return self._texts[key][1]
 
     def begun_at(self, numbers: Sequence[int]) -> int:
-        """The position from which the last words may still become a run.
+        """The position from which the last words may still become a run, when more words follow.
 
-        Their number where they cannot.
+        It is the number of the words where they cannot.
         """
         return self._index.begun_at(numbers)
 

@@ -29,7 +29,7 @@ ORDER_MIN: Final = 5
 SHORT_LEN_MIN: Final = 8
 """A text of fewer words is looked for inside others from this length on, else only as a whole."""
 
-# Scripts that are written without spaces: a letter is a word.
+# Scripts that are written without spaces between words: each letter counts as a word.
 UNSPACED: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 )
@@ -42,7 +42,8 @@ _LETTER: Final = re.compile(f"[{UNSPACED}]")
 _ONE_WORD: Final = re.compile(r"[^\W\d_]+")
 _KNOWN_WORDS_MAX: Final = 200_000
 _LONG: Final = 1_024
-_EACH_MAX: Final = 512  # the number of texts judged together, twice over; each takes at most 130 KB
+# Twice the number of texts that are judged together; each takes at most 130 KB.
+_EACH_MAX: Final = 512
 _NOTHING: Final = array("Q")
 NUMBER_LEN: Final = 8
 
@@ -54,12 +55,12 @@ def words_of(text: str) -> list[str]:
 
 
 class Printer:
-    """Keyed hashes of words. The same in every process that has the key."""
+    """Makes keyed hashes of words. They are the same in every process that has the key."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._known: dict[str, int] = {}
-        # A cache of long texts by digest: a candidate is read when it is proposed, when it is
+        # A cache of long texts by digest: the same text is read when it is proposed, when it is
         # refused, and when it is shown.
         self._read: OrderedDict[bytes, array[int]] = OrderedDict()
         self._read_count = 0
@@ -67,7 +68,7 @@ class Printer:
         self._reading = Lock()
 
     def numbers(self, text: str) -> list[int]:
-        """One number for each word of a text, in order. Safe from any thread."""
+        """The words of a text as numbers, one for each word, in order. Safe from any thread."""
         if len(text) < _LONG:
             return self._numbers(text)
         name = self.digest(text)
@@ -85,7 +86,7 @@ class Printer:
         return numbers
 
     def each(self, texts: tuple[str, ...]) -> list[array[int]]:
-        """The numbers of each of many short texts. Safe from any thread."""
+        """The words of many short texts as numbers, text by text. Safe from any thread."""
         if sum(map(len, texts)) < _LONG:
             return [array("Q", self._numbers(text)) for text in texts]
         name = self.digest("each", *texts)
@@ -124,7 +125,7 @@ class Printer:
         return int.from_bytes(digest, "little") & ~1 | letter
 
     def digest(self, *parts: str) -> bytes:
-        """A keyed digest of a text as it stands."""
+        """A keyed digest of a text exactly as it is, unlike the numbers of its words."""
         hasher = blake2b(key=self._key, digest_size=16)
         for part in parts:
             data = part.encode("utf-8", "surrogatepass")
@@ -134,7 +135,10 @@ class Printer:
 
 
 class Print(NamedTuple):
-    """One refused text. `whole`: it is too plain to be searched for inside other texts."""
+    """The words of one refused text as hashes.
+
+    `whole`: the text is too plain to be searched for in others.
+    """
 
     numbers: bytes
     whole: bool
@@ -146,12 +150,11 @@ def prints_of(
     beside: Iterable[str] = (),
     strings: tuple[str, ...] = (),
 ) -> list[Print]:
-    """Prints of the texts of one candidate, and of the names and metadata beside them.
+    """The prints of a candidate's texts, and of the names and metadata beside them.
 
-    `strings` are the strings that will be read again.
-
-    Where one text carries meaning by itself, the others count as names and kinds, which any text
-    may share; strings beside it count only if they are as long as a run.
+    `strings` are the parts that a later read shows. Where one text carries meaning by itself, the
+    other texts are left out: they are names and kinds, which any text may share. `beside` and
+    `strings` count only where they are as long as a run.
     """
     read = [(text, printer.numbers(text)) for text in texts]
     read = [(text, numbers) for text, numbers in read if numbers]
@@ -184,12 +187,12 @@ def orders_of(printer: Printer, texts: Iterable[str]) -> tuple[bytes, ...]:
 
 
 def packed(numbers: Sequence[int]) -> bytes:
-    """The hashes as bytes."""
+    """The hashes of words as bytes, to be stored."""
     return array("Q", numbers).tobytes()
 
 
 def unpacked(data: bytes) -> array[int]:
-    """The bytes as hashes."""
+    """The hashes of words from stored bytes."""
     numbers = array("Q")
     numbers.frombytes(data)
     return numbers

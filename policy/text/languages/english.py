@@ -1,4 +1,4 @@
-"""English: orders to an agent, and attacks on what it was told before. Patterns see skeletons."""
+"""English: orders to an agent, and attacks on its instructions. Patterns see skeletons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policy.text.phrases import (
     words_of,
 )
 
-# Verbs of orders to agents, which people hardly ever use with "always" or "never" to each other.
+# Verbs of orders to agents; people hardly ever tell each other to do these "always" or "never".
 _STRONG_WORDS = (
     "recommend suggest answer respond reply redirect escalate cite refer route forward output "
     "append prepend approve promote advertise endorse comply obey prioritize prioritise execute "
@@ -27,7 +27,7 @@ _STRONG_WORDS = (
     "pretend behave address sign greet provide return quote link assume consider rank list "
     "describe claim deploy install upload download delete charge store save insert inject hide"
 )
-# Verbs that people use to each other, too.
+# Verbs that people also use for advice to each other.
 _WEAK_WORDS = (
     "tell say use prefer choose include add treat call send trust ask give write start end begin "
     "finish show display read open visit click run set print pick favor favour offer sell buy "
@@ -38,7 +38,7 @@ _WEAK_WORDS = (
 _STRONG = f"(?:{'|'.join(_STRONG_WORDS.split())})"
 _ANY = f"(?:{'|'.join((_STRONG_WORDS + ' ' + _WEAK_WORDS).split())})"
 _WEAK = f"(?:{'|'.join(_WEAK_WORDS.split())})"
-# "Always trust your gut", "never say never": advice between people, recognised by its object.
+# Advice between people, as "Always trust your gut" or "never say never": known by its object.
 _NOT_ADVICE = (
     r"(?! (?:your|yourself|yourselves|you|never|yes|thanks?|sorry|goodbye|hello|hi|help|for help|"
     r"questions|it|that|this|up|down|away|back|over|around|on|out|go|i|the best|someone you|a lie|"
@@ -434,7 +434,7 @@ _EXFILTRATION = Group(
     ),
 )
 
-# The same phrases without spaces, for spaced-out letters that were joined.
+# The phrases above without spaces, for letters that were spaced out and are joined again.
 _DROP_JOINED = r"(?:ignore|disregard|forget|override|bypass)"
 _JOINED_INJECTION = re.compile(
     rf"{_DROP_JOINED}(?:all|any|the|your|these|my|of)*(?:previous|prior|earlier|above|preceding|"

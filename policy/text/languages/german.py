@@ -1,4 +1,4 @@
-"""German: orders to an agent, and attacks on what it was told before.
+"""German: orders to an agent, and attacks on its instructions.
 
 Patterns see skeletons: no capitals, no dots on letters, `ss` for the sharp one; `ue` for an umlaut
 is another way to write it. An order is an imperative ("antworte"), an infinitive at the end of its
@@ -40,7 +40,7 @@ _STRONG_VERBS = (
     "zusammenfassen ausfuhren hinzufugen anhangen einfugen ansprechen auflisten hervorheben "
     "umleiten verlinken offenlegen weitergeben preisgeben freigeben durchwinken"
 )
-# Verbs that people use to each other, too.
+# Verbs that people also use for advice to each other.
 _WEAK_ORDERS = (
     "sag sage schreib schreibe gib frag frage zeig zeige fug fuge send sende schick schicke leit "
     "leite fuhr fuhre nimm setz setze buch buche bestell bestelle kauf kaufe zahl zahle bezahl "
@@ -66,11 +66,11 @@ _STRONG_ORDER = _one_of(_STRONG_ORDERS)
 _ORDER = _one_of(_STRONG_ORDERS + " " + _WEAK_ORDERS)
 _STRONG_VERB = _one_of(_STRONG_VERBS)
 _VERB = _one_of(_STRONG_VERBS + " " + _WEAK_VERBS)
-# "Antworten Sie": the infinitive comes first, and the addressee behind it.
+# In "Antworten Sie" the infinitive comes first, and the addressee behind it.
 _FORMAL = rf"{_VERB} sie\b"
 _DO = rf"(?:{_ORDER}\b|{_FORMAL})"
 _DO_STRONG = rf"(?:{_STRONG_ORDER}\b|{_STRONG_VERB} sie\b)"
-# An infinitive that ends its clause is an order of its own.
+# An infinitive at the end of its clause is an order by itself.
 _ENDS = r'(?=$| ?[.!?,;:\n")\]<|]| (?:und|oder|sowie|statt|anstatt|ausser|wenn|als|-)\b)'
 _ALWAYS = (
     r"(?:immer|stets|nie|niemals|nie wieder|ausnahmslos|grundsatzlich|ausschliesslich|unter keinen "
