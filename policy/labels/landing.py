@@ -11,8 +11,8 @@ LOWERED: Final = (MemoryClass.L2, MemoryClass.L3)
 
 
 def is_lowered(change: ChangeKind, named: MemoryClass | None, landed: MemoryClass) -> bool:
-    """Whether a memory landed below the class that its client named; None: it named none.
+    """Whether a memory got a lower class than its client named; False where none was named.
 
-    A leaf has no field for it, and needs none: it has both classes.
+    A leaf has no field for this, and needs none: the leaf has both classes.
     """
     return change is ChangeKind.CREATE and named is not None and landed.power < named.power

@@ -8,7 +8,7 @@ import enum
 class UserTurns(enum.Enum):
     """Who stands behind the user turns of a model API; only an operator knows.
 
-    Where none says so, a text counts only where an explicit request to remember comes before it.
+    Where the operator does not say, a text counts only behind an explicit request to remember.
     """
 
     __hash__ = object.__hash__
@@ -18,9 +18,9 @@ class UserTurns(enum.Enum):
 
 
 class SystemText(enum.Enum):
-    """Who answers for what a program adds to its prompt when the conversation goes on."""
+    """Who answers for what an agent's program adds to its prompt as a conversation goes on."""
 
-    # KNOWN: a person's prompt as it was said before, and memories by their labels; the rest is
-    # unknown
+    # KNOWN: known are a person's prompt as it was said before, and memories by their labels; other
+    # text added to the prompt counts as unknown
     KNOWN = "known"
     TRUSTED = "trusted"  # TRUSTED: the program answers for all of it

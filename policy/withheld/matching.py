@@ -540,7 +540,7 @@ class Withheld:
         return key in self._texts
 
     def terms(self, key: int) -> Terms:
-        """The conditions under which a text is withheld."""
+        """The conditions under which one refused text is withheld."""
         return self._texts[key][1]
 
     def begun_at(self, numbers: Sequence[int]) -> int:

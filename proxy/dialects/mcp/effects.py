@@ -21,7 +21,7 @@ LINE_MAX: Final = 1_000_000
 
 
 class Makes(enum.Enum):
-    """What a call does to the text under its key."""
+    """What a call does to the text under its key: sets it, adds to it, or replaces a part."""
 
     SET = "set"
     APPEND = "append"
