@@ -262,7 +262,11 @@ class MemoryReader(TrustReader, Protocol):
         ...
 
     def anchors(self, tenant: Tenant) -> tuple[Anchor, ...]:
-        """The anchors of a tenant."""
+        """The anchors of a tenant, without its canaries."""
+        ...
+
+    def canaries(self) -> tuple[Anchor, ...]:
+        """The canaries of all tenants. Any thread."""
         ...
 
     def usage(self) -> tuple[TenantUsage, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from policy.after.matchers import Matcher
 from policy.labels.editing import Edit
 from policy.model import (
     Basis,
@@ -181,13 +182,23 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Anchor(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement that an operator registered as a source of truth, with its own questions."""
+    """A statement that an operator registered as a source of truth, with its own questions.
+
+    A canary is one without a statement: its questions are asked of retrieval again and again, and
+    `matcher` says what they may find. Anchors of before there were matchers have none.
+    """
 
     anchor_id: str
     tenant: Tenant
     statement: str
     questions: tuple[str, ...]
     created_at_ms: int
+    matcher: Matcher | None = None
+
+    @property
+    def is_canary(self) -> bool:
+        """Whether it is a canary."""
+        return not self.statement
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,6 @@ from policy.verdict import InvariantBroken
 from proxy.admin.dry_run import fired_in
 from proxy.admin.persons_word import REVIEW
 from proxy.admin.views import (
-    anchor_view,
     checkpoint_view,
     due_view,
     held_view,
@@ -42,8 +41,6 @@ from proxy.admin.views import (
 )
 from proxy.admin.wire.ids import IDS_SHOWN, IdKind, IdList
 from proxy.admin.wire.store import (
-    AnchorList,
-    AnchorView,
     CheckpointView,
     CheckView,
     CompactView,
@@ -76,7 +73,6 @@ from proxy.admin.wire.upkeep import (
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import Proposal, Write, Written
 from storage.audit import plain_name
-from storage.values import Anchor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,6 +83,7 @@ if TYPE_CHECKING:
     from proxy.admin.names_watched import NamesWatched
     from proxy.admin.persons_word import Deciding
     from proxy.admin.queue import Queue
+    from proxy.admin.registering import Registering
     from proxy.admin.repairing import Repairing
     from proxy.admin.retention import Retaining
     from proxy.admin.rules_in_force import Rules
@@ -95,7 +92,6 @@ if TYPE_CHECKING:
     from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
     from proxy.admin.wire.ids import IdsQuery
     from proxy.admin.wire.store import (
-        AnchorRequest,
         PurgeRequest,
     )
     from proxy.admin.wire.upkeep import QuarantineRequest, StandingView, VouchRequest
@@ -138,6 +134,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     retaining: Retaining
     behind: ServersBehind
     adopting: Adopting
+    registering: Registering
     repairing: Repairing
     tracing: Tracing
     ledger: Sessions
@@ -424,23 +421,6 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         self._known(principal_id)
         state = await self.writer.restore_trust(principal_id, by.principal_id)
         return trust_view(principal_id, state)
-
-    def anchors(self, tenant: Tenant) -> AnchorList:
-        """The anchors of a tenant."""
-        known = self.reader.anchors(tenant)
-        return AnchorList(anchors=tuple(anchor_view(anchor) for anchor in known))
-
-    async def put_anchor(self, by: Principal, asked: AnchorRequest) -> AnchorView:
-        """Register a source of truth, or replace the one of the same id."""
-        anchor = Anchor(
-            anchor_id=asked.anchor_id or self.surroundings.random_hex(8),
-            tenant=Tenant(asked.tenant),
-            statement=asked.statement,
-            questions=asked.questions,
-            created_at_ms=self.surroundings.now_ms(),
-        )
-        await self.writer.put_anchor(anchor, by.principal_id)
-        return anchor_view(anchor)
 
     async def leaves(self, offset: int, limit: int) -> LeafPage:
         """A slice of the audit log."""

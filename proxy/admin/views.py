@@ -10,7 +10,6 @@ from msgspec import UNSET
 from policy.labels.floor import class_once_confirmed
 from policy.trust.score import soft_score
 from proxy.admin.wire.store import (
-    AnchorView,
     CheckpointView,
     HeldView,
     HistoryStep,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from proxy.admin.persons_word import Ruled
     from storage.trust import OriginTrust, TrustEvent
     from storage.values import (
-        Anchor,
         AuditHead,
         AuditProof,
         HeldCandidate,
@@ -230,17 +228,6 @@ def key_view(record: KeyRecord) -> KeyView:
         claims=record.principal.claims,
         created_at_ms=record.created_at_ms,
         revoked_at_ms=record.revoked_at_ms,
-    )
-
-
-def anchor_view(anchor: Anchor) -> AnchorView:
-    """One anchor."""
-    return AnchorView(
-        anchor_id=anchor.anchor_id,
-        tenant=anchor.tenant,
-        statement=anchor.statement,
-        questions=anchor.questions,
-        created_at_ms=anchor.created_at_ms,
     )
 
 

@@ -1,4 +1,4 @@
-"""`mnemogate anchor`: statements that memories are compared with."""
+"""`mnemogate anchor` and `mnemogate canary`: what memories are held against."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy.admin.wire.store import AnchorList, AnchorRequest, AnchorView
+from policy.after.matchers import Applies
+from policy.model import MemoryClass
+from proxy.admin.wire.registered import (
+    AnchorList,
+    AnchorRequest,
+    AnchorView,
+    CanaryList,
+    CanaryRequest,
+    CanaryView,
+)
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
@@ -28,8 +37,21 @@ class _Tenant(msgspec.Struct, frozen=True, kw_only=True):
 class _Anchor(msgspec.Struct, frozen=True, kw_only=True):
     statement: str
     question: list[str]
+    must: list[str] = []
+    must_not: list[str] = []
+    applies: Applies = Applies.BOTH
+    memory_class: MemoryClass | None = None
     tenant: str = DEFAULT_TENANT
     anchor_id: str | None = None
+
+
+class _Canary(msgspec.Struct, frozen=True, kw_only=True):
+    question: list[str]
+    must: list[str] = []
+    must_not: list[str] = []
+    memory_class: MemoryClass | None = None
+    tenant: str = DEFAULT_TENANT
+    canary_id: str | None = None
 
 
 async def _anchor_list(context: Context) -> Exit:
@@ -50,6 +72,10 @@ async def _anchor_put(context: Context) -> Exit:
         questions=tuple(asked.question),
         tenant=asked.tenant,
         anchor_id=asked.anchor_id,
+        must=tuple(asked.must),
+        must_not=tuple(asked.must_not),
+        applies=asked.applies,
+        memory_class=asked.memory_class,
     )
     async with operator(context) as api:
         view = await api.post("/anchors", AnchorView, request)
@@ -57,12 +83,61 @@ async def _anchor_put(context: Context) -> Exit:
         context.terminal.data(view)
     else:
         _anchor_table(context.terminal, (view,))
+        for note in view.notes:
+            context.terminal.note(note)
     return Exit.OK
+
+
+async def _canary_list(context: Context) -> Exit:
+    asked = context.arguments(_Tenant)
+    async with operator(context) as api:
+        listed = await api.get("/canaries", CanaryList, tenant=asked.tenant)
+    if context.terminal.as_json:
+        context.terminal.data(listed)
+    else:
+        _canary_table(context.terminal, listed.canaries)
+    return Exit.OK
+
+
+async def _canary_put(context: Context) -> Exit:
+    asked = context.arguments(_Canary)
+    request = CanaryRequest(
+        questions=tuple(asked.question),
+        must=tuple(asked.must),
+        must_not=tuple(asked.must_not),
+        memory_class=asked.memory_class,
+        tenant=asked.tenant,
+        canary_id=asked.canary_id,
+    )
+    async with operator(context) as api:
+        view = await api.post("/canaries", CanaryView, request)
+    if context.terminal.as_json:
+        context.terminal.data(view)
+    else:
+        _canary_table(context.terminal, (view,))
+    return Exit.OK
+
+
+def _canary_table(terminal: Terminal, canaries: Sequence[CanaryView]) -> None:
+    terminal.table(
+        ("id", "tenant", "since", "questions", "must", "must not"),
+        [
+            (
+                canary.canary_id,
+                canary.tenant,
+                iso(canary.created_at_ms),
+                " / ".join(canary.questions),
+                " / ".join(canary.must),
+                " / ".join(canary.must_not),
+            )
+            for canary in canaries
+        ],
+    )
 
 
 def _anchor_table(terminal: Terminal, anchors: Sequence[AnchorView]) -> None:
     terminal.table(
-        ("id", "tenant", "since", "statement", "questions"),
+        ("id", "tenant", "since", "statement", "questions", "must", "must not"),
         [
             (
                 anchor.anchor_id,
@@ -70,6 +145,8 @@ def _anchor_table(terminal: Terminal, anchors: Sequence[AnchorView]) -> None:
                 iso(anchor.created_at_ms),
                 anchor.statement,
                 " / ".join(anchor.questions),
+                " / ".join(anchor.must),
+                " / ".join(anchor.must_not),
             )
             for anchor in anchors
         ],
@@ -85,8 +162,44 @@ def _anchor_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--question", action="append", required=True, help="a question it answers; repeatable"
     )
+    _matcher(parser)
+    parser.add_argument(
+        "--applies",
+        choices=[each.value for each in Applies],
+        help="hold the words against replies, memories that are shown, or both (default)",
+    )
     parser.add_argument("--id", dest="anchor_id", help="replace the anchor of this id")
     _tenant(parser)
+
+
+def _canary_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--question", action="append", required=True, help="asked of retrieval; repeatable"
+    )
+    _matcher(parser)
+    parser.add_argument("--id", dest="canary_id", help="replace the canary of this id")
+    _tenant(parser)
+
+
+def _matcher(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--must",
+        action="append",
+        metavar="TEXT",
+        help="words that have to be said, or re: and a pattern; repeatable",
+    )
+    parser.add_argument(
+        "--must-not",
+        action="append",
+        metavar="TEXT",
+        help="words that may not be said, or re: and a pattern; repeatable",
+    )
+    parser.add_argument(
+        "--class",
+        dest="memory_class",
+        choices=[each.value for each in MemoryClass],
+        help="hold only memories of this class against them",
+    )
 
 
 COMMANDS = (
@@ -101,5 +214,17 @@ COMMANDS = (
         summary="register a statement, with the questions it answers",
         act=_anchor_put,
         arguments=_anchor_arguments,
+    ),
+    Command(
+        words=("canary", "list"),
+        summary="list the questions that retrieval is asked again and again",
+        act=_canary_list,
+        arguments=_tenant,
+    ),
+    Command(
+        words=("canary", "put"),
+        summary="register questions, with what memories may not answer",
+        act=_canary_put,
+        arguments=_canary_arguments,
     ),
 )

@@ -18,6 +18,7 @@ from proxy.admin.keys_and_tokens import Credentials
 from proxy.admin.names_watched import NamesWatched
 from proxy.admin.persons_word import Deciding
 from proxy.admin.queue import Queue
+from proxy.admin.registering import Registering
 from proxy.admin.repairing import Repairing
 from proxy.admin.retention import Retaining
 from proxy.admin.servers_behind import ServersBehind
@@ -204,6 +205,7 @@ class Services:
             retaining=self.retaining,
             behind=ServersBehind(store.pins, store.forwards),
             adopting=Adopting(self.guard, store.reader, store.writer),
+            registering=Registering(store.reader, store.writer, surroundings),
             repairing=Repairing(incidents=store.incidents),
             tracing=Tracing(store=store, ledger=ledger),
             ledger=ledger,

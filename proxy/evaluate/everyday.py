@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from policy.model import Channel, Claims
-from proxy.admin.wire.store import AnchorRequest
+from proxy.admin.wire.registered import AnchorRequest
 from proxy.admin.wire.upkeep import QuarantineRequest
 from proxy.evaluate.attacks import Broken, directive
 from proxy.evaluate.canary import new_canary

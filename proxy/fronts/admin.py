@@ -13,7 +13,8 @@ from proxy.dialects.problem import problem
 from proxy.dialects.query import NoQuery, query_as
 from proxy.fronts.confirm_page import ROUTE as CONFIRM_ROUTE
 from proxy.fronts.health import HEALTH_PATHS, READING, UNKNOWN_ROUTE
-from proxy.fronts.operator_routes import API, ROUTES, OperatorCall, Route
+from proxy.fronts.operator_call import OperatorCall
+from proxy.fronts.operator_routes import API, ROUTES, Route
 from proxy.seams.faults import MethodNotAllowed, NotFound, Unauthenticated, UnknownWrite
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.seams.tenants import DEFAULT_TENANT

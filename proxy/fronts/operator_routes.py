@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from policy.model import CandidateId, MemoryId, Principal, PrincipalId, Tenant
+from policy.model import PrincipalId, Tenant
 from proxy.admin.dry_run import with_words
 from proxy.admin.wire import store as wire
 from proxy.admin.wire.alarms import AcceptedView, AcceptRequest, AlarmList, DriftView
@@ -58,57 +54,18 @@ from proxy.admin.wire.upkeep import (
     UsageList,
     VouchRequest,
 )
-from proxy.dialects.native.wire import UUID_PATTERN
 from proxy.dialects.openapi import Described
-from proxy.dialects.query import NoQuery, query_as
-from proxy.dialects.strict_json.strict import decode_as
+from proxy.dialects.query import NoQuery
+from proxy.fronts.registered_routes import RULES
 from proxy.ledger.wire import SessionList, SessionView, ToolList, ToolRequest
-from proxy.seams.faults import NotFound
 
 if TYPE_CHECKING:
+    import msgspec
+
     from proxy.admin.commands import Operate
-    from proxy.seams.operation import HttpRequest
-    from proxy.transport.exchange import Incoming
+    from proxy.fronts.operator_call import Handler, OperatorCall
 
 API: Final = "/api/v1"
-_CANDIDATE_ID: Final = re.compile(r"[0-9a-f]{32}")
-_Shape = TypeVar("_Shape", bound=msgspec.Struct)
-
-
-class OperatorCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One authenticated operator's request, routed."""
-
-    by: Principal
-    incoming: Incoming
-    request: HttpRequest
-    argument: str  # the one variable segment of the path, or ""
-
-    def body(self, shape: type[_Shape]) -> _Shape:
-        """The body as this shape; an empty body is an empty object."""
-        return decode_as(self.request.body or b"{}", shape)
-
-    def query(self, shape: type[_Shape]) -> _Shape:
-        """The query, each parameter known and given once."""
-        return query_as(self.request.query, shape)
-
-    def tenant(self) -> Tenant:
-        """The tenant asked about."""
-        return Tenant(self.query(TenantQuery).tenant)
-
-    def memory_id(self) -> MemoryId:
-        """The memory named in the path; the store takes no other shape."""
-        if re.fullmatch(UUID_PATTERN, self.argument) is None:
-            raise NotFound("there is no such memory")
-        return MemoryId(self.argument)
-
-    def candidate_id(self) -> CandidateId:
-        """The candidate named in the path."""
-        if _CANDIDATE_ID.fullmatch(self.argument) is None:
-            raise NotFound("no candidate of that id is held")
-        return CandidateId(self.argument)
-
-
-Handler = Callable[["Operate", OperatorCall], Awaitable[msgspec.Struct]]
 
 
 class Route(Described, frozen=True, kw_only=True):
@@ -325,16 +282,6 @@ async def _token(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return operate.credentials.mint_token(call.body(wire.TokenRequest))
 
 
-async def _anchors(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """The anchors of a tenant."""
-    return operate.anchors(call.tenant())
-
-
-async def _anchor_put(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Register a statement that memories are compared with."""
-    return await operate.put_anchor(call.by, call.body(wire.AnchorRequest))
-
-
 async def _leaves(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """Leaves of the audit log, oldest first."""
     asked = call.query(LeavesQuery)
@@ -512,8 +459,7 @@ ROUTES: Final = tuple(
         ),
         ("POST", "/keys/{key_id}/revoke", _key_revoke, NoQuery, wire.Empty, wire.KeyView),
         ("POST", "/tokens", _token, NoQuery, wire.TokenRequest, wire.TokenView),
-        ("GET", "/anchors", _anchors, TenantQuery, None, wire.AnchorList),
-        ("POST", "/anchors", _anchor_put, NoQuery, wire.AnchorRequest, wire.AnchorView),
+        *RULES,
         ("GET", "/audit/leaves", _leaves, LeavesQuery, None, wire.LeafPage),
         ("GET", "/audit/proof", _proof, LeafQuery, None, wire.ProofView),
         ("GET", "/audit/checkpoint", _checkpoint, NoQuery, None, wire.CheckpointView),

@@ -427,11 +427,20 @@ class EmbeddedReader(TrustReads):
             self._anchors = (changes, by_tenant)
         return by_tenant.get(tenant, ())
 
-    def _anchors_by_tenant(self) -> dict[Tenant, tuple[Anchor, ...]]:
+    def canaries(self) -> tuple[Anchor, ...]:
+        """The canaries of all tenants, oldest first. Any thread; reads the store."""
+        return tuple(one for one in self._registered() if one.is_canary)
+
+    def _registered(self) -> list[Anchor]:
         with self._store.reading() as view:
             found = [decode_anchor(payload) for _, payload in view.scan(ANCHORS)]
+        return sorted(found, key=lambda one: (one.created_at_ms, one.anchor_id))
+
+    def _anchors_by_tenant(self) -> dict[Tenant, tuple[Anchor, ...]]:
         by_tenant: dict[Tenant, tuple[Anchor, ...]] = {}
-        for anchor in sorted(found, key=lambda one: (one.created_at_ms, one.anchor_id)):
+        for anchor in self._registered():
+            if anchor.is_canary:
+                continue
             by_tenant[anchor.tenant] = (*by_tenant.get(anchor.tenant, ()), anchor)
         return by_tenant
 

@@ -251,7 +251,8 @@ class Operating:
         def work(change: Change) -> None:
             name = self._engine.parts.names.anchor(anchor.tenant, anchor.anchor_id)
             change.draft.put(ANCHORS, name, encode(anchor))
-            self._log(change, "anchor.put", anchor.anchor_id, by, anchor.tenant)
+            action = "canary.put" if anchor.is_canary else "anchor.put"
+            self._log(change, action, anchor.anchor_id, by, anchor.tenant)
 
         try:
             self._engine.transact(work)

@@ -156,7 +156,9 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
         "/incidents",
     ):
         await get(template)
-    for template in ("/observed", "/quarantined", "/anchors", "/mcp", "/unsettled", "/tools"):
+    for template in ("/observed", "/quarantined", "/anchors", "/canaries", "/mcp"):
+        await get(template, query="tenant=default")
+    for template in ("/unsettled", "/tools"):
         await get(template, query="tenant=default")
     for template in ("/drift", "/drift/status"):
         await get(template, query="tenant=default")
@@ -193,6 +195,7 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await post("/keys/{key_id}/revoke", {}, turned["key"]["key_id"])
     await post("/tokens", {"principal": "ben", "text": ORDER, "to_class": "L1"})
     await post("/anchors", {"statement": "The office is in Lisbon.", "questions": ["Where?"]})
+    await post("/canaries", {"questions": ["Where?"], "must_not": ["Madrid"]})
     await post("/trust/{principal}/restore", {}, "agent")
     await post("/drift/accept", {"name": "Lisbon"})
     await post("/origin-trust/restore", {"server": "web", "tool": "fetch"})

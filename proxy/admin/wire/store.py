@@ -21,8 +21,6 @@ Routes, all under `/api/v1`, operators only. Errors are problem details (RFC 945
     POST /keys/{key_id}/rotate   RotateRequest     -> NewKeyView
     POST /keys/{key_id}/revoke                     -> KeyView
     POST /tokens                 TokenRequest      -> TokenView
-    GET  /anchors?tenant=                          -> AnchorList
-    POST /anchors                AnchorRequest     -> AnchorView
     GET  /audit/leaves?offset=&limit=              -> LeafPage
     GET  /audit/proof?leaf=                        -> ProofView
     GET  /audit/checkpoint                         -> CheckpointView
@@ -352,34 +350,6 @@ class TokenView(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     nonce: str
     expires_at_ms: int
-
-
-class AnchorRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A statement to compare memories with, and the questions that it answers."""
-
-    statement: Annotated[str, Meta(min_length=1, max_length=4_096)]
-    questions: Annotated[
-        tuple[Annotated[str, Meta(min_length=1, max_length=1_024)], ...],
-        Meta(min_length=1, max_length=16),
-    ]
-    tenant: TenantName = DEFAULT_TENANT
-    anchor_id: TenantName | None = None
-
-
-class AnchorView(msgspec.Struct, frozen=True, kw_only=True):
-    """One anchor."""
-
-    anchor_id: str
-    tenant: str
-    statement: str
-    questions: tuple[str, ...]
-    created_at_ms: int
-
-
-class AnchorList(msgspec.Struct, frozen=True, kw_only=True):
-    """The anchors of one tenant."""
-
-    anchors: tuple[AnchorView, ...]
 
 
 class LeafView(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from policy.model import Channel, Claims
-from proxy.admin.wire.store import AnchorRequest, PurgeRequest
+from proxy.admin.wire.registered import AnchorRequest
+from proxy.admin.wire.store import PurgeRequest
 from proxy.admin.wire.upkeep import QuarantineRequest
 from proxy.evaluate.attacks import Tamperer
 from proxy.evaluate.canary import new_canary

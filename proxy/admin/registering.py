@@ -1,0 +1,174 @@
+"""What operators register as true: statements, words that must and must not be said, questions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from policy.after.matchers import Applies, Matcher, check_matcher
+from policy.anchors import content_words, contradicts
+from policy.model import Tenant
+from policy.text.skeleton import skeleton
+from policy.text.whole_words import PATTERN_PREFIX, compiled
+from proxy.admin.wire.registered import AnchorList, AnchorView, CanaryList, CanaryView
+from proxy.seams.faults import MalformedRequest
+from storage.values import Anchor
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from proxy.admin.wire.registered import AnchorRequest, CanaryRequest
+    from proxy.seams.surroundings import Surroundings
+    from storage.interfaces import MemoryReader, MemoryWriter
+
+_NO_MATCHER: Final = Matcher()
+_CONTENT_WORDS_MIN: Final = 3
+
+
+class Registering:
+    """Anchors and canaries. Event loop only; `by` is the operator, and ends up in the leaf."""
+
+    def __init__(
+        self, reader: MemoryReader, writer: MemoryWriter, surroundings: Surroundings
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._out = surroundings
+
+    def anchors(self, tenant: Tenant) -> AnchorList:
+        """The anchors of a tenant."""
+        return AnchorList(anchors=tuple(map(anchor_view, self._reader.anchors(tenant))))
+
+    async def put_anchor(self, by: Principal, asked: AnchorRequest) -> AnchorView:
+        """Register a source of truth, or replace the one of the same id.
+
+        Raises:
+            MalformedRequest: An entry of the matcher cannot be tried; nothing was changed.
+        """
+        matcher = Matcher(
+            must=asked.must,
+            must_not=asked.must_not,
+            applies=asked.applies,
+            memory_class=asked.memory_class,
+        )
+        kept = None if matcher == _NO_MATCHER else _checked(matcher)
+        anchor = Anchor(
+            anchor_id=asked.anchor_id or self._out.random_hex(8),
+            tenant=Tenant(asked.tenant),
+            statement=asked.statement,
+            questions=asked.questions,
+            created_at_ms=self._out.now_ms(),
+            matcher=kept,
+        )
+        await self._put(by, anchor)
+        return anchor_view(anchor)
+
+    async def canaries(self, tenant: Tenant) -> CanaryList:
+        """The canaries of a tenant."""
+        known = await asyncio.to_thread(self._reader.canaries)
+        return CanaryList(canaries=tuple(canary_view(one) for one in known if one.tenant == tenant))
+
+    async def put_canary(self, by: Principal, asked: CanaryRequest) -> CanaryView:
+        """Register questions for retrieval, or replace those of the same id.
+
+        Raises:
+            MalformedRequest: An entry of the matcher cannot be tried; nothing was changed.
+        """
+        matcher = Matcher(
+            must=asked.must,
+            must_not=asked.must_not,
+            applies=Applies.RETRIEVAL,
+            memory_class=asked.memory_class,
+        )
+        canary = Anchor(
+            anchor_id=asked.canary_id or self._out.random_hex(8),
+            tenant=Tenant(asked.tenant),
+            statement="",
+            questions=asked.questions,
+            created_at_ms=self._out.now_ms(),
+            matcher=_checked(matcher),
+        )
+        await self._put(by, canary)
+        return canary_view(canary)
+
+    async def _put(self, by: Principal, anchor: Anchor) -> None:
+        # Both stand in one table, so one of an id would end the other one unsaid.
+        known = await asyncio.to_thread(self._reader.canaries)
+        others = self._reader.anchors(anchor.tenant) if anchor.is_canary else known
+        named = (anchor.tenant, anchor.anchor_id)
+        if any((one.tenant, one.anchor_id) == named for one in others):
+            other = "an anchor" if anchor.is_canary else "a canary"
+            raise MalformedRequest(f"{other} of this tenant has that id: choose another one")
+        await self._writer.put_anchor(anchor, by.principal_id)
+
+
+def anchor_view(anchor: Anchor) -> AnchorView:
+    """One anchor, and what its author should know of it."""
+    matcher = anchor.matcher or _NO_MATCHER
+    caught = sum(_caught(anchor.statement, matcher, entry) for entry in matcher.must_not)
+    return AnchorView(
+        anchor_id=anchor.anchor_id,
+        tenant=anchor.tenant,
+        statement=anchor.statement,
+        questions=anchor.questions,
+        created_at_ms=anchor.created_at_ms,
+        must=matcher.must,
+        must_not=matcher.must_not,
+        applies=matcher.applies,
+        memory_class=matcher.memory_class,
+        caught=caught,
+        notes=_notes(anchor.statement, matcher, caught),
+    )
+
+
+def canary_view(canary: Anchor) -> CanaryView:
+    """One canary."""
+    matcher = canary.matcher or _NO_MATCHER
+    return CanaryView(
+        canary_id=canary.anchor_id,
+        tenant=canary.tenant,
+        questions=canary.questions,
+        must=matcher.must,
+        must_not=matcher.must_not,
+        memory_class=matcher.memory_class,
+        created_at_ms=canary.created_at_ms,
+    )
+
+
+def _checked(matcher: Matcher) -> Matcher:
+    try:
+        check_matcher(matcher)
+    except ValueError as error:
+        raise MalformedRequest(str(error)) from None
+    return matcher
+
+
+def _caught(statement: str, matcher: Matcher, entry: str) -> bool:
+    """Whether the comparison alone knows the statement with the wrong words in it for a denial."""
+    if entry.startswith(PATTERN_PREFIX):
+        return False
+    stated, wrong = skeleton(statement), skeleton(entry)
+    if contradicts(stated, wrong):
+        return True
+    return any(
+        contradicts(stated, said)
+        for right in matcher.must
+        if (said := compiled(right).sub(lambda _found: wrong, stated)) != stated
+    )
+
+
+def _notes(statement: str, matcher: Matcher, caught: int) -> tuple[str, ...]:
+    notes: list[str] = []
+    if content_words(skeleton(statement)) < _CONTENT_WORDS_MIN:
+        notes.append(
+            "a sentence of this statement has fewer than three words of content: honest texts that "
+            "share them will be taken for denials of it"
+        )
+    if matcher.must_not:
+        of = len(matcher.must_not)
+        notes.append(f"without the matcher, {caught} of {of} `must_not` would have been noticed")
+        if matcher.applies is not Applies.ANSWER:
+            notes.append(
+                "every memory below the operator's label that says a `must_not` fails this anchor, "
+                "of whatever it speaks: name enough words"
+            )
+    return tuple(notes)

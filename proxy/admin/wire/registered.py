@@ -1,0 +1,94 @@
+"""What the operator API says and hears about anchors and canaries.
+
+GET  /anchors?tenant=                   -> AnchorList
+POST /anchors            AnchorRequest  -> AnchorView
+GET  /canaries?tenant=                  -> CanaryList
+POST /canaries           CanaryRequest  -> CanaryView
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from policy.after.matchers import Applies, Entries
+from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotation
+from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+
+Questions = Annotated[
+    tuple[Annotated[str, Meta(min_length=1, max_length=1_024)], ...],
+    Meta(min_length=1, max_length=16),
+]
+
+
+class AnchorRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A statement to compare memories with, and the questions that it answers.
+
+    With `must` or `must_not` it has a matcher beside the comparison.
+    """
+
+    statement: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    questions: Questions
+    tenant: TenantName = DEFAULT_TENANT
+    anchor_id: TenantName | None = None
+    must: Entries = ()
+    must_not: Entries = ()
+    applies: Applies = Applies.BOTH
+    memory_class: MemoryClass | None = None
+
+
+class AnchorView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One anchor.
+
+    `caught`: of how many of its `must_not` the comparison alone would have known that they deny the
+    statement. `notes`: what its author should know, in sentences.
+    """
+
+    anchor_id: str
+    tenant: str
+    statement: str
+    questions: tuple[str, ...]
+    created_at_ms: int
+    must: tuple[str, ...] = ()
+    must_not: tuple[str, ...] = ()
+    applies: Applies = Applies.BOTH
+    memory_class: MemoryClass | None = None
+    caught: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class AnchorList(msgspec.Struct, frozen=True, kw_only=True):
+    """The anchors of one tenant."""
+
+    anchors: tuple[AnchorView, ...]
+
+
+class CanaryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Questions that are asked of retrieval, and what they must and must not find."""
+
+    questions: Questions
+    must: Entries = ()
+    must_not: Entries = ()
+    memory_class: MemoryClass | None = None
+    tenant: TenantName = DEFAULT_TENANT
+    canary_id: TenantName | None = None
+
+
+class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
+    """One canary."""
+
+    canary_id: str
+    tenant: str
+    questions: tuple[str, ...]
+    must: tuple[str, ...]
+    must_not: tuple[str, ...]
+    memory_class: MemoryClass | None
+    created_at_ms: int
+
+
+class CanaryList(msgspec.Struct, frozen=True, kw_only=True):
+    """The canaries of one tenant."""
+
+    canaries: tuple[CanaryView, ...]

@@ -1,0 +1,60 @@
+"""One request to the operator API, as its handlers see it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from policy.model import CandidateId, MemoryId, Principal, Tenant
+from proxy.admin.wire.queries import TenantQuery
+from proxy.dialects.native.wire import UUID_PATTERN
+from proxy.dialects.query import query_as
+from proxy.dialects.strict_json.strict import decode_as
+from proxy.seams.faults import NotFound
+
+if TYPE_CHECKING:
+    from proxy.admin.commands import Operate
+    from proxy.seams.operation import HttpRequest
+    from proxy.transport.exchange import Incoming
+
+_CANDIDATE_ID: Final = re.compile(r"[0-9a-f]{32}")
+_Shape = TypeVar("_Shape", bound=msgspec.Struct)
+
+
+class OperatorCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One authenticated operator's request, routed."""
+
+    by: Principal
+    incoming: Incoming
+    request: HttpRequest
+    argument: str  # the one variable segment of the path, or ""
+
+    def body(self, shape: type[_Shape]) -> _Shape:
+        """The body as this shape; an empty body is an empty object."""
+        return decode_as(self.request.body or b"{}", shape)
+
+    def query(self, shape: type[_Shape]) -> _Shape:
+        """The query, each parameter known and given once."""
+        return query_as(self.request.query, shape)
+
+    def tenant(self) -> Tenant:
+        """The tenant asked about."""
+        return Tenant(self.query(TenantQuery).tenant)
+
+    def memory_id(self) -> MemoryId:
+        """The memory named in the path; the store takes no other shape."""
+        if re.fullmatch(UUID_PATTERN, self.argument) is None:
+            raise NotFound("there is no such memory")
+        return MemoryId(self.argument)
+
+    def candidate_id(self) -> CandidateId:
+        """The candidate named in the path."""
+        if _CANDIDATE_ID.fullmatch(self.argument) is None:
+            raise NotFound("no candidate of that id is held")
+        return CandidateId(self.argument)
+
+
+Handler = Callable[["Operate", OperatorCall], Awaitable[msgspec.Struct]]

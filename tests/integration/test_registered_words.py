@@ -1,0 +1,82 @@
+"""Anchors and canaries with matchers, put and listed by a real sidecar's operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.after.matchers import Applies, Matcher
+from policy.model import MemoryClass, Tenant
+from tests.integration.running import running
+from tests.integration.test_http_admin import Admin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STATEMENT = "Refunds are allowed within 30 days."
+QUESTIONS = ["How long can I return it?"]
+
+
+async def test_an_anchor_keeps_its_matcher_and_says_what_it_adds(tmp_path: Path) -> None:
+    async with running(tmp_path) as sidecar:
+        admin = Admin(sidecar)
+        plain = await admin.ask(
+            "POST", "/anchors", {"statement": STATEMENT, "questions": QUESTIONS}
+        )
+        assert not {"must", "must_not", "notes", "caught"} & plain.keys()
+        asked = {
+            "statement": STATEMENT,
+            "questions": QUESTIONS,
+            "anchor_id": "refunds",
+            "must": ["30 days"],
+            "must_not": ["14 days", "re:(two|three) weeks"],
+            "applies": "retrieval",
+            "memory_class": "L3",
+        }
+        put = await admin.ask("POST", "/anchors", asked)
+        assert (put["must"], put["must_not"]) == (asked["must"], asked["must_not"])
+        assert put["caught"] == 1, "the comparison knows 14 for a denial of 30, and no pattern"
+        assert any("1 of 2" in note for note in put["notes"])
+        assert put in (await admin.ask("GET", "/anchors"))["anchors"]
+        stored = {
+            one.anchor_id: one for one in sidecar.sidecar.store.reader.anchors(Tenant("default"))
+        }
+        assert stored[plain["anchor_id"]].matcher is None
+        assert stored["refunds"].matcher == Matcher(
+            must=("30 days",),
+            must_not=("14 days", "re:(two|three) weeks"),
+            applies=Applies.RETRIEVAL,
+            memory_class=MemoryClass.L3,
+        )
+        short = {"statement": "The office is in Lisbon.", "questions": ["Where?"]}
+        notes = (await admin.ask("POST", "/anchors", short))["notes"]
+        assert "fewer than three words" in notes[0]
+
+
+async def test_what_cannot_be_matched_in_linear_time_is_refused_where_it_is_put(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as sidecar:
+        admin = Admin(sidecar)
+        before = sidecar.sidecar.store.reader.status().leaf_count
+        words = {"questions": QUESTIONS, "must_not": ["fine", "re:(a+)+b"]}
+        why = "must_not, entry 2: a repeat inside a repeat, at character 8"
+        for path, body in (("/anchors", words | {"statement": STATEMENT}), ("/canaries", words)):
+            assert (await admin.ask("POST", path, body, status=422))["detail"] == why
+        empty = await admin.ask("POST", "/canaries", {"questions": QUESTIONS}, status=422)
+        assert empty["detail"] == "a matcher needs `must` or `must_not`"
+        assert sidecar.sidecar.store.reader.status().leaf_count == before
+        assert (await admin.ask("GET", "/canaries"))["canaries"] == []
+
+
+async def test_a_canary_is_no_anchor_and_takes_no_anchors_id(tmp_path: Path) -> None:
+    async with running(tmp_path) as sidecar:
+        admin = Admin(sidecar)
+        canary = {"questions": ["Where is the office?"], "must_not": ["Madrid"]}
+        put = await admin.ask("POST", "/canaries", canary | {"canary_id": "office"})
+        assert (await admin.ask("GET", "/canaries"))["canaries"] == [put]
+        assert (await admin.ask("GET", "/canaries?tenant=other"))["canaries"] == []
+        assert (await admin.ask("GET", "/anchors"))["anchors"] == []
+        taken = {"statement": STATEMENT, "questions": QUESTIONS, "anchor_id": "office"}
+        refused = await admin.ask("POST", "/anchors", taken, status=422)
+        assert "a canary of this tenant has that id" in refused["detail"]
+        assert (await admin.ask("GET", "/canaries"))["canaries"] == [put]
