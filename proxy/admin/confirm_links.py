@@ -17,6 +17,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from policy.model import CandidateId, MemoryClass  # noqa: TC001 - msgspec reads them
+from proxy.seams.observations import CONFIRM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from storage.values import HeldCandidate
 
 LINK_S: Final = 900
-CONFIRM: Final = "/confirm"
 _SIGNED_AS: Final = b"mnemogate confirmation v1\n"
 _SIGNATURE_LEN: Final = 64
 _CODE_LEN_MAX: Final = 512
@@ -65,27 +65,22 @@ class Confirming:
         self._out = surroundings
         self._base: str | None = None
 
-    def serve_at(self, address: Address | None, *, tls: bool) -> None:
-        """Set the page's address; None: no page is served."""
-        if address is None:
-            self._base = None
-            return
-        host = _ANYWHERE.get(address.host, address.host)
-        host = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        self._base = f"{'https' if tls else 'http'}://{host}:{address.port}"
+    def serve_at(self, address: Address | None, *, tls: bool, page_url: str | None) -> None:
+        """Set the page's address; None: no page is served.
+
+        `page_url` stands for the listener's own address, where people come by another one.
+        """
+        self._base = None
+        if address is not None:
+            host = _ANYWHERE.get(address.host, address.host)
+            host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+            self._base = f"{'https' if tls else 'http'}://{host}:{address.port}"
+        self._out.page.base = page_url or self._base
 
     def url_of(self, candidate_id: CandidateId) -> str | None:
         """The link to a held candidate's page; None where no page is served or nothing is held."""
-        held = None if self._base is None else self._held(candidate_id)
-        return None if held is None else f"{self._base}{CONFIRM}/{candidate_id}"
-
-    def page_of(self, candidate_id: CandidateId, base: str | None = None) -> str | None:
-        """The address of a candidate's page, held or not; the page asks for the key.
-
-        `base` stands for the listener's own address, where people come by another one.
-        """
-        base = base or self._base
-        return None if base is None else f"{base}{CONFIRM}/{candidate_id}"
+        page = self._out.page.of(candidate_id)
+        return None if page is None or self._held(candidate_id) is None else page
 
     def link_of(self, candidate_id: CandidateId) -> str | None:
         """The link to a held candidate's page with a code: its holder can decide without a key."""

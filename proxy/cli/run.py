@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.admin.confirm_links import CONFIRM
 from proxy.cli.command import Command
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
@@ -22,6 +21,7 @@ from proxy.cli.neighbours import foreign
 from proxy.cli.pointing import exports, first_write, mcp_entry, pointed
 from proxy.cli.terminal import now_ms, waiting
 from proxy.compose.observe_mode import BANNER
+from proxy.seams.observations import CONFIRM
 from proxy.settings.load import MARKER, SETTINGS
 from proxy.settings.model import unset_in
 from proxy.settings.wider import wider_rules, wider_settings

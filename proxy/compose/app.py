@@ -153,7 +153,7 @@ async def compose(
         )
         foundation = await _foundation(stack, settings, composition, store, embedder, surroundings)
         services = Services(foundation, stack.enter_context(_readers()), rules)
-        told = await tellers(settings, store, services.confirming, surroundings)
+        told = await tellers(settings, store, surroundings)
         health = _health(settings, clock, services, Scrape(store, telemetry, told, clock.now_ms))
         mcp = _mcp(settings, composition, services, surroundings, halted)
         couple = composition.couple if composition.listen else None
@@ -167,7 +167,7 @@ async def compose(
         data, admin = await listening.open(
             stack, fronts, listen=composition.listen, guards=composition.guarding
         )
-        services.confirming.serve_at(admin, tls=composition.listen and settings.tls is not None)
+        services.page_served_at(admin, tls=composition.listen and settings.tls is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
         # Last, because an exception inside a task group comes out as a group, and a taken port must
         # be reported as such.

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from proxy.seams.embedder import Embedder
     from proxy.seams.operation import Dialect
     from proxy.seams.surroundings import Surroundings
-    from proxy.settings.load import Settings
+    from proxy.settings.load import Address, Settings
     from storage.interfaces import Store
     from telemetry.facade import Telemetry
 
@@ -231,6 +231,15 @@ class Services:
         ledger, retaining = self.operate.ledger, self.retaining
         async with ledger.compacting(), retaining.sweeping(retention_s), told.telling():
             yield
+
+    def page_served_at(self, admin: Address | None, *, tls: bool) -> None:
+        """The sidecar listens: people decide there, or at the address that the settings name."""
+        webhook = self._foundation.settings.review_webhook
+        page_url = None if webhook is None else webhook.page_url
+        self.confirming.serve_at(admin, tls=tls, page_url=page_url)
+        if self._foundation.memory is not None:
+            page = self._foundation.surroundings.page
+            self._foundation.memory.withholding.page_served(page)
 
     def memory_front(self, dialects: tuple[Dialect, ...], halt: Callable[[], None]) -> MemoryFront:
         """What the data listener serves to agents."""

@@ -13,7 +13,6 @@ from proxy.reporting.webhook import Webhook
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from proxy.admin.confirm_links import Confirming
     from proxy.seams.surroundings import Surroundings
     from proxy.settings.load import Settings
     from storage.audit import VerdictLeaf
@@ -44,9 +43,7 @@ class Tellers:
             yield
 
 
-async def tellers(
-    settings: Settings, store: Store, confirming: Confirming, surroundings: Surroundings
-) -> Tellers:
+async def tellers(settings: Settings, store: Store, surroundings: Surroundings) -> Tellers:
     """The configured outboxes.
 
     Raises:
@@ -62,7 +59,7 @@ async def tellers(
             message_id,
             holds,
             source=f"urn:mnemogate:{store.reader.status().incarnation}",
-            page_of=lambda candidate_id: confirming.page_of(candidate_id, table.page_url),
+            page_of=surroundings.page.of,
         ),
     )
     sink = Webhook(table, surroundings.now_ms, CONTENT_TYPE)

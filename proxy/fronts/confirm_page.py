@@ -22,11 +22,11 @@ from policy.labels.floor import class_once_confirmed
 from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, PrincipalId
 from policy.text.visible import is_hidden, named
-from proxy.admin.confirm_links import CONFIRM, BadLink
+from proxy.admin.confirm_links import BadLink
 from proxy.admin.persons_word import PAGE
 from proxy.admin.views import filed_under
 from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
-from proxy.seams.observations import NEXT, whose_words
+from proxy.seams.observations import CONFIRM, NEXT, whose_words
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import operator_of
 from storage.errors import StorageError, UnknownCandidate

@@ -480,6 +480,7 @@ class Guarding:
                 leaf.memory_class,
                 found.intercepted.change,
                 lowered=class_lowered(found.intercepted, leaf),
+                page=self._surroundings.page.of(candidate_id),
             ),
             reason=reason,
             step=leaf.step,

@@ -471,7 +471,9 @@ class Writing:
         if intercepted.seen is not None:
             principal_id = submission.candidate.principal_id
             self._sessions.wrote(principal_id, intercepted.seen, result)
-        return _written(submission.candidate, result, self._shown(submission.candidate, result))
+        memory_id = self._shown(submission.candidate, result)
+        page = self._out.page.of(result.candidate_id)
+        return _written(submission.candidate, result, memory_id, page)
 
     def _shown(self, candidate: Candidate, outcome: Outcome) -> MemoryId | None:
         """The id that an answer may repeat: only an id that the store itself gave out.
@@ -522,7 +524,9 @@ def _client_vector(proposal: Proposal, dimension: int) -> bytes:
     return b"" if proposal.vector is None else unit_vector(proposal.vector, dimension)
 
 
-def _written(candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None) -> WrittenItem:
+def _written(
+    candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None, page: str | None
+) -> WrittenItem:
     memory = outcome.memory
     missing = outcome.reason is Reason.TARGET_MISSING
     decision = "missing" if missing else outcome.decision.value
@@ -538,7 +542,12 @@ def _written(candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None)
         source=outcome.source,
         ceiling=outcome.ceiling,
         observation=observation_for(
-            decision, outcome.reason, outcome.memory_class, candidate.change, lowered=lowered
+            decision,
+            outcome.reason,
+            outcome.memory_class,
+            candidate.change,
+            lowered=lowered,
+            page=page,
         ),
         version=outcome.version,
         leaf_index=outcome.leaf_index,

@@ -31,7 +31,7 @@ from proxy.ledger.texts import (
     strings_of,
 )
 from proxy.ledger.turn_values import LabelledSpan, Read, Text, Told, TurnGround, TurnRead, TurnSum
-from proxy.seams.observations import is_observation
+from proxy.seams.observations import ReviewPage
 from proxy.seams.slices import apart, resting
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class Reader(Printer):
         self._rules = rules
         # Fixed texts of servers' answers, from the maps in use.
         self.says: frozenset[str] = frozenset()
+        # Where people decide: the one address that the gate's own observations may have.
+        self.page = ReviewPage()
 
     def turn(self, turn: Turn, ground: TurnGround) -> Read:
         """One turn of the conversation."""
@@ -168,7 +170,8 @@ class Reader(Printer):
         label, why = SourceKind.TOOL_RESULT, ""
         if relayed is not None and relayed.label.trust < label.trust:
             label, why = relayed.label, "relayed"
-        if is_observation(said.text) or self.is_echo([call] if call else [], (said.text,)):
+        ours = self.page.is_observation(said.text)
+        if ours or self.is_echo([call] if call else [], (said.text,)):
             label = meet(SourceKind.MODEL_INFERENCE, ground.session.taint or SourceKind.UNKNOWN)
             self._echoed(said, call, label, found)
             return

@@ -89,6 +89,7 @@ class Sessions:
     ) -> None:
         self._log = log
         self._core = Core(prints_key, shipped_rules())
+        self._core.reader.page = surroundings.page
         self._entering = Entering(self._core)
         self.surroundings = surroundings
         self.unmapped = UnmappedTools()

@@ -63,6 +63,10 @@ NEXT: Final[dict[Reason, str]] = {
 
 
 _ITEM: Final = re.compile(r"^Item \d{1,4} of \d{1,4}: ")
+_GO_ON: Final = "Do not send it again; go on without it."
+_DECIDED_AT: Final = " The person you work for can decide it here: "
+_CANDIDATE: Final = re.compile(r"[0-9a-f]{32}")
+CONFIRM: Final = "/confirm"
 _LOWERED: Final = " (class_lowered): this source may not write the class that was named"
 
 
@@ -73,6 +77,7 @@ def observation_for(
     change: ChangeKind = ChangeKind.CREATE,
     *,
     lowered: bool = False,
+    page: str | None = None,
 ) -> str:
     """The text for one written item: state, reason code, class, and what the agent may do next.
 
@@ -83,6 +88,7 @@ def observation_for(
         change: The kind of change. Told "not stored", an agent would believe that a deletion was
             done.
         lowered: Whether `memory_class` is below the class that the client named.
+        page: The address where a person decides what is held; None where no page is served.
 
     Raises:
         InvariantBroken: A refusal without a reason.
@@ -96,7 +102,7 @@ def observation_for(
         undone, waits = ("deleted", "the deletion") if removal else ("stored", "it")
         return (
             f"Not {undone} yet ({reason.value}, {memory_class.value}): {waits} waits for a person. "
-            "Do not send it again; go on without it."
+            f"{_GO_ON}{f'{_DECIDED_AT}{page}' if page else ''}"
         )
     return f"Not stored ({reason.value}, {memory_class.value}). {NEXT[reason]}"
 
@@ -119,9 +125,38 @@ def _all() -> frozenset[str]:
     return frozenset(texts)
 
 
-def is_observation(text: str) -> bool:
-    """Whether each line of a text is one of these, so that it has no room for other words."""
-    return all(_ITEM.sub("", line) in _all() for line in text.strip().split("\n"))
+class ReviewPage:
+    """Where a person decides what is held. `base` is set once the page is served.
+
+    `base` is an address without a slash at its end; None where no page is served.
+    """
+
+    def __init__(self) -> None:
+        self.base: str | None = None
+
+    def of(self, candidate_id: str) -> str | None:
+        """The address of a candidate's page, held or not; the page asks for the operator's key."""
+        return None if self.address is None else f"{self.address}/{candidate_id}"
+
+    @property
+    def address(self) -> str | None:
+        """The page of all that waits: how the address of each candidate's page begins."""
+        return None if self.base is None else f"{self.base}{CONFIRM}"
+
+    def is_observation(self, text: str) -> bool:
+        """Whether each line of a text is an observation, so that it has no room for other words.
+
+        Of addresses only that of a candidate on this page counts: a look-alike with another one
+        would send the person elsewhere.
+        """
+        return all(self._fixed(_ITEM.sub("", line)) in _all() for line in text.strip().split("\n"))
+
+    def _fixed(self, line: str) -> str:
+        said, _, address = line.partition(_DECIDED_AT)
+        start, _, candidate_id = address.rpartition("/")
+        is_ours = self.address is not None and start == self.address
+        held = said.startswith("Not ") and " yet (" in said
+        return said if is_ours and held and _CANDIDATE.fullmatch(candidate_id) else line
 
 
 def whose_words(source: SourceKind, had_read: tuple[str, ...] | None) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from proxy.seams.observations import ReviewPage
 from proxy.seams.pace import Pace
 from telemetry.propagation import Traces
 
@@ -35,6 +36,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     record: Callable[[Event], None]
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
     pace: Pace = msgspec.field(default_factory=Pace)
+    # Where people decide what is held; known once the sidecar listens.
+    page: ReviewPage = msgspec.field(default_factory=ReviewPage)
     # The key for ids of traces: the store's, where there is one.
     trace_key: bytes = msgspec.field(default_factory=lambda: secrets.token_bytes(32))
 

@@ -46,8 +46,8 @@ MEANINGS: Final[dict[str, str]] = {
     '(`["10.1.0.0/16"]`): loopback, private, link-local, carrier-grade NAT, IPv4 inside IPv6. '
     "Every address that the name of the URL has is judged at each notice.",
     "page_url": "What the address of a candidate's page begins with, where people do not come by "
-    "the `admin` address (`https://gate.example`): a notice names `<page_url>/confirm/<id>`. Its "
-    "host belongs in `allowed_hosts`.",
+    "the `admin` address (`https://gate.example`): a notice, and the observation of what is held, "
+    "name `<page_url>/confirm/<id>`. Its host belongs in `allowed_hosts`.",
 }
 
 

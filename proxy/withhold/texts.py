@@ -52,10 +52,13 @@ def strings_of(metadata_json: str | None) -> Iterator[str]:
                 pending += (key, value)
 
 
-def own_texts() -> Iterator[str]:
-    """Every observation about a candidate that an agent may be shown."""
+def own_texts(page: str | None = None) -> Iterator[str]:
+    """Every observation about a candidate that an agent may be shown.
+
+    `page` is where people decide: of the address of a candidate's page all but its id.
+    """
     for decision in ("reject", "hold"):
         for reason in Reason:
             for memory_class in MemoryClass:
                 for change in (ChangeKind.CREATE, ChangeKind.DELETE):
-                    yield observation_for(decision, reason, memory_class, change)
+                    yield observation_for(decision, reason, memory_class, change, page=page)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from proxy.dialects.model.transcript import ModelCall
     from proxy.dialects.model.withheld import Leave
     from proxy.dialects.strict_json.tolerant import Json
+    from proxy.seams.observations import ReviewPage
     from storage.values import Submission
 
 BEGUN_S: Final = 10.0
@@ -134,6 +135,12 @@ class Withholding:
         self._seen_leaves: dict[str, int] = {}
         # Our own observations are never withheld, also if somebody proposes to remember them.
         self._own = [self._printer.numbers(text) for text in own_texts()]
+
+    def page_served(self, page: ReviewPage) -> None:
+        """From now on observations say where a person decides: these words are ours as well."""
+        self._own = [self._printer.numbers(text) for text in own_texts(page.address)]
+        for kept in self._kept.values():
+            self._keep_own_words(kept)
 
     @property
     def lost_count(self) -> int:

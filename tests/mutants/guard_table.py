@@ -37,7 +37,7 @@ GUARD: Final = (
     Mutant(
         name="every relay gets a link that decides",
         file="proxy/admin/confirm_links.py",
-        old='        return None if held is None else f"{self._base}{CONFIRM}/{candidate_id}"\n',
+        old="        return None if page is None or self._held(candidate_id) is None else page\n",
         new="        return self.link_of(candidate_id)\n",
         invariant="what the agent's key opens decides nothing in a person's place",
         tests=(

@@ -162,9 +162,9 @@ REPORTING: Final = (
     ),
     Mutant(
         name="a notice leads to a page that decides",
-        file="proxy/admin/confirm_links.py",
-        old='        return None if base is None else f"{base}{CONFIRM}/{candidate_id}"\n',
-        new="        return self.link_of(candidate_id)\n",
+        file="proxy/compose/telling.py",
+        old="page_of=surroundings.page.of,",
+        new='page_of=lambda one: f"{surroundings.page.of(one)}?code=x",',
         invariant="no notice has a link that decides",
         tests=(
             at(_NOTICES, "test_a_hold_is_told_signed_with_both_secrets_and_without_a_word_of_it"),

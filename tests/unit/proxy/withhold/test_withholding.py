@@ -17,7 +17,7 @@ from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.model.withheld import Leave
 from proxy.dialects.strict_json.tolerant import write_body
 from proxy.seams.faults import NotFound
-from proxy.seams.observations import observation_for, withheld_notice
+from proxy.seams.observations import withheld_notice
 from proxy.seams.operation import Proposal
 from proxy.withhold.asking import Conversation
 from proxy.withhold.state import Begun, Refused, Told, Waits, encode
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 APIS = tuple(REQUESTS)
 PRINTER = Printer(KEY)
-REFUSED = observation_for("reject", Reason.SOURCE_CLASS_FORBIDDEN, MemoryClass.L1)
 
 
 @pytest.fixture
@@ -188,15 +187,6 @@ async def test_a_memory_that_is_served_may_be_shown(one: Rig) -> None:
     again.shown(AGENT.principal_id, (item.memory,))
     body = REQUESTS["chat"](f"Recalled: {memory}")
     assert memory in json.dumps(await again.apply(AGENT, "chat", body, Leave))
-
-
-async def test_our_own_observations_are_no_secret(one: Rig) -> None:
-    item = await one.write(f"Remember this policy: {REFUSED}")
-    assert item.decision == "reject"
-    body = REQUESTS["responses"](f"It answered: {REFUSED}")
-    assert await one.withholding.apply(AGENT, "responses", body, Leave) == body or not leaks(body)
-    made = await one.withholding.apply(AGENT, "responses", body, Leave)
-    assert REFUSED in json.dumps(made)
 
 
 def waiting(body: dict[str, Json], observation: str) -> dict[str, Json]:
