@@ -86,6 +86,7 @@ class _OfPrincipal:
         self.given: OrderedDict[bytes, GaveOut] = OrderedDict()
         self.answered: OrderedDict[bytes, None] = OrderedDict()
         self.open: dict[str, OpenCode] = {}
+        self.claimed: OrderedDict[str, None] = OrderedDict()
         self.wrong: dict[bytes, int] = {}
         # What became of an answer, by its print.
         self.told: OrderedDict[bytes, str] = OrderedDict()
@@ -205,7 +206,17 @@ class Codes:
             return ()
         for one in claimed:
             del kept.open[one.code]
+            _put(kept.claimed, one.code, None, GIVEN_MAX)
         return claimed
+
+    def may_wait(
+        self, principal: PrincipalId, block: bytes, codes: Iterable[str]
+    ) -> tuple[str, ...]:
+        """The candidates of a question which may be undecided; () where these codes decided."""
+        kept = self._of(principal)
+        given = kept.given.get(block)
+        decided = given is None or any(one in kept.claimed for one in codes)
+        return () if decided or given is None else given.candidates
 
     def wrong(self, principal: PrincipalId, block: bytes) -> None:
         """A wrong answer to a question; the third one ends its codes."""

@@ -18,7 +18,7 @@ import msgspec
 from policy.labels.floor import class_once_confirmed
 from policy.labels.forwarded_call import is_forwarded
 from policy.labels.who_writes import UserTurns
-from policy.model import PrincipalId, SourceKind
+from policy.model import CandidateId, PrincipalId, SourceKind
 from proxy.dialects.model.confirm.block import (
     QUESTIONS_MAX,
     Outcomes,
@@ -45,7 +45,7 @@ from storage.values import Decision
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from policy.model import CandidateId, Principal
+    from policy.model import Principal
     from proxy.dialects.model.confirm.history import TurnBehind
     from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Turn
     from proxy.dialects.strict_json.tolerant import Json
@@ -213,11 +213,19 @@ class Questioning:
         await self._stored(self._codes.take(principal_id, turn))
         if not claimed:
             _LOG.warning("an answer decided nothing", extra={"fields": {"principal": principal_id}})
+            codes = [one.code for one in answers]
+            waiting = self._codes.may_wait(principal_id, given.block, codes)
+            if await asyncio.to_thread(self._any_held, waiting):
+                self._codes.tell(principal_id, turn, Outcomes.UNDECIDED)
             return
         said = {one.code: one.yes for one in answers}
         became = [await self._decide(prepared.asked.principal, one, said) for one in claimed]
         told = max(became, key=_WORST.index)
         self._codes.tell(principal_id, turn, told)
+
+    def _any_held(self, candidate_ids: tuple[str, ...]) -> bool:
+        found = (self._reader.held_candidate(CandidateId(one)) for one in candidate_ids)
+        return any(one is not None for one in found)
 
     async def _decide(self, principal: Principal, one: OpenCode, said: dict[str, bool]) -> str:
         decide = self._decides.release if said[one.code] else self._decides.deny
@@ -243,12 +251,16 @@ class Questioning:
         principal_id = prepared.asked.principal.principal_id
         if why or not answers_a_person(prepared.request):
             return None
-        if resembles(said):
+        # The model may have handed on the address of the page, which may have our name in it.
+        address = self._out.page.address
+        if resembles(said if address is None else said.replace(address, " ")):
             fields = {"principal": principal_id, "session": prepared.session}
             _LOG.warning("a model writes what looks like a question", extra={"fields": fields})
             return None
         given = prepared.answer
-        if given is not None and given.taken:
+        if given is not None and not given.taken:
+            return Outcomes.NO_ANSWER
+        if given is not None:
             turn = self._codes.print_of(principal_id, given.block, given.turn)
             return self._codes.told(principal_id, turn)
         if not self._codes.may_ask(prepared.session):

@@ -56,6 +56,30 @@ async def test_she_is_asked_and_her_yes_alone_lets_it_in(
     assert not asked(again)
 
 
+@each_api
+@streamed
+async def test_a_mistyped_answer_is_told_so_and_decides_nothing(
+    tmp_path: Path, api: str, *, stream: bool
+) -> None:
+    async with fronted(tmp_path, more=CONFIRM) as bench:
+        agent = ChatAgent(bench, api, stream=stream)
+        (code,) = codes_in(await agent.say(f"When does it open? {read()} THEN {note()}"))
+        held = agent.held()
+        mistyped = code[:-1] + ("2" if code[-1] != "2" else "3")
+        copy = ChatAgent(bench, api, stream=stream)
+        copy.turns = [*agent.turns]
+        assert (await agent.say(f"yes {mistyped}")).endswith(Outcomes.NO_ANSWER)
+        assert agent.held() == held
+        again = await agent.say("Thanks!")
+        sent = json.dumps(agent.sent)
+        # Control: the right one in the same place decides, and says so.
+        assert (await copy.say(f"yes {code}")).endswith(Outcomes.REMEMBERED)
+        assert copy.held() == []
+    assert "Mnemogate:" not in sent
+    assert HEADING not in sent
+    assert "Mnemogate:" not in again
+
+
 async def test_of_three_texts_each_is_decided_by_its_own_code(tmp_path: Path) -> None:
     async with fronted(tmp_path, more=CONFIRM) as bench:
         agent = ChatAgent(bench)

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant, at
 
 _REFUSED: Final = "tests/integration/test_confirm_refused.py"
+_ASKED: Final = "tests/integration/test_confirm_in_conversation.py"
 _CODES: Final = "tests/unit/proxy/model/test_codes.py"
 _HISTORY: Final = "tests/unit/proxy/dialects/model/confirm/test_history.py"
 _BLOCK: Final = "tests/unit/proxy/dialects/model/confirm/test_block.py"
@@ -85,6 +86,22 @@ CONFIRM: Final = (
         new="        if kept.wrong[block] < 0:\n",
         invariant="three wrong answers end a question",
         tests=(at(_CODES, "test_three_wrong_answers_end_a_question"),),
+    ),
+    Mutant(
+        name="who mistypes a code is told nothing",
+        file="proxy/model/questioning.py",
+        old="            return Outcomes.NO_ANSWER\n",
+        new="            return None\n",
+        invariant="a mistyped answer is told so",
+        tests=(at(_ASKED, "test_a_mistyped_answer_is_told_so_and_decides_nothing"),),
+    ),
+    Mutant(
+        name="what was told of a mistyped answer reaches the model",
+        file="proxy/dialects/model/confirm/history.py",
+        old="            self._answered = True\n            self.answer",
+        new="            self.answer",
+        invariant="the model reads nothing of what a person was told",
+        tests=(at(_HISTORY, "test_what_was_told_of_a_mistyped_answer_goes_and_the_turn_stays"),),
     ),
     Mutant(
         name="a copy of a question is taken out wherever it stands",

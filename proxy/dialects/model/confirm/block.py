@@ -29,8 +29,10 @@ _ANSWERS: Final = re.compile(
     rf"\s*{_ONE}(?:[ \t]*[\s,;][ \t]*{_ONE}){{0,{QUESTIONS_MAX - 1}}}[.!]?\s*",
     re.ASCII | re.IGNORECASE,
 )
-# A turn that tries to be an answer, in whatever script.
-_ATTEMPT: Final = re.compile(rf"\s*`?(?:yes|no)\s+\S{{{CODE_LEN}}}`?[.!]?\s*", re.IGNORECASE)
+# What stands before a code, and in it where a person parts it.
+_WORD: Final = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
+_PARTING: Final = re.compile(r"[\W_]+")
+_OTHERS_MAX: Final = 1
 # What looks like an answer anywhere in a text.
 _FORM: Final = re.compile(
     rf"\b(?:yes|no)\W{{1,6}}(?:[{ALPHABET.lower()}]{{{CODE_LEN}}}"
@@ -66,11 +68,20 @@ class Outcomes:
     REMEMBERED: Final = "Mnemogate: what you said yes to is remembered, what you denied is not."
     BEFORE: Final = "Mnemogate: this was decided before; your answer changed nothing."
     REFUSED: Final = "Mnemogate: it cannot be remembered all the same, and its text is destroyed."
+    NO_ANSWER: Final = (
+        "Mnemogate: that was no answer, so nothing was decided; it waits on the review page."
+    )
     UNDECIDED: Final = "Mnemogate: nothing was decided; it still waits on the review page."
 
 
 TOLD: Final = frozenset(
-    {Outcomes.REMEMBERED, Outcomes.BEFORE, Outcomes.REFUSED, Outcomes.UNDECIDED}
+    {
+        Outcomes.REMEMBERED,
+        Outcomes.BEFORE,
+        Outcomes.REFUSED,
+        Outcomes.NO_ANSWER,
+        Outcomes.UNDECIDED,
+    }
 )
 
 
@@ -129,10 +140,32 @@ def answers_in(turn: str) -> tuple[Answer, ...]:
 
 
 def is_attempt(turn: str) -> bool:
-    """Whether a turn has the form of an answer, also where its code is wrong."""
+    """Whether a turn means to be an answer: its word alone, or a code that may be mistyped.
+
+    A code may be parted, of another script, with one character too few or too many, or with one
+    that no code has. Without `yes` or `no`, and among other words, it needs a digit.
+    """
     if len(turn) > _TURN_LEN_MAX:
         return False
-    return _ANSWERS.fullmatch(turn) is not None or _ATTEMPT.fullmatch(turn) is not None
+    folded = skeleton(turn)
+    if any(map(_is_code, _PARTING.split(folded.upper()))):
+        return True
+    said = [_PARTING.sub("", one) for one in _WORD.split(folded)]
+    codes = [one for one in said if one]
+    worded = len(said) > 1
+    if not codes:
+        return worded
+    return all(map(_is_near, codes)) and (worded or any(map(str.isdigit, codes[0])))
+
+
+def _is_code(word: str) -> bool:
+    """Whether a word is one that `code_of` may give, and no word of a language."""
+    return len(word) == CODE_LEN and set(word) <= set(ALPHABET) and any(map(str.isdigit, word))
+
+
+def _is_near(code: str) -> bool:
+    others = sum(char not in ALPHABET for char in code.upper())
+    return abs(len(code) - CODE_LEN) <= 1 and others <= _OTHERS_MAX
 
 
 def resembles(text: str) -> bool:

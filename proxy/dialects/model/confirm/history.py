@@ -70,7 +70,8 @@ class _Looking:
     def __init__(self, ours: Ours, turns: list[Json]) -> None:
         self._ours = ours
         self._turns = turns
-        # The question that the turn before ended with, and whether an answer stands before this.
+        # The question that the turn before ended with, and whether an answer, or what was meant to
+        # be one, stands before this.
         self._before: bytes | None = None
         self._answered = False
         self._begun = False
@@ -100,6 +101,8 @@ class _Looking:
             self.answer = TurnBehind(before, text, last, taken=True)
             return self._replaced(turn)
         if is_attempt(text):
+            # It stays, and what was told of it goes.
+            self._answered = True
             self.answer = TurnBehind(before, text, last, taken=False)
         return turn
 

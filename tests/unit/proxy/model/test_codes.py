@@ -44,6 +44,17 @@ def test_a_code_is_bound_to_principal_session_and_time(
     assert codes.claim(ADA, [CODE], "s", OPEN_MS - 1), "control: it is still good in its place"
 
 
+def test_of_a_code_that_decided_nothing_the_candidates_are_looked_at() -> None:
+    codes = given()
+    block = codes.block_of(ADA, BLOCK)
+    assert block is not None
+    assert codes.claim(ADA, [CODE], "s", OPEN_MS) == (), "too late"
+    assert codes.may_wait(ADA, block, [CODE]) == (f"of {CODE[:4]}",)
+    codes.claim(ADA, [CODE], "s", 0)
+    assert codes.may_wait(ADA, block, [CODE]) == (), "it was decided by this very code"
+    assert codes.may_wait(BOB, block, [CODE]) == ()
+
+
 def test_of_several_codes_all_are_good_or_none() -> None:
     codes = given(opened(), opened(OTHER))
     assert codes.claim(ADA, [CODE, "3333333X"], "s", 0) == ()

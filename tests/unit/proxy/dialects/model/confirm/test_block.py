@@ -84,12 +84,31 @@ def test_any_other_turn_decides_nothing(turn: str) -> None:
 
 @pytest.mark.parametrize(
     "turn",
-    ["yes 7F3K9QWY", "no \uff17\uff26\uff13\uff2b\uff19\uff31\uff37\uff38", "yes 7F3\u041a9QWX"],
+    [
+        "yes 7F3K9QWY",
+        "no \uff17\uff26\uff13\uff2b\uff19\uff31\uff37\uff38",
+        "yes 7F3\u041a9QWX",
+        "yes",
+        "No.",
+        CODE,
+        f"yes: {CODE[:4]} {CODE[4:]}",
+        f"yes {CODE[1:]}",
+        f"yes {CODE}8",
+        "yes 7F3K9QWO",
+        f"yes {CODE} no {OTHER[1:]}",
+        f"Oh yes, please: {CODE}",
+    ],
 )
-def test_a_wrong_code_counts_as_an_attempt_in_any_script(turn: str) -> None:
+def test_what_was_meant_as_an_answer_counts_as_an_attempt(turn: str) -> None:
     assert is_attempt(turn)
-    assert not is_attempt("no thanks")
-    assert not is_attempt("yes, do that")
+
+
+@pytest.mark.parametrize(
+    "turn",
+    ["no thanks", "yes, do that", "no problem", "no, 2 people", "tomorrow", "on 7 May 2026", ""],
+)
+def test_any_other_turn_behind_a_question_was_no_attempt(turn: str) -> None:
+    assert not is_attempt(turn)
 
 
 def test_a_code_has_eight_characters_and_spells_no_word() -> None:

@@ -81,6 +81,21 @@ def test_question_answer_and_its_outcome_go_byte_for_byte(api: str) -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
+def test_what_was_told_of_a_mistyped_answer_goes_and_the_turn_stays(api: str) -> None:
+    typed = user(f"yes {CODE[1:]}")
+    before = (user("When?"), model(api, SAID, APART + BLOCK), typed)
+    told = model(api, "Good.", APART + Outcomes.NO_ANSWER)
+    found = taken_out(api, sent(api, *before, told, user("Thanks")), Given())
+    plain = (user("When?"), model(api, SAID), typed, model(api, "Good."), user("Thanks"))
+    assert json.dumps(found.body) == json.dumps(sent(api, *plain))
+    there = taken_out(api, sent(api, *before), Given()).answer
+    assert there is not None
+    assert (there.last, there.taken) == (True, False)
+    other = sent(api, user("When?"), model(api, SAID), typed, told, user("Thanks"))
+    assert taken_out(api, other, Given()).body is other, "behind no question of ours it stays"
+
+
+@pytest.mark.parametrize("api", APIS)
 def test_a_client_that_joins_texts_gets_the_same(api: str) -> None:
     body = sent(api, user("When?"), model(api, SAID + APART + BLOCK), user(f"yes {CODE}"))
     found = taken_out(api, body, Given())
