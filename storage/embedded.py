@@ -23,6 +23,7 @@ from storage.read.quarantined import EmbeddedQuarantined
 from storage.read.reader import EmbeddedReader
 from storage.read.retained import EmbeddedRetained
 from storage.repair.batches import BATCH_LEN, EmbeddedIncidents
+from storage.repair.wrong_answers import EmbeddedCases
 from storage.session_log.frames import FrameKeys
 from storage.session_log.log import DIRECTORY, open_session_log, prints_key
 from storage.staging.staging import Staging
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from policy.gate import Gate
     from policy.model import PrincipalId
     from policy.ruleset import Ruleset
+    from storage.cases import Cases
     from storage.drift import Drift
     from storage.incidents import Incidents
     from storage.interfaces import (
@@ -124,6 +126,7 @@ class EmbeddedStore:
         self.pins: Pins = EmbeddedPins(engine, writer)
         self.drift: Drift = EmbeddedDrift(engine, writer)
         self.incidents: Incidents = EmbeddedIncidents(engine, writer, incident_batch_len)
+        self.cases: Cases = EmbeddedCases(engine, writer, self.reader)
         self.token_key = secrets.token_key
         self.prints_key = prints_key(secrets.store_key)
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from policy.trust.ladder import TrustState
     from policy.trust.outcomes import Reported
     from storage.audit import Decided, InterceptedLeaf, Leaf
+    from storage.cases import Cases
     from storage.drift import Drift
     from storage.errors import StoreCorrupt
     from storage.incidents import Incidents
@@ -119,9 +120,17 @@ class MemoryWriter(Protocol):
         ...
 
     async def quarantine(
-        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
+        self,
+        memory_id: MemoryId,
+        tenant: Tenant,
+        by: PrincipalId,
+        reason: str = "",
+        *,
+        with_descendants: bool = False,
     ) -> Standing:
         """Take a memory out of every read at once, with a leaf; a repetition changes nothing.
+
+        `with_descendants`: in the same transaction also what was derived from it, to the end.
 
         Raises:
             UnknownMemory: There is none of that id in the tenant.
@@ -476,6 +485,7 @@ class Store(Protocol):
     pins: Pins
     drift: Drift
     incidents: Incidents
+    cases: Cases
     token_key: bytes  # an Ed25519 seed: signs promotion tokens
     prints_key: bytes  # what the session ledger's fingerprints are made with
     # Called on the writer's thread for each hold that ended undecided, once that is durable.

@@ -51,6 +51,7 @@ PAROLE: Final = "memory.parole"
 VOUCH: Final = "memory.vouch"
 REWIND: Final = "memory.rewind"
 LIFT: Final = "memory.lift"
+EXPIRE: Final = "memory.expire"
 QUARANTINE_REASON_LEN_MAX: Final = 160
 
 Settled = tuple[CandidateId, Forwarded]
@@ -292,6 +293,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     status: MemoryStatus
     changed: bool = False
     leaf_index: int | None = None
+    # How many memories that were derived from it are hidden with it, and were shown before.
+    descendants: int = 0
 
 
 class TenantUsage(msgspec.Struct, frozen=True, kw_only=True):

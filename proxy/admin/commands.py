@@ -64,6 +64,7 @@ from proxy.admin.wire.upkeep import (
     ForgivenView,
     ObservedList,
     ObservedView,
+    ParoleRequest,
     PolicyReloadView,
     QuarantinedList,
     RetentionView,
@@ -237,12 +238,16 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     ) -> StandingView:
         """Hide one memory from every reader, at once."""
         done = await self.writer.quarantine(
-            memory_id, Tenant(asked.tenant), by.principal_id, asked.reason
+            memory_id,
+            Tenant(asked.tenant),
+            by.principal_id,
+            asked.reason,
+            with_descendants=asked.with_descendants,
         )
         return standing_view(done)
 
     async def parole(
-        self, by: Principal, memory_id: MemoryId, asked: QuarantineRequest
+        self, by: Principal, memory_id: MemoryId, asked: ParoleRequest
     ) -> StandingView:
         """Show one quarantined memory again."""
         done = await self.writer.parole(

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from policy.labels.ceiling import ceiling_of
 from policy.model import Forwarded
-from storage.audit import InterceptedLeaf, OperatorLeaf, ResultLeaf, VerdictLeaf, class_lowered
+from storage.audit import (
+    IncidentLeaf,
+    InterceptedLeaf,
+    OperatorLeaf,
+    ResultLeaf,
+    VerdictLeaf,
+    class_lowered,
+)
+from storage.cases import CaseStep
 from storage.values import Decision
 from telemetry.propagation import recorded_parts
 
@@ -31,6 +39,7 @@ _RESULTS: Final = {
     Forwarded.FAILED: "failure",
     Forwarded.UNKNOWN: "unknown",
 }
+_ENDED: Final = frozenset({CaseStep.HEALED, CaseStep.CLOSED})
 
 
 def record_of(index: int, leaf: Leaf, intercepted: InterceptedLeaf | None) -> Record | None:
@@ -44,6 +53,8 @@ def record_of(index: int, leaf: Leaf, intercepted: InterceptedLeaf | None) -> Re
             return _operator(index, leaf)
         case ResultLeaf():
             return _result(index, leaf)
+        case IncidentLeaf():
+            return _incident(index, leaf)
 
 
 def _common(index: int, at_ms: int, dataset: str) -> Record:
@@ -129,6 +140,26 @@ def _result(index: int, leaf: ResultLeaf) -> Record:
         "user.id": leaf.by,
         "mnemogate.result": leaf.result.value,
     }
+
+
+def _incident(index: int, leaf: IncidentLeaf) -> Record:
+    record = _common(index, leaf.at_ms, "incident") | {
+        "event.kind": "alert",
+        "event.category": ["intrusion_detection"],
+        "event.type": ["end" if leaf.step in _ENDED else "info"],
+        "event.outcome": "success" if leaf.step in _ENDED else "unknown",
+        "event.action": f"incident-{leaf.step.value}",
+        "event.id": leaf.case_id,
+        "user.id": leaf.by,
+        "mnemogate.incident.step": leaf.step.value,
+        "mnemogate.incident.signal": leaf.signal.value,
+        "mnemogate.incident.suspects": leaf.suspects,
+        "mnemogate.incident.asks": leaf.asks,
+        "mnemogate.incident.culprits": leaf.culprits,
+    }
+    if leaf.mode is not None:
+        record["mnemogate.incident.mode"] = leaf.mode.value
+    return record
 
 
 def _operator(index: int, leaf: OperatorLeaf) -> Record:

@@ -130,6 +130,7 @@ def standing_view(standing: Standing) -> StandingView:
         status=standing.status.value,
         changed=standing.changed,
         leaf_index=standing.leaf_index,
+        descendants=standing.descendants,
     )
 
 

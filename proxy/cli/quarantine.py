@@ -8,7 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from proxy.admin.wire.ids import IdKind
-from proxy.admin.wire.upkeep import ObservedList, QuarantineRequest, StandingView
+from proxy.admin.wire.upkeep import (
+    ObservedList,
+    ParoleRequest,
+    QuarantineRequest,
+    StandingView,
+)
 from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
@@ -31,6 +36,7 @@ class _QuarantineArguments(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = DEFAULT_TENANT
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
     would_refuse: bool = False
+    with_descendants: bool = False
 
 
 class StandingList(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,26 +56,33 @@ async def _quarantine(context: Context) -> Exit:
                 "/observed", ObservedList, timeout_s=PATIENT_S, tenant=asked.tenant
             )
             ids = [one.memory.memory_id for one in found.observed if one.memory.status == "live"]
-        return await _each(context, api, asked, ids, "quarantine")
+        request = QuarantineRequest(
+            tenant=asked.tenant, reason=asked.reason, with_descendants=asked.with_descendants
+        )
+        return await _each(context, api, request, ids, "quarantine")
 
 
 async def _parole(context: Context) -> Exit:
     asked = context.arguments(_QuarantineArguments)
     async with operator(context) as api, working(context.terminal, "lifting the quarantine"):
-        return await _each(context, api, asked, asked.memory_ids, "parole")
+        request = ParoleRequest(tenant=asked.tenant, reason=asked.reason)
+        return await _each(context, api, request, asked.memory_ids, "parole")
 
 
 async def _each(
-    context: Context, api: Operator, asked: _QuarantineArguments, memory_ids: list[str], verb: str
+    context: Context,
+    api: Operator,
+    request: QuarantineRequest | ParoleRequest,
+    memory_ids: list[str],
+    verb: str,
 ) -> Exit:
     """Run the command for each memory in turn, until one fails; those before it stay done.
 
     The command may be repeated: a memory that was done already stays as it is.
     """
-    request = QuarantineRequest(tenant=asked.tenant, reason=asked.reason)
     done = [
         await api.post(
-            f"/memories/{part(await whole_id(api, IdKind.MEMORY, given, asked.tenant))}/{verb}",
+            f"/memories/{part(await whole_id(api, IdKind.MEMORY, given, request.tenant))}/{verb}",
             StandingView,
             request,
         )
@@ -92,6 +105,8 @@ async def _each(
         ],
     )
     terminal.say(f"{sum(one.changed for one in done)} of {len(done)} changed")
+    if isinstance(request, QuarantineRequest) and request.with_descendants:
+        terminal.say(f"{sum(one.descendants for one in done)} derived from them hidden as well")
     return Exit.OK
 
 
@@ -106,6 +121,11 @@ def _quarantine_arguments(parser: argparse.ArgumentParser) -> None:
         "--would-refuse",
         action="store_true",
         help="all that observe mode let in and an enforcing gate would not have",
+    )
+    parser.add_argument(
+        "--with-descendants",
+        action="store_true",
+        help="also what was derived from one of them, and from that, to the end",
     )
     _common(parser)
 

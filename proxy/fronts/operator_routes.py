@@ -40,6 +40,7 @@ from proxy.admin.wire.upkeep import (
     ApproveRequest,
     ForgivenView,
     ObservedList,
+    ParoleRequest,
     PolicyReloadRequest,
     PolicyReloadView,
     QuarantinedList,
@@ -149,7 +150,7 @@ async def _quarantine(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 async def _parole(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """Show a quarantined memory again."""
-    return await operate.parole(call.by, call.memory_id(), call.body(QuarantineRequest))
+    return await operate.parole(call.by, call.memory_id(), call.body(ParoleRequest))
 
 
 async def _vouch(operate: Operate, call: OperatorCall) -> msgspec.Struct:
@@ -417,7 +418,7 @@ ROUTES: Final = tuple(
             QuarantineRequest,
             StandingView,
         ),
-        ("POST", "/memories/{memory_id}/parole", _parole, NoQuery, QuarantineRequest, StandingView),
+        ("POST", "/memories/{memory_id}/parole", _parole, NoQuery, ParoleRequest, StandingView),
         ("POST", "/memories/{memory_id}/vouch", _vouch, NoQuery, VouchRequest, StandingView),
         ("POST", "/isolate", _isolate, NoQuery, IsolateRequest, IsolationView),
         ("POST", "/rewind", _rewind, NoQuery, RewindRequest, RewindView),

@@ -29,6 +29,7 @@ from policy.model import (
     Tenant,
 )
 from policy.verdict import InvariantBroken, Reason
+from storage.cases import CaseMode, CaseSignal, CaseStep  # noqa: TC001 - msgspec reads these
 from storage.errors import StoreCorrupt
 from storage.values import LIFT, VOUCH, Decision
 
@@ -140,6 +141,22 @@ class ResultLeaf(
     by: PrincipalId
 
 
+class IncidentLeaf(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=5
+):
+    """A step of one wrong answer's case (`storage.cases`); counts are those of the case so far."""
+
+    case_id: Annotated[str, Meta(min_length=1, max_length=32)]
+    at_ms: _Index
+    step: CaseStep
+    signal: CaseSignal
+    mode: CaseMode | None
+    suspects: _Index
+    asks: _Index
+    culprits: _Index
+    by: PrincipalId
+
+
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """The last verdict on one candidate, and its principal."""
 
@@ -166,20 +183,20 @@ def wrongly_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
 
 _OBJECTIONS: Final = {OBSERVED_HOLD: "hold", OBSERVED_REJECT: "reject"}
 
-Leaf = InterceptedLeaf | VerdictLeaf | OperatorLeaf | ResultLeaf
+Leaf = InterceptedLeaf | VerdictLeaf | OperatorLeaf | ResultLeaf | IncidentLeaf
 
 _DECODER: Final = msgspec.msgpack.Decoder(list[Any])
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 # Ids are hex text in memory and raw bytes on disk: half the size, and most of a leaf is ids.
 # Position 0 is the tag.
-_HEX_AT: Final[dict[int, tuple[int, ...]]] = {1: (1, 12, 13), 2: (1, 17), 3: (), 4: (1,)}
+_HEX_AT: Final[dict[int, tuple[int, ...]]] = {1: (1, 12, 13), 2: (1, 17), 3: (), 4: (1,), 5: (1,)}
 _RAW: Final = (bytes,)
 _NO_LETTER: Final = re.compile(r"[\W_]+")
 _RUN_LEN: Final = 8
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{0,64}")
 _FORMAT_BYTE: Final = bytes((LEAF_FORMAT,))
-_UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: (), 4: ()}
+_UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: (), 4: (), 5: ()}
 # The first optional field, by tag: trailing fields that are None are not written.
 _APPENDED: Final[dict[int, int]] = {2: 16}
 

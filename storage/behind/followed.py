@@ -12,6 +12,7 @@ from policy.canonical import decode_canonical
 from policy.model import CandidateId, ChangeKind, MemoryStatus
 from storage.audit import (
     Decided,
+    IncidentLeaf,
     InterceptedLeaf,
     OperatorLeaf,
     ResultLeaf,
@@ -104,7 +105,7 @@ class EmbeddedFollowed:
                 verdict = read_leaf(view, leaf.verdict_index)
                 if isinstance(verdict, VerdictLeaf):
                     yield from self._admitted(view, verdict)
-            case InterceptedLeaf() | OperatorLeaf():
+            case InterceptedLeaf() | OperatorLeaf() | IncidentLeaf():
                 return
 
     def _admitted(self, view: View, leaf: VerdictLeaf) -> Iterator[Moved]:

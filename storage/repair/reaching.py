@@ -12,19 +12,17 @@ from storage.errors import StoreCorrupt
 from storage.incidents import Caught
 from storage.tables.change import read_leaf
 from storage.tables.codec import decode_row
-from storage.tables.lmdb_store import CHILDREN, ROWS
-from storage.tables.rows import candidate_of, read_id, read_row
+from storage.tables.lmdb_store import ROWS
+from storage.tables.rows import candidate_of, children_of, read_id, read_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from policy.model import MemoryId, Tenant
+    from policy.model import MemoryId
     from storage.incidents import Reach
     from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import View
     from storage.values import Row
-
-_ORDINAL_LEN = 8
 
 
 class Reached(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +50,8 @@ def reached(view: View, names: KeyedNames, reach: Reach) -> Reached:
     if reach.with_descendants:
         waiting = list(own.values())
         while waiting:
-            for child in children_of(view, names, reach.tenant, waiting.pop()):
+            for _, row in children_of(view, names, reach.tenant, waiting.pop()):
+                child = row.memory_id
                 name = names.memory(reach.tenant, child)
                 if name not in own and name not in descended:
                     descended[name] = child
@@ -87,20 +86,6 @@ def _of_origin(view: View, reach: Reach, row: Row) -> bool:
     if culprit is None or culprit.server != reach.server:
         return False
     return reach.tool in {None, culprit.tool}
-
-
-def children_of(
-    view: View, names: KeyedNames, tenant: Tenant, parent: MemoryId
-) -> Iterator[MemoryId]:
-    """The memories of which one step names this one as a parent; one may come twice."""
-    prefix = names.children(tenant, parent)
-    for key, _ in view.scan(CHILDREN, prefix):
-        if not key.startswith(prefix):
-            return
-        row = read_row(view, int.from_bytes(key[-_ORDINAL_LEN:], "big"))
-        # The prefix is 64 bits of a name; what the row says decides.
-        if row.tenant == tenant and parent in candidate_of(row).derived_from:
-            yield row.memory_id
 
 
 def caught(view: View, found: Reached) -> Iterator[Caught]:

@@ -31,6 +31,7 @@ from policy.model import (
 )
 from policy.trust.ladder import TrustLevel
 from policy.verdict import Reason
+from storage.cases import Case
 from storage.errors import StoreCorrupt
 from storage.incidents import Incident
 from storage.trust import TrustEvent
@@ -314,4 +315,5 @@ decode_anchor = msgspec.msgpack.Decoder(Anchor).decode
 decode_forward = msgspec.msgpack.Decoder(ForwardRecord).decode
 decode_hidden_by = msgspec.msgpack.Decoder(HiddenBy).decode
 decode_incident = msgspec.msgpack.Decoder(Incident).decode
+decode_case = msgspec.msgpack.Decoder(Case).decode
 decode_pins = msgspec.msgpack.Decoder(Pinned).decode

@@ -55,6 +55,7 @@ CELLS: Final = b"cells"
 QUARANTINES: Final = b"quarantines"
 INCIDENTS: Final = b"incidents"
 CHILDREN: Final = b"children"
+CASES: Final = b"cases"
 TABLES: Final = (
     META,
     ROWS,
@@ -80,6 +81,7 @@ TABLES: Final = (
     QUARANTINES,
     INCIDENTS,
     CHILDREN,
+    CASES,
 )
 SINCE: Final = {
     ORIGINS: 5,
@@ -90,6 +92,7 @@ SINCE: Final = {
     QUARANTINES: 5,
     INCIDENTS: 5,
     CHILDREN: 5,
+    CASES: 5,
 }
 """The format that a table came with; a store of an earlier one that is only read lacks it."""
 

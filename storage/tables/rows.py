@@ -13,13 +13,13 @@ from policy.trust.ladder import TrustState
 from storage.errors import StoreCorrupt
 from storage.tables.codec import NO_ORDINAL, TrustRecord, decode_id, decode_row, ordinal_key
 from storage.tables.expiry import expiry_ms
-from storage.tables.lmdb_store import IDS, KEYED, ROWS
+from storage.tables.lmdb_store import CHILDREN, IDS, KEYED, ROWS
 from storage.values import HeldCandidate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from policy.model import Candidate, CandidateId, PrincipalId, Tenant
+    from policy.model import Candidate, CandidateId, MemoryId, PrincipalId, Tenant
     from storage.tables.codec import HeldRow, IdRecord
     from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import View
@@ -144,6 +144,21 @@ def guarded_row(view: View, names: KeyedNames, ordinal: int) -> GuardedRow:
         raise StoreCorrupt(f"row {ordinal} has lost its id")
     row = sent if known.ordinal == ordinal else read_row(view, known.ordinal)
     return GuardedRow(name=name, ordinal=ordinal, sent=sent, row=row, status=known.status)
+
+
+def children_of(
+    view: View, names: KeyedNames, tenant: Tenant, parent: MemoryId
+) -> Iterator[tuple[int, Row]]:
+    """The rows that name this memory as a parent, with their ordinals, oldest first."""
+    prefix = names.children(tenant, parent)
+    for key, _ in view.scan(CHILDREN, prefix):
+        if not key.startswith(prefix):
+            return
+        ordinal = int.from_bytes(key[len(prefix) :], "big")
+        row = read_row(view, ordinal)
+        # The prefix is 64 bits of a name; what the row says decides.
+        if row.tenant == tenant and parent in candidate_of(row).derived_from:
+            yield ordinal, row
 
 
 def is_expired(row: Row, now_ms: int) -> bool:

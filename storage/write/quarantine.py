@@ -18,7 +18,7 @@ from storage.errors import UnknownMemory
 from storage.incidents import Stage
 from storage.tables.codec import OPERATOR, HiddenBy, IdRecord, encode
 from storage.tables.lmdb_store import IDS, QUARANTINES
-from storage.tables.rows import read_id, read_row
+from storage.tables.rows import children_of, read_id, read_row
 from storage.values import (
     PAROLE,
     QUARANTINE,
@@ -52,9 +52,28 @@ class Quarantine:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def impose(self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str) -> Standing:
-        """Take a memory out of every read, at once; a quarantined one stays so."""
-        return self._set(MemoryStatus.QUARANTINED, memory_id, tenant, by, reason)
+    def impose(
+        self,
+        memory_id: MemoryId,
+        tenant: Tenant,
+        by: PrincipalId,
+        reason: str,
+        *,
+        with_descendants: bool = False,
+    ) -> Standing:
+        """Take a memory out of every read, at once; a quarantined one stays so.
+
+        With its descendants: also what names it as a parent, and what names that, to the end. All
+        of it is one transaction, with a leaf for each memory that was shown before.
+        """
+        return self._set(
+            MemoryStatus.QUARANTINED,
+            memory_id,
+            tenant,
+            by,
+            reason,
+            with_descendants=with_descendants,
+        )
 
     def lift(self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str) -> Standing:
         """Show a quarantined memory again as it is, whoever hid it; one that is shown stays so."""
@@ -67,10 +86,25 @@ class Quarantine:
         tenant: Tenant,
         by: PrincipalId,
         reason: str,
+        *,
+        with_descendants: bool = False,
     ) -> Standing:
         name = self._engine.parts.names.memory(tenant, memory_id)
 
         def work(change: Change) -> Standing:
+            done = alone(change)
+            known = read_id(change.draft, name) if with_descendants else None
+            if known is None:
+                return done
+            root = subject_of(memory_id, read_row(change.draft, known.ordinal).candidate_id)
+            detail = f"{tenant}: derived from {root}"
+            hidden = sum(
+                self._hide(change, tenant, child, by, detail)
+                for child in self._descendants(change, tenant, memory_id)
+            )
+            return msgspec.structs.replace(done, descendants=hidden)
+
+        def alone(change: Change) -> Standing:
             known = read_id(change.draft, name)
             # A memory that is still being sent to another server is in no read yet.
             if known is None or known.status not in _STANDING:
@@ -92,6 +126,35 @@ class Quarantine:
             return msgspec.structs.replace(standing, changed=True, leaf_index=leaf_index)
 
         return self._engine.transact(work)
+
+    def _descendants(self, change: Change, tenant: Tenant, root: MemoryId) -> list[MemoryId]:
+        """All that was derived from a memory, to the end; each once, and never the root."""
+        found: dict[MemoryId, None] = {root: None}
+        waiting = [root]
+        while waiting:
+            parent = waiting.pop()
+            for _, row in children_of(change.draft, self._engine.parts.names, tenant, parent):
+                if row.memory_id not in found:
+                    found[row.memory_id] = None
+                    waiting.append(row.memory_id)
+        del found[root]
+        return list(found)
+
+    def _hide(
+        self, change: Change, tenant: Tenant, memory_id: MemoryId, by: PrincipalId, detail: str
+    ) -> bool:
+        """Hide one descendant, by the operator's hand; whether a read showed it before."""
+        name = self._engine.parts.names.memory(tenant, memory_id)
+        known = read_id(change.draft, name)
+        if known is None or known.status is MemoryStatus.DELETED:
+            return False
+        before = hidden_by(change.draft, name, known)
+        if OPERATOR in before:
+            return False
+        row = read_row(change.draft, known.ordinal)
+        place(change, name, known, row, before | {OPERATOR})
+        log_standing(change, memory_id, row, by, detail, hidden=True)
+        return not before
 
     def impose_all(self, incident: Incident, names: Sequence[bytes]) -> tuple[int, int]:
         """Hide these memories for an incident, in one transaction, each with a leaf naming it.

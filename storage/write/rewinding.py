@@ -103,7 +103,9 @@ class Rewinding:
         row = read_row(change.draft, known.ordinal)
         if step.put_back != NO_ORDINAL:
             status = MemoryStatus.QUARANTINED if after else MemoryStatus.LIVE
-            known, row = self._put_back(change, by, step, known, status)
+            known, row = self.put_back(
+                change, by, step.name, known, earlier=step.put_back, status=status
+            )
             self._log(change, incident, by, row)
         place(change, step.name, known, row, after)
         is_hidden, was_hidden = bool(after), was is MemoryStatus.QUARANTINED
@@ -116,22 +118,33 @@ class Rewinding:
             shown=int(was_hidden and not is_hidden),
         )
 
-    def _put_back(
+    def put_back(
         self,
         change: Change,
         by: PrincipalId,
-        step: PutBack,
+        name: bytes,
         known: IdRecord,
+        *,
+        earlier: int,
         status: MemoryStatus,
+        expires_at: str | None = None,
     ) -> tuple[IdRecord, Row]:
-        """Append the row anew, as the newest of its memory; its id and the row."""
+        """Append the row of the ordinal `earlier` anew, as the newest of its memory.
+
+        The id and the new row. `expires_at` (RFC 3339) takes the place of the end that it had.
+
+        Raises:
+            QuotaReached: There is no room for it; the transaction must not be committed.
+        """
         engine, draft = self._engine, change.draft
-        newest, old = read_row(draft, known.ordinal), read_row(draft, step.put_back)
-        vector = draft.get(VECTORS, ordinal_key(step.put_back)) or b""
+        newest, old = read_row(draft, known.ordinal), read_row(draft, earlier)
+        vector = draft.get(VECTORS, ordinal_key(earlier)) or b""
         change.version += 1
         ordinal = change.next_ordinal
         change.next_ordinal += 1
         row = self._readmitted(change, by, old, known.ordinal)
+        if expires_at is not None:
+            row = msgspec.structs.replace(row, expires_at=expires_at)
         stored = encode(row)
         room = engine.parts.store.quota_bytes - engine.bytes_used
         change.charges[row.tenant] += len(stored) + len(vector)
@@ -142,7 +155,7 @@ class Rewinding:
             draft.append(VECTORS, ordinal_key(ordinal), vector)
         draft.append(ROWS, ordinal_key(ordinal), stored)
         after = IdRecord(ordinal, status)
-        draft.put(IDS, step.name, encode(after))
+        draft.put(IDS, name, encode(after))
         file_lineage(draft, engine.parts.names, ordinal, candidate_of(row))
         if known.status is MemoryStatus.LIVE:
             change.superseded.append((known.ordinal, newest))

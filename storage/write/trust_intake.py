@@ -182,17 +182,38 @@ class TrustIntake:
     def quarantined(
         self, change: Change, row: Row, memory_id: MemoryId, ruleset: Ruleset, cause: int
     ) -> None:
-        """An operator hid a memory; its row names the leaf, and the leaf the tool."""
+        """An operator hid a memory."""
+        self._row_turned_out(
+            change, row, OutcomeKind.QUARANTINED_BY_HAND, memory_id, ruleset, cause=cause
+        )
+
+    def convicted(
+        self, change: Change, row: Row, case_id: str, ruleset: Ruleset, cause: int
+    ) -> None:
+        """A memory caused a wrong answer: once for each case, for its principal and its origin."""
+        self._row_turned_out(change, row, OutcomeKind.CONVICTED, case_id, ruleset, cause=cause)
+
+    def _row_turned_out(
+        self,
+        change: Change,
+        row: Row,
+        kind: OutcomeKind,
+        subject: str,
+        ruleset: Ruleset,
+        *,
+        cause: int,
+    ) -> None:
+        """One outcome of a stored row; the row names its leaf, and the leaf the tool."""
         leaf = read_leaf(change.draft, row.leaf_index)
         culprit = leaf.culprit if isinstance(leaf, VerdictLeaf) else None
         origin = None
         if culprit is not None:
             origin = self.origin_named(row.tenant, culprit.server, culprit.tool)
         event = OutcomeEvent(
-            kind=OutcomeKind.QUARANTINED_BY_HAND,
+            kind=kind,
             principal_id=row.principal_id,
             tenant=row.tenant,
-            subject=memory_id,
+            subject=subject,
             origin=origin,
             cause=cause,
         )

@@ -178,11 +178,19 @@ class EmbeddedWriter:
         return await self._run(lambda: self._operating.forgive(candidate_id, by))
 
     async def quarantine(
-        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
+        self,
+        memory_id: MemoryId,
+        tenant: Tenant,
+        by: PrincipalId,
+        reason: str = "",
+        *,
+        with_descendants: bool = False,
     ) -> Standing:
         """Take a memory out of every read at once; leaves a leaf."""
         impose = self._operating.quarantine.impose
-        return await self._run(lambda: impose(memory_id, tenant, by, reason))
+        return await self._run(
+            lambda: impose(memory_id, tenant, by, reason, with_descendants=with_descendants)
+        )
 
     async def parole(
         self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants.after_table import AFTER
+from tests.mutants.cases_table import CASES
 from tests.mutants.confirm_table import CONFIRM
 from tests.mutants.drift_table import DRIFT
 from tests.mutants.edits_table import EDITS
@@ -62,6 +63,7 @@ MUTANTS: Final = (
     *TRUST,
     *REPORTING,
     *AFTER,
+    *CASES,
     *DRIFT,
     *FILES,
 )

@@ -67,7 +67,16 @@ class ObservedList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuarantineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hide a memory, or show it again; the reason is in the audit log for good."""
+    """Hide a memory; the reason is in the audit log for good."""
+
+    tenant: TenantName = DEFAULT_TENANT
+    reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
+    # Also what was derived from it, to the end.
+    with_descendants: bool = False
+
+
+class ParoleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Show a memory again; the reason is in the audit log for good."""
 
     tenant: TenantName = DEFAULT_TENANT
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
@@ -88,6 +97,8 @@ class StandingView(msgspec.Struct, frozen=True, kw_only=True):
     status: str  # "live" | "quarantined"
     changed: bool
     leaf_index: int | None
+    # How many memories derived from it are hidden with it, and were shown before.
+    descendants: int = 0
 
 
 class TenantUsageView(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.model import MemoryClass
+from policy.model import MemoryClass, Tenant
 from proxy.cli import export
 from proxy.cli.export import exported
+from storage.cases import CaseMode, CaseSignal, CaseStep, Opening, Progress
 from storage.opening import offline_store
 from tests.unit.storage.opening import BY, Bench, say
 
@@ -50,6 +52,24 @@ def test_each_verdict_is_one_record_with_its_principal_and_reason(state: Path) -
         assert (one["user.id"], one["organization.id"]) == ("agent-1", "default")
         assert one["event.action"] == "memory-create"
         assert len(str(one["trace.id"])) == 32
+
+
+def test_each_step_of_an_incident_is_one_record_without_content(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    store = bench.open()
+    opening = Opening(tenant=Tenant("default"), signal=CaseSignal.PERSON, by=BY)
+    case = asyncio.run(store.cases.open(opening))
+    progress = Progress(mode=CaseMode.RETRIEVAL, suspects=3, asks=5)
+    asyncio.run(store.cases.move(case.case_id, CaseStep.REPRODUCED, BY, progress))
+    store.close()
+    told = [one for one in records(bench.state) if one["event.dataset"] == "mnemogate.incident"]
+    assert [one["event.action"] for one in told] == ["incident-opened", "incident-reproduced"]
+    assert [one["event.id"] for one in told] == [case.case_id] * 2
+    assert (told[1]["mnemogate.incident.mode"], told[1]["mnemogate.incident.asks"]) == (
+        "retrieval",
+        5,
+    )
+    assert "mnemogate.incident.mode" not in told[0]
 
 
 def test_operators_acts_are_told_and_interceptions_are_not(state: Path) -> None:

@@ -23,6 +23,7 @@ from policy.model import (
 from policy.verdict import InvariantBroken, Reason
 from storage.audit import (
     Culprit,
+    IncidentLeaf,
     InterceptedLeaf,
     Leaf,
     OperatorLeaf,
@@ -36,6 +37,7 @@ from storage.audit import (
     veiled_target,
     wrongly_lowered,
 )
+from storage.cases import CaseMode, CaseSignal, CaseStep
 from storage.errors import StoreCorrupt
 from storage.values import Decision
 from tests.unit.storage.opening import candidate_of
@@ -92,12 +94,24 @@ RESULT = ResultLeaf(
     result=Forwarded.DONE,
     by=PrincipalId("uid:1000"),
 )
+INCIDENT = IncidentLeaf(
+    case_id="0123456789abcdef",
+    at_ms=1_790_000_000_003,
+    step=CaseStep.CONVICTED,
+    signal=CaseSignal.PERSON,
+    mode=CaseMode.RETRIEVAL,
+    suspects=10,
+    asks=12,
+    culprits=3,
+    by=PrincipalId("k-3f9a2c1b"),
+)
 OPERATOR = OperatorLeaf(at_ms=1, action="key.add", subject="k1", by=PrincipalId("op"))
 
 
 LEAVES = [
     *(INTERCEPTED, REJECTED, ADMITTED, OPERATOR, BLAMED, RESULT),
     *(JOINED, JOINED_AND_BLAMED),
+    *(INCIDENT, msgspec.structs.replace(INCIDENT, mode=None)),
 ]
 
 

@@ -1,0 +1,133 @@
+"""What follows a conviction: for the memory itself, and for what was derived from it.
+
+Pure: facts of stored memories go in, and an act for each of them comes out. The walk from parents
+to children is made here, so that what is hidden automatically is decided in one place.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import MemoryId, SourceKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+BLAST_MAX: Final = 100
+"""Above so many memories nothing is done without a person."""
+
+
+class Relation(enum.Enum):
+    """Why a memory is named in a case; values are stable."""
+
+    CULPRIT = "culprit"
+    DESCENDANT = "descendant"
+    SESSION = "session"
+    ORIGIN = "origin"
+    NEAR_COPY = "near_copy"
+
+
+class Act(enum.Enum):
+    """What becomes of a memory that a case names; values are stable."""
+
+    QUARANTINE = "quarantine"
+    STEP_BACK = "step_back"
+    """An update was the lie: the memory gets the state again that it had before."""
+    EXPIRE = "expire"
+    """It was true once: reads show it no more, and nobody's trust moves."""
+    NOTHING = "nothing"
+    """It is named, and a person decides."""
+
+
+class ForPerson(enum.Enum):
+    """Why nothing is done without a person; values are stable."""
+
+    BLAST = "blast"
+    LABEL = "label"
+    ANCHOR = "anchor"
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """One stored memory, as far as a closure asks about it.
+
+    `step` is the ordinal of the step that is to blame, `back_to` that of the last step before it
+    with another text: None where the memory began with the lie, or where another server has the
+    text. `moved`: the text was replaced since, so that no read shows what was convicted.
+    """
+
+    memory_id: MemoryId
+    label: SourceKind
+    step: int
+    back_to: int | None = None
+    moved: bool = False
+    is_anchor: bool = False
+    # It is older than its own end, or a newer memory that is trusted more says otherwise.
+    outdated: bool = False
+
+
+class Consequence(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of one memory, and why it is named."""
+
+    fact: Fact
+    relation: Relation
+    act: Act
+
+
+class Closure(msgspec.Struct, frozen=True, kw_only=True):
+    """All that follows. With `for_person` every act is `NOTHING`."""
+
+    consequences: tuple[Consequence, ...]
+    for_person: ForPerson | None = None
+
+
+def closure_of(
+    culprits: Sequence[Fact],
+    children: Callable[[Fact], Iterable[Fact]],
+    *,
+    blast_max: int = BLAST_MAX,
+) -> Closure:
+    """What follows from these convictions; each memory is named once, culprits first.
+
+    `children` gives the memories of which a step that is later than `Fact.step` names the memory
+    as a parent. What is outdated was no lie, so nothing follows it. The walk ends one memory above
+    `blast_max`.
+    """
+    found: dict[MemoryId, Consequence] = {}
+    for fact in culprits:
+        found.setdefault(fact.memory_id, _consequence(fact, Relation.CULPRIT))
+    waiting = [one.fact for one in found.values() if one.act not in {Act.EXPIRE, Act.NOTHING}]
+    while waiting and len(found) <= blast_max:
+        for child in children(waiting.pop()):
+            if child.memory_id not in found:
+                found[child.memory_id] = _consequence(child, Relation.DESCENDANT)
+                waiting.append(child)
+                if len(found) > blast_max:
+                    break
+    why = _for_person(tuple(found.values()), blast_max)
+    if why is None:
+        return Closure(consequences=tuple(found.values()))
+    nothing = (msgspec.structs.replace(one, act=Act.NOTHING) for one in found.values())
+    return Closure(consequences=tuple(nothing), for_person=why)
+
+
+def _consequence(fact: Fact, relation: Relation) -> Consequence:
+    act = Act.QUARANTINE
+    if fact.moved:
+        act = Act.NOTHING
+    elif relation is Relation.CULPRIT and fact.outdated:
+        act = Act.EXPIRE
+    elif fact.back_to is not None:
+        act = Act.STEP_BACK
+    return Consequence(fact=fact, relation=relation, act=act)
+
+
+def _for_person(found: tuple[Consequence, ...], blast_max: int) -> ForPerson | None:
+    acting = [one.fact for one in found if one.act is not Act.NOTHING]
+    if any(fact.is_anchor for fact in acting):
+        return ForPerson.ANCHOR
+    if any(fact.label.trust >= SourceKind.USER_INPUT.trust for fact in acting):
+        return ForPerson.LABEL
+    return ForPerson.BLAST if len(acting) > blast_max else None

@@ -1,0 +1,192 @@
+"""What follows a memory that is to blame, read and done inside one write transaction.
+
+`policy.after.closure` decides; here are the stored facts that it asks for, and its acts. The facts
+are those of the transaction that acts on them, so that a memory that is derived from the lie a
+moment before is found as well.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from policy.after.closure import Act, Closure, Fact, Relation, closure_of
+from policy.model import ChangeKind, MemoryStatus
+from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf
+from storage.cases import Named
+from storage.tables.change import read_leaf
+from storage.tables.codec import NO_ORDINAL, decode_anchor
+from storage.tables.lmdb_store import ANCHORS
+from storage.tables.rows import children_of, is_expired, read_id, read_row, text_of
+from storage.values import EXPIRE, REWIND
+from storage.write.hands import hidden_by
+from storage.write.quarantine import log_standing, place, subject_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from policy.after.closure import Consequence
+    from policy.model import MemoryId, PrincipalId, Tenant
+    from storage.cases import Accused
+    from storage.tables.change import Change
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import View
+    from storage.values import Row
+    from storage.write.rewinding import Rewinding
+
+_GONE = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
+
+
+class Following:
+    """The facts of one view, for one tenant, at one time (Unix ms). It ends with the view."""
+
+    def __init__(self, view: View, names: KeyedNames, tenant: Tenant, now_ms: int) -> None:
+        self._view = view
+        self._names = names
+        self._tenant = tenant
+        self._now_ms = now_ms
+        self._anchors: frozenset[str] | None = None
+
+    def closure(self, accused: Sequence[Accused]) -> Closure:
+        """What follows from these; an accused that is gone, or was never there, is left out."""
+        facts = (
+            self._fact(one.memory_id, one.ordinal, outdated=one.outdated, replayed=True)
+            for one in accused
+        )
+        return closure_of([one for one in facts if one is not None], self._children)
+
+    def named(self, found: Consequence) -> Named:
+        """What a case says of one of them: names, and never content."""
+        fact = found.fact
+        return named(self._view, read_row(self._view, fact.step), found.relation, found.act)
+
+    def _children(self, parent: Fact) -> Iterator[Fact]:
+        seen: set[MemoryId] = set()
+        for ordinal, row in children_of(self._view, self._names, self._tenant, parent.memory_id):
+            # What was derived before the bad step came from the memory as it was then.
+            if ordinal <= parent.step or row.memory_id in seen:
+                continue
+            seen.add(row.memory_id)
+            fact = self._fact(row.memory_id, ordinal)
+            if fact is not None:
+                yield fact
+
+    def _fact(
+        self, memory_id: MemoryId, step: int, *, outdated: bool = False, replayed: bool = False
+    ) -> Fact | None:
+        view = self._view
+        known = read_id(view, self._names.memory(self._tenant, memory_id))
+        if known is None or known.status is MemoryStatus.DELETED:
+            return None
+        newest = read_row(view, known.ordinal)
+        step = known.ordinal if step == NO_ORDINAL else step
+        bad = read_row(view, step)
+        if bad.erased or newest.erased or bad.memory_id != memory_id:
+            return None
+        said = text_of(bad)[0]
+        return Fact(
+            memory_id=memory_id,
+            label=bad.source,
+            step=step,
+            back_to=None if newest.keyed else self._back_to(bad, said),
+            # A descendant keeps what it inherited, whatever its text was changed to since.
+            moved=replayed and text_of(newest)[0] != said,
+            is_anchor=self._is_anchor(said),
+            outdated=outdated or (replayed and is_expired(newest, self._now_ms)),
+        )
+
+    def _back_to(self, bad: Row, said: str | None) -> int | None:
+        back_to, ordinal = None, bad.prev_ordinal
+        while ordinal != NO_ORDINAL:
+            row = read_row(self._view, ordinal)
+            if row.erased or row.change in _GONE:
+                break
+            if row.salt == bad.salt:
+                # The bad row is a copy of this one, which an earlier step back or rewind made.
+                # What stands between the two was taken back, and must not return.
+                back_to = None
+            elif back_to is None and text_of(row)[0] != said:
+                back_to = ordinal
+            ordinal = row.prev_ordinal
+        return back_to
+
+    def _is_anchor(self, said: str | None) -> bool:
+        if self._anchors is None:
+            known = (decode_anchor(payload) for _, payload in self._view.scan(ANCHORS))
+            self._anchors = frozenset(
+                one.statement.strip() for one in known if one.tenant == self._tenant
+            )
+        return (said or "").strip() in self._anchors
+
+
+class Enforcing:
+    """Does what a closure says, for one hand: a case by its id, or an operator."""
+
+    def __init__(
+        self, change: Change, names: KeyedNames, rewinding: Rewinding, tenant: Tenant
+    ) -> None:
+        self._change = change
+        self._names = names
+        self._rewinding = rewinding
+        self._tenant = tenant
+
+    def enforce(self, found: Consequence, hand: str, by: PrincipalId, detail: str) -> int | None:
+        """Do one act, with a leaf for the memory; the leaf's index, or None for nothing done."""
+        fact, change = found.fact, self._change
+        name = self._names.memory(self._tenant, fact.memory_id)
+        known = read_id(change.draft, name)
+        if known is None or found.act is Act.NOTHING:
+            return None
+        row = read_row(change.draft, known.ordinal)
+        if found.act is Act.QUARANTINE:
+            hands = hidden_by(change.draft, name, known)
+            if hand in hands:
+                return None
+            place(change, name, known, row, hands | {hand})
+            return log_standing(change, fact.memory_id, row, by, detail, hidden=True)
+        expires = found.act is Act.EXPIRE
+        if expires and is_expired(row, change.now_ms):
+            return None  # no read shows it any more, and that stays so
+        at = datetime.fromtimestamp(change.now_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+        earlier = known.ordinal if expires or fact.back_to is None else fact.back_to
+        _, row = self._rewinding.put_back(
+            change,
+            by,
+            name,
+            known,
+            earlier=earlier,
+            status=known.status,
+            expires_at=at if expires else None,
+        )
+        return change.log(
+            OperatorLeaf(
+                at_ms=change.now_ms,
+                action=EXPIRE if expires else REWIND,
+                subject=subject_of(fact.memory_id, row.candidate_id),
+                by=by,
+                detail=detail,
+            )
+        )
+
+
+def named(view: View, row: Row, relation: Relation, act: Act) -> Named:
+    """One memory as a case names it, by the leaves of one of its rows."""
+    verdict = read_leaf(view, row.leaf_index)
+    culprit = verdict.culprit if isinstance(verdict, VerdictLeaf) else None
+    seen = None
+    if isinstance(verdict, VerdictLeaf):
+        seen = read_leaf(view, verdict.intercepted_index)
+    return Named(
+        memory=subject_of(row.memory_id, row.candidate_id),
+        candidate_id=row.candidate_id,
+        relation=relation,
+        act=act,
+        memory_class=row.memory_class,
+        source=row.source,
+        basis=row.basis,
+        leaf_index=row.leaf_index,
+        server="" if culprit is None else culprit.server,
+        tool="" if culprit is None else culprit.tool,
+        call_id="" if culprit is None else culprit.call_id,
+        trace_id=seen.trace_id if isinstance(seen, InterceptedLeaf) else "",
+    )
