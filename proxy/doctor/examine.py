@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
-    """Doctor's result.
+    """The result of `mnemogate doctor`.
 
     `separated`: no probe succeeded. `proven`: in addition the sidecar's files, process and
     listeners were found, so the probes had a target; or `isolated`: a gate answers, and neither its
@@ -34,12 +34,12 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-# Each of these probes must have been stopped, and not skipped, before anything counts as proven.
+# Nothing counts as proven while one of these probes was skipped.
 _ESSENTIAL = ("identity.uid", "state.list", "data.anonymous", "process.mem")
 
 
 def examine(aim: Aim) -> Examination:
-    """Try everything, in this process, with this process's rights."""
+    """Run every probe in this process, with this process's rights."""
     findings = tuple(_probes(aim))
     alone = isolated(findings)
     if alone:
@@ -54,7 +54,7 @@ def examine(aim: Aim) -> Examination:
 
 
 def _unseen(finding: Finding) -> Finding:
-    """Report probes that had no target here as "unseen"."""
+    """Report probes whose target is not visible here as "unseen"."""
     if finding.id not in UNSEEN or finding.verdict is not ProbeResult.SKIPPED:
         return finding
     return msgspec.structs.replace(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from proxy.doctor.finding import Aim
 
 REFUSED: Final = "permission denied"
-# A peer that may talk to one of these sockets is as good as root on this machine.
+# A process that may talk to one of these sockets can become root on this machine.
 _ROOT_SOCKETS: Final = (
     "/run/docker.sock",
     "/run/podman/podman.sock",
@@ -33,7 +33,7 @@ _PACKAGES: Final = ("proxy", "policy", "storage", "telemetry")
 
 
 def probe_files(aim: Aim) -> Iterator[Finding]:
-    """Every file the agent could write, replace or read to get around the gate."""
+    """One finding per file that the agent could write, replace or read to get around the gate."""
     yield _listed(aim.state)
     yield _created("state.create", aim.state)
     yield _replaceable("state.replace", "the state directory", aim.state)
@@ -71,7 +71,7 @@ def _opened(probe_id: str, path: Path, flags: int) -> Finding:
     attempt = Attempt(probe_id, f"open {path} to {how}", REFUSED)
 
     def act() -> str:
-        # Without O_TRUNC and O_CREAT, so that success changes nothing.
+        # No O_TRUNC and no O_CREAT: a probe that succeeds must not change the file.
         os.close(os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
         return "opened"
 
@@ -115,7 +115,7 @@ def _may_rename(directory: Path, below: Path) -> bool:
     try:
         return os.geteuid() in (entry.lstat().st_uid, information.st_uid, 0)
     except OSError as error:
-        # A missing entry can be created by the agent first.
+        # A missing path entry: the agent could create it before the sidecar does.
         return error.errno == errno.ENOENT
 
 

@@ -14,19 +14,20 @@ if TYPE_CHECKING:
 
 
 class ProbeResult(enum.Enum):
-    """How a probe ended. Only `FAIL` means that the wall has a hole."""
+    """How a probe ended. Only `FAIL` means that the agent could get around the gate."""
 
     OK = "ok"
     FAIL = "FAIL"
     SKIPPED = "skipped"
-    WARNED = "warn"  # nothing worked, and a person should look all the same
-    UNSEEN = "unseen"  # the target is not visible from here, and that is the wall
+    WARNED = "warn"  # the agent could do nothing, but a person should look all the same
+    UNSEEN = "unseen"  # the agent cannot see the target at all, and so cannot attack it
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One probe.
+    """The result of one probe.
 
-    Stable id, what was tried, the result for a separated agent, and the result here.
+    It has a stable id, what was tried, the result expected for a separated agent, and the result
+    here.
     """
 
     id: str
@@ -37,7 +38,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
-    """The sidecar's location as far as the agent can know it. `pids` are its processes."""
+    """Where the sidecar is, as far as the agent can know. `pids` are the sidecar's processes."""
 
     state: Path
     checkpoint: Path | None
@@ -57,19 +58,19 @@ class Attempt:
         self._expected = expected
 
     def ok(self, got: str) -> Finding:
-        """The attempt was stopped."""
+        """The attempt was refused, as it should be."""
         return self._finding(got, ProbeResult.OK)
 
     def fail(self, got: str) -> Finding:
-        """The attempt worked: the agent can do this."""
+        """The attempt succeeded: the agent can get around the gate in this way."""
         return self._finding(got, ProbeResult.FAIL)
 
     def skipped(self, why: str) -> Finding:
-        """Nothing was learnt, with the reason."""
+        """The attempt could not be made, so nothing was learnt; with the reason."""
         return self._finding(why, ProbeResult.SKIPPED)
 
     def warned(self, got: str) -> Finding:
-        """No hole, but what was found is for a person to judge."""
+        """The agent can do nothing, but a person should judge what was found."""
         return self._finding(got, ProbeResult.WARNED)
 
     def _finding(self, got: str, verdict: ProbeResult) -> Finding:

@@ -1,8 +1,8 @@
 """Probes of what an agent in a container of its own can see: the gate's process, and its files.
 
-Where neither exists for the agent, nothing refuses it, because there is nothing to refuse. That is
-a wall as well, but only if it is the container's and not a wrong aim of doctor's. So both are
-searched for here, without relying on doctor's arguments.
+If neither is visible to the agent, no attempt on them can be refused, because none can be made.
+That protects as well, but only if the container hides them, and not if doctor was given a wrong
+place. So both are searched for here, without relying on doctor's arguments.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ if TYPE_CHECKING:
 _MACHINES_OWN: Final = 0xEFFFFFFC
 DIRECTORIES_MAX: Final = 200_000
 _NO_FILES: Final = frozenset({"proc", "sys", "dev"})
-# Files of every state directory, whatever its name; and files of its parts, where only these are
-# mounted.
+# Names of files in every state directory; and of those in its parts, if only a part is mounted.
 _SIGNS: Final = (
     frozenset({"gate.lock", "store", "secrets"}),
     frozenset({"store.key", "log.key", "token.key"}),
 )
 # Files of any LMDB environment: a gate's, or another program's.
 _ALIKE: Final = frozenset({"data.mdb", "lock.mdb"})
-# Probes of the gate's files and process: they have no target in an isolated container.
+# Probes of the gate's files and process: in an isolated container they have no target.
 UNSEEN: Final = frozenset({"identity.uid", "state.list", "process.mem"})
 # Probes that show that a gate answers and refuses, on the agent's own way to it.
 _ANSWERED: Final = frozenset({"data.anonymous"})
@@ -59,7 +58,7 @@ def _processes() -> Finding:
     )
     try:
         number = Path("/proc/self/ns/pid").stat().st_ino
-        # A /proc that hides other users' processes would also hide a gate next to us.
+        # A /proc that hides other users' processes would also hide a gate on the same machine.
         first = Path("/proc/1/cmdline").read_bytes()
     except OSError as error:
         return attempt.skipped(f"not every process is shown here ({type(error).__name__})")
@@ -72,9 +71,9 @@ def _processes() -> Finding:
 
 
 def _files(root: Path) -> Finding:
-    """Searches from the root.
+    """Search all directories for a gate's files, from the root on.
 
-    A file without a path in this process's mounts cannot be opened by name.
+    Outside this process's mounts no file can be opened by name, so this search is complete.
     """
     attempt = Attempt(FILES, "find a gate's state directory anywhere", "none that can be listed")
     looked = 0

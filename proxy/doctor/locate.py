@@ -15,10 +15,10 @@ _PROGRAM: Final = re.compile(r"(^|/)mnemogate$")
 
 
 def effective_uid(pid: int) -> int | None:
-    """The user a process runs as; None where it is gone or hidden.
+    """The user a process runs as; None if the process is gone or hidden.
 
-    From `status`, which stays true when the process is not dumpable: the owner of `/proc/<pid>`
-    is root then.
+    It is read from `status`: for a process that is not dumpable, `/proc/<pid>` itself belongs to
+    root.
     """
     try:
         status = (Path("/proc") / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
@@ -63,9 +63,9 @@ def running_sidecars(uid: int | None) -> tuple[int, ...]:
 def gates_of(state: Path, uid: int | None) -> tuple[int, ...]:
     """The process that is the gate of one state directory.
 
-    The gate holds a lock on the directory, and /proc/locks names the holder. Where that has no
-    answer (file systems with device numbers of their own), it is a process of `uid` whose command
-    line names that directory; or the only one of `uid`, where its line names none (a container
+    The gate holds a lock on the directory, and /proc/locks names the holder. On file systems where
+    that finds nothing (their device numbers differ), it is a process of `uid` whose command line
+    names that directory; or the only one of `uid`, if its command line names none (a container
     image names it in the environment).
     """
     holders = lock_holders(state)
@@ -78,7 +78,7 @@ def gates_of(state: Path, uid: int | None) -> tuple[int, ...]:
 
 
 def lock_holders(place: Path) -> tuple[int, ...]:
-    """The processes that hold a lock on a directory, as the kernel tells everybody."""
+    """The processes that hold a lock on a directory, from /proc/locks, which all users may read."""
     try:
         found = place.stat()
         lines = Path("/proc/locks").read_text("ascii").splitlines()
@@ -95,17 +95,18 @@ def lock_holders(place: Path) -> tuple[int, ...]:
 
 
 def _named_state(pid: int) -> Path | None:
-    """The state directory in a process's command line, where it is an absolute path."""
+    """The state directory in a process's command line, if it is an absolute path."""
     given = option_of(pid, "--state")
     return None if given is None else Path(given)
 
 
 def option_of(pid: int, option: str) -> str | None:
-    """What a process's command line gives for an option; None where it does not say."""
+    """What a process's command line gives for an option; None if it does not name the option."""
     told: str | None = None
     words = iter(_words(pid))
     for word in words:
-        if word == "--":  # the rest is the command line of a server that it wraps
+        # after "--" follows the command line of a server that `mnemogate mcp` wraps
+        if word == "--":
             break
         name, separator, value = word.partition("=")
         if name == option:
@@ -122,7 +123,7 @@ def _words(pid: int) -> list[str]:
 
 
 def runs(pid: int, command: str) -> bool:
-    """Whether a process is this command of ours, by its command line."""
+    """Whether a process runs this subcommand of `mnemogate`, by its command line."""
     return _is_run(_words(pid), frozenset({command}))
 
 

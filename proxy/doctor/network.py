@@ -1,4 +1,4 @@
-"""Probes of the listeners: their answers without a credential and to the agent's.
+"""Probes of the listeners: their answers without a credential, and to the agent's key.
 
 The requests change nothing even if they are let in: an empty body, which the operator's routes
 refuse as malformed. The one exception is a write to L1, which tests the promise itself; its fixed
@@ -57,7 +57,7 @@ class _Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe_network(aim: Aim) -> Iterator[Finding]:
-    """Every listener, with nothing and with the agent's key."""
+    """Ask every listener without a credential, and with the agent's key."""
     yield _socket(aim.state / "admin.sock")
     for method, path in (("GET", "/api/v1/status"), ("POST", "/api/v1/keys")):
         yield _closed(f"admin.anonymous.{method}", aim.admin_url, method, path, None)
@@ -110,14 +110,14 @@ def _closed(probe_id: str, url: str, method: str, path: str, key: str | None) ->
 def _staged(attempt: Attempt, place: str) -> Finding:
     if place == STAGED_IN_MEMORY:
         return attempt.ok(f"in memory ({place})")
-    # No hole: the ciphertexts on disk have their keys in memory only.
+    # Only a warning: the candidates on disk are encrypted, with keys that are in memory only.
     return attempt.warned(f"not in memory: {place or 'nowhere, no file can be had'}")
 
 
 def _relays(attempt: Attempt, unbound: tuple[int, ...]) -> Finding:
     if not unbound:
         return attempt.ok("none comes from a uid that is bound to nobody")
-    # No hole: the relay judges the call again, but without a conversation.
+    # Only a warning: the relay has the call judged again, but without its conversation.
     uids = ", ".join(map(str, unbound))
     return attempt.warned(
         f"uid {uids} is bound to no principal: a call that the model front let through is judged a "
@@ -149,13 +149,14 @@ def _modes(aim: Aim) -> Iterator[Finding]:
     else:
         yield mode.ok(ready.mode)
     if ready.user_turns_unset:
-        # No hole: labels are lower than they could be.
+        # Only a warning: without `user_turns` texts get a lower label than they could.
         unset = ", ".join(ready.user_turns_unset)
         yield typing.warned(f"set user_turns in the [[model]] tables: {unset}")
     else:
         yield typing.ok("it was told, or has no model API")
     if ready.unmapped_tools:
-        # Calls of these tools are not judged; whether one keeps memory, a person has to say.
+        # Only a warning: calls of these tools are not judged, and a person has to say whether one
+        # keeps memory.
         yield maps.warned(f"see `mnemogate mcp map` for {', '.join(ready.unmapped_tools)}")
     else:
         yield maps.ok("none was seen")
@@ -165,7 +166,7 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         yield heard.ok("none did")
     yield _relays(relays, ready.unbound_uids)
     if ready.wider:
-        # An operator may choose these, but doctor reports them.
+        # Only a warning: an operator may choose these settings.
         yield wide.warned("; ".join(ready.wider))
     else:
         yield wide.ok("nothing does")

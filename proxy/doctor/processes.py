@@ -45,7 +45,7 @@ _CAPABILITIES: Final = {
 
 
 def probe_identity(owner_uid: int | None) -> Iterator[Finding]:
-    """The identity of this process: root and the sidecar's own user can be kept out by nothing."""
+    """The identity of this process: nothing keeps out root, or the sidecar's own user."""
     uid = os.geteuid()
     attempt = Attempt("identity.uid", "be a user of its own", "neither root nor the sidecar's uid")
     if uid == 0:
@@ -68,7 +68,7 @@ def probe_identity(owner_uid: int | None) -> Iterator[Finding]:
 
 
 def probe_environment() -> Finding:
-    """The operator key in the environment of any process that the agent may read."""
+    """Search the environments of all processes that the agent may read for the operator key."""
     attempt = Attempt(
         "agent.environment", "find MNEMOGATE_OPERATOR_KEY in a readable environment", "in none"
     )
@@ -83,7 +83,7 @@ def probe_environment() -> Finding:
 
 
 def probe_process(pid: int) -> Iterator[Finding]:
-    """Every way one process reaches into another, tried on the sidecar's."""
+    """Try on the sidecar's process every way by which one process reaches into another."""
     root = Path("/proc") / str(pid)
     for name, flags in (("environ", os.O_RDONLY), ("maps", os.O_RDONLY), ("mem", os.O_RDWR)):
         attempt = Attempt(f"process.{name}", f"open {root / name}", REFUSED)

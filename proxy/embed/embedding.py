@@ -39,11 +39,11 @@ _KEPT_WORDS_MAX: Final = 65_536
 _KEPT_WORD_LEN_MAX: Final = 64
 _NORM_MIN: Final = 1e-6
 _DIGIT: Final = re.compile(r"([0-9])")
-# A token that contains a digit; byte tokens do not count, as they are not text.
+# Finds tokens that contain a digit; byte tokens such as `<0x31>` are no text, and do not count.
 _JOINED: Final = re.compile(r"^(?!<0x[0-9A-F]{2}>$).*[0-9]")
 _ALL: Final = "0123456789"
-# The part behind a digit is looked up with a zero before it: at a word's start it could be
-# tokenised differently.
+# Put before the part that follows a digit when it is tokenised alone: at the start of a word the
+# part could be tokenised differently.
 _ZERO: Final = "0"
 _START_AND_ZERO: Final = 2
 
@@ -62,7 +62,7 @@ class StaticEmbedder:
         table = tensors.get("embedding.weight")
         if table is None or table.ndim != 2:  # noqa: PLR2004 - a table has rows and columns
             raise EmbedderUnavailable("the weights hold no token table")
-        # Float32 takes 16 MB more than the file's float16, and a third of the time.
+        # As float32 the table takes 16 MB more than as the file's float16, and a third of the time.
         self._table: NDArray[np.float32] = table.astype(np.float32)
         self._tokenizer.encode_special_tokens = True
         self._tokenizer.no_truncation()
@@ -84,7 +84,7 @@ class StaticEmbedder:
         known = self._words
         strange = {word for words in split for word in words if word not in known}
         fresh = self._spelled(strange, known) if strange else known
-        # Row by row, so that a vector does not depend on the batch.
+        # Each text by itself, so that its vector does not depend on the rest of the batch.
         return [
             self._vector([*chain.from_iterable([known.get(word) or fresh[word] for word in words])])
             for words in split
@@ -132,7 +132,7 @@ class StaticEmbedder:
 
 
 def _keys(parts: list[str]) -> list[str]:
-    """The cache keys of the parts between the digits of one word."""
+    """The keys under which the parts between the digits of one word are cached."""
     later = [_ZERO + part for part in parts[2::2] if part]
     return [parts[0], *later] if parts[0] else later
 
@@ -173,7 +173,7 @@ def resolve_embedder(name: str) -> Embedder:
 
 
 def unit_row(row: NDArray[np.float32], substitute: NDArray[np.float32]) -> bytes:
-    """A row at unit norm, float32 little-endian; `substitute` where it has no direction."""
+    """One vector at unit norm, float32 little-endian; `substitute` instead of a zero vector."""
     norm = math.sqrt(float(np.dot(row, row)))
     if norm < _NORM_MIN:
         row = substitute

@@ -40,7 +40,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
         """The tensors and the tokenizer, both checked against their hashes.
 
         Raises:
-            EmbedderUnavailable: The package is missing, or a file is missing or another one.
+            EmbedderUnavailable: The package or a file is missing, or a file has another hash.
         """
         weights = self._read(self.weights, self.weights_sha256)
         tokenizer = self._read(self.tokenizer, self.tokenizer_sha256)

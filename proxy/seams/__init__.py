@@ -1,1 +1,1 @@
-"""The interfaces between rooms: operations, faults, protocols. No logic."""
+"""What the rooms of this package share: operations, faults, protocols. No logic."""

@@ -1,4 +1,4 @@
-"""The access that a credential gives, and the open requests, which end with the credential."""
+"""The access that a credential gives; the requests open on it end with the credential."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ if TYPE_CHECKING:
 class Access:
     """One credential while it is valid: a key, a bound user id, a bound certificate.
 
-    Event loop only, but for `stands`: the writer asks it inside the transaction that would commit.
+    Event loop only, except `stands`, which the writer thread calls inside the transaction that
+    would commit.
     """
 
     __slots__ = ("_ended", "_told")
 
     def __init__(self) -> None:
         self._ended = False
-        # Callbacks of open requests. A dict keeps the order, and removes without searching.
+        # Callbacks of open requests, in a dict, which keeps their order and removes without
+        # searching.
         self._told: dict[Callable[[], None], None] = {}
 
     def stands(self) -> bool:
@@ -38,7 +40,7 @@ class Access:
             self._told[told] = None
 
     def forget(self, told: Callable[[], None]) -> None:
-        """Unregister a callback."""
+        """Unregister a callback of `tell`."""
         self._told.pop(told, None)
 
     def end(self) -> None:
@@ -63,16 +65,16 @@ class Authenticated(Principal, frozen=True, kw_only=True, eq=False):
         return isinstance(other, Principal) and _fields(self) == _fields(other)
 
     def __ne__(self, other: object) -> bool:
-        """The opposite: a struct has its own."""
+        """The opposite of `__eq__`; without it the one that a struct inherits would be used."""
         return not self == other
 
     def __hash__(self) -> int:
-        """A hash that fits the equality."""
+        """The hash of the principal's fields, which ignores the credential as `__eq__` does."""
         return hash(_fields(self))
 
 
 def access_of(principal: Principal) -> Access:
-    """The access that a principal came in on; for one of our own, an access that never ends."""
+    """The access that a principal came in on; one without a credential has an endless access."""
     return principal.access if isinstance(principal, Authenticated) else _OWN
 
 

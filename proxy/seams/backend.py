@@ -1,4 +1,4 @@
-"""The seam between settling and a protocol: the protocol's side for one server behind the gate."""
+"""What the settling of writes needs from the protocol of a server behind the gate."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Reply = TypeVar("Reply")
 
 
 class Backend(Protocol[Reply]):
-    """One server behind, to which we send requests of our own. Event loop only."""
+    """One server behind, to which the sidecar sends requests of its own. Event loop only."""
 
     async def is_ready(self) -> bool:
-        """Whether the server may be asked now; else it is left alone until the next round."""
+        """Whether the server can be asked now; if not, it is asked in the next round."""
         ...
 
     async def send(self, item: Unsettled) -> Reply | None:
@@ -27,9 +27,12 @@ class Backend(Protocol[Reply]):
         ...
 
     def outcome(self, reply: Reply) -> Forwarded:
-        """The outcome of a sent item, as an answer tells it."""
+        """The outcome of a sent item, as the server's answer tells it."""
         ...
 
     async def look_up(self, item: Unsettled) -> Forwarded | None:
-        """The outcome of a sent item, as a read proves it; None where it proves nothing."""
+        """The outcome of a sent item, as a read of the server shows it.
+
+        None if the read shows nothing.
+        """
         ...

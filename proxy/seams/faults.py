@@ -1,6 +1,6 @@
 """Failures with an answer each. The class says whose fault it is.
 
-`transport.responses` answers it.
+`transport.responses` turns each of them into an answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class MalformedRequest(Exception):
 
 
 class MethodNotAllowed(MalformedRequest):
-    """The route is there, and not for this method; `allowed` are those that it is there for."""
+    """The route does not take this method; `allowed` are the methods that it takes."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
         super().__init__(f"method: this route takes {', '.join(allowed)}", status=405)
@@ -29,7 +29,7 @@ class MethodNotAllowed(MalformedRequest):
 class UnknownWrite(Exception):
     """A mutating route no dialect knows: it counts as a write and is refused.
 
-    `hint` is one of our own fixed texts: what the path serves instead.
+    `hint` is a fixed text: what the path serves instead.
     """
 
     def __init__(self, hint: str = "") -> None:
@@ -62,7 +62,7 @@ class Busy(Exception):
 
 
 class NotFound(Exception):
-    """There is nothing of that name; `detail` is one of our own fixed texts."""
+    """There is nothing of that name; `detail` is a fixed text."""
 
     def __init__(self, detail: str = "there is nothing here") -> None:
         super().__init__(detail)
@@ -76,7 +76,7 @@ class RulesetRefused(Exception):
 class UpstreamError(Exception):
     """The server behind did not answer, or not in a form that can be passed on.
 
-    The text is one of ours. `sent` is False where the server cannot have seen the request.
+    The text is a fixed one. `sent` is False where the server cannot have seen the request.
     """
 
     def __init__(self, detail: str, *, sent: bool = True) -> None:
@@ -86,7 +86,7 @@ class UpstreamError(Exception):
 
 
 class CannotListen(OSError):
-    """An address of ours cannot be bound; `setting` is the one that moves it."""
+    """A listener's address cannot be bound; `setting` names the setting that changes it."""
 
     def __init__(self, error: OSError, setting: str) -> None:
         super().__init__(error.errno, error.strerror or type(error).__name__)

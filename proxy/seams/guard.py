@@ -50,7 +50,10 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Ids by which another front may recognise the same call; unproven claims until it does."""
+    """Ids of a tool call by which another front may recognise the same call.
+
+    Unproven until it does.
+    """
 
     tool_use_id: Name | None = None  # Claude Code: `_meta["claudecode/toolUseId"]`
     call_id: Name | None = None  # Codex: `_meta.callId`
@@ -62,12 +65,12 @@ class Join(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that a tool call would write, delete or change.
 
-    `pieces` are the strings a later read would show, in the order of the call; `text` of the
-    candidate is them joined by newlines. `arguments` is the canonical JSON (RFC 8785) of the call's
-    arguments, with this item alone and each piece replaced by its index. Together with `pieces` it
-    gives back the very call (`mcp.pieces.arguments_of`), so that a released candidate can be sent.
-    The last pieces may be derived strings without a place in the call: decoded JSON in a string,
-    joined names.
+    `pieces` are the strings a later read would show, in the order of the call; the candidate's
+    `text` is the pieces joined by newlines. `arguments` is the canonical JSON (RFC 8785) of the
+    call's arguments, with this item alone and each piece replaced by its index. Together with
+    `pieces` it gives back the very call (`mcp.pieces.arguments_of`), so that a released candidate
+    can be sent. The last pieces may be derived strings without a place in the call: decoded JSON in
+    a string, joined names.
     """
 
     change: ChangeKind
@@ -78,8 +81,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Indexes of the pieces that only name something shared (an entity, a type, a tag). They are
     # judged like the others, but a read that shows such a word is not withheld for it.
     labels: Annotated[tuple[int, ...], Meta(max_length=1_024)] = ()
-    # The key under which the server files it, in the server's own words (an entity's name, a path,
-    # an id).
+    # The key under which the server files the item, in the server's own words (an entity's name, a
+    # path, an id).
     key: Annotated[str, Meta(max_length=1_024)] = ""
     memory_class: MemoryClass = MemoryClass.L3
     class_named: bool = False
@@ -114,14 +117,14 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Text that a relayed tool, resource or prompt put into the agent's context."""
+    """A text that a relayed tool, resource or prompt put into the agent's context."""
 
     server: Name
     tool: Name
     call_id: Name
     texts: Annotated[tuple[str, ...], Meta(max_length=STRINGS_MAX)]
     join: Join = Join()
-    # Its label: a server's result is a tool result; a memory carries its own label.
+    # The label of the segment: a server's result is a tool result; a memory carries its own label.
     kind: SourceKind = SourceKind.TOOL_RESULT
 
 
@@ -173,7 +176,7 @@ class Guard(Protocol):
     ) -> None:
         """Record the outcome of sent items: one result leaf each.
 
-        The same answer twice counts once.
+        A repeated report counts once.
         """
         ...
 
@@ -203,26 +206,28 @@ class Guard(Protocol):
 
 
 class GuardAhead(Protocol):
-    """What a model front asks: it judges calls that others send. Event loop only; raises alike.
+    """What a model front asks of the guard about calls that others will send.
+
+    Event loop only; raises as `Guard` does.
 
     The next receiver of such a call is unknown: a relay, the server itself, or nobody.
     """
 
     async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
-        """As `Guard.judge`, but never with the verdicts of an earlier call."""
+        """As `Guard.judge`, but it never returns the verdicts of an earlier, equal call."""
         ...
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
-        """The name that this principal's relays use for a server which the host calls so."""
+        """The name that this principal's relays use for the server that the host names so."""
         ...
 
     async def hand_over(
         self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[Judged, ...]
     ) -> None:
-        """The agent is about to get this call, all of which is admitted.
+        """Record that the agent is about to get this call, whose items are all admitted.
 
-        The first relay that gets the very same call of this principal takes the verdicts over and
-        settles them, alone. Until then the front has to settle them.
+        The first relay that gets the very same call of this principal takes the verdicts over, and
+        then it alone settles the items. Until then the front has to settle them.
         """
         ...
 
@@ -231,7 +236,10 @@ class GuardAhead(Protocol):
         ...
 
     async def ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
-        """Record the outcome of a call that was handed over; nothing where a relay has taken it."""
+        """Record the outcome of a call that was handed over.
+
+        Does nothing if a relay has taken the call over.
+        """
         ...
 
     async def claim(self, principal: Principal, server: str, candidate_id: CandidateId) -> bool:

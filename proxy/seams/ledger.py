@@ -1,4 +1,4 @@
-"""The interface of the session ledger that a write uses."""
+"""What a write needs of the session ledger, as an interface."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class Sees(Protocol):
-    """Event loop only; neither method waits."""
+    """Gives evidence about candidates, and notes verdicts.
+
+    Event loop only; neither method waits.
+    """
 
     def seen(
         self,
@@ -51,7 +54,7 @@ class NoSessions:
         asked: Asked | None = None,
         looked: Looked | None = None,
     ) -> None:
-        """No evidence."""
+        """Return None: without a ledger there is no evidence."""
         del principal_id, texts, join, asked, looked
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
@@ -62,12 +65,12 @@ class NoSessions:
 def seen_of(sessions: Sees, candidate: Candidate, proposal: Proposal) -> Seen | None:
     """The ledger's evidence about a candidate: its session, and who first said its words."""
     if isinstance(sessions, NoSessions):
-        return None  # so the candidate need not be read
+        return None  # before the lines below, so that the candidate need not be read in vain
     call = call_of(candidate) if proposal.guarded_key is not None else None
     if call is not None:
         texts = call.pieces
     else:
-        # A removal has no text of its own: it names a memory.
+        # A removal has no text of its own: the ledger looks for the id of the memory that it names.
         texts = tuple(text for text in (candidate.text, candidate.memory_id) if text)
     asked = asked_of(candidate, None if proposal.guarded_key is None else proposal.labels)
     edit = proposal.edit

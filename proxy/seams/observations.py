@@ -108,7 +108,7 @@ def observation_for(
 
 
 def observation_of_call(reason: Reason) -> str:
-    """The text for a tool call that was refused before any judgement: it has no class."""
+    """The text for a tool call that was refused before it was judged, and so without a class."""
     return f"Not done ({reason.value}). {NEXT[reason]}"
 
 
@@ -126,9 +126,9 @@ def _all() -> frozenset[str]:
 
 
 class ReviewPage:
-    """Where a person decides what is held. `base` is set once the page is served.
+    """The page on which a person decides on held candidates.
 
-    `base` is an address without a slash at its end; None where no page is served.
+    `base` is an address without a slash at its end, set once the page is served; None until then.
     """
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class ReviewPage:
 
     @property
     def address(self) -> str | None:
-        """The page of all that waits: how the address of each candidate's page begins."""
+        """The page of all held candidates; addresses of single ones begin with it."""
         return None if self.base is None else f"{self.base}{CONFIRM}"
 
     def is_observation(self, text: str) -> bool:
@@ -160,7 +160,9 @@ class ReviewPage:
 
 
 def whose_words(source: SourceKind, had_read: tuple[str, ...] | None) -> str | None:
-    """The note to a person who may confirm a text that is not a person's; None where it is one.
+    """The note to a person who may confirm a text that is not a person's.
+
+    None where the text is a person's.
 
     `had_read` names what the writing conversation had read; None where that is unknown.
     """
@@ -180,9 +182,9 @@ def withheld_notice(
 
     Args:
         noun: The kind of place: "result", "text", "reply" or "call".
-        decision: The decision on the memory; a "hold" waits for a person.
-        reason: Why.
-        candidate_id: The memory's; "" where an older log has none.
+        decision: The decision on the memory; after "hold" it waits for a person.
+        reason: The reason of that decision.
+        candidate_id: The memory's candidate id; "" if an older log has none.
         whole: Whether the whole place was withheld.
     """
     what = f"This {noun}" if whole else f"A part of this {noun}"

@@ -1,7 +1,7 @@
 """What every dialect decodes a request into, and what it encodes an answer from.
 
-A dialect never decides and never talks: it turns `HttpRequest` into an `Operation` and a `Result`
-into an `HttpReply`.
+A dialect decides nothing and sends nothing: it turns `HttpRequest` into an `Operation` and a
+`Result` into an `HttpReply`.
 """
 
 from __future__ import annotations
@@ -81,23 +81,26 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     guarded_key: str | None = None
     # Guard mode: what is known of the text that it changes. Only the guard sets it.
     edit: Edit | None = None
-    # Segments that contain the text; only the guard names any.
+    # Segments that contain the text, as the guard found them; no dialect sets this.
     culprits: tuple[Origin, ...] = ()
     # Guard mode: indexes of the pieces that only name something.
     labels: tuple[int, ...] = ()
-    # Ids by which the session ledger may recognise the call; unproven claims until it does.
+    # Ids by which the session ledger may recognise the tool call; unproven claims until it does.
     join: Join | None = None
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, tag="write"):
-    """Proposals, each judged by itself, in order. `note` reaches the encoder untouched."""
+    """Proposals, each judged by itself, in order.
+
+    A dialect's `note` is passed to its encoder unchanged.
+    """
 
     proposals: tuple[Proposal, ...]
     note: str = ""
 
 
 class DeleteWhere(msgspec.Struct, frozen=True, kw_only=True, tag="delete_where"):
-    """Delete every live memory that matches: one candidate each."""
+    """Delete every live memory that matches: each deletion is a candidate of its own."""
 
     where: Filter
     target: str = "memories"
@@ -123,7 +126,8 @@ class ListMemories(msgspec.Struct, frozen=True, kw_only=True, tag="list"):
     offset: int = 0
     limit: int = 100
     note: str = ""
-    # Whether the client pages on from the last entry it got: then a page may be shorter than asked.
+    # Whether the client asks for the next page by the last entry it got: then a page may be shorter
+    # than asked.
     by_offset: bool = False
 
 
@@ -146,7 +150,8 @@ class ListEntities(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
 
     offset: int = 0
     note: str = ""
-    # Whether the client pages on from the last entry it got, as with a page of memories.
+    # Whether the client asks for the next page by the last entry it got, as with a page of
+    # memories.
     by_offset: bool = False
 
 
@@ -162,10 +167,10 @@ class ReadGraph(msgspec.Struct, frozen=True, kw_only=True, tag="read_graph"):
 
 
 class FindInGraph(msgspec.Struct, frozen=True, kw_only=True, tag="find_in_graph"):
-    """Store mode: which parts of the graph exist, for a call that will change it; nothing is shown.
+    """Store mode: which parts of the graph exist, for a call that will change it. No text is shown.
 
     `texts` are observations, each with the name of its entity. `memory_ids` are looked up among the
-    memories of entities. `hanging` also asks for everything that hangs on the entities.
+    memories of entities. `hanging` also asks for the observations and relations of the entities.
     """
 
     names: tuple[str, ...] = ()
@@ -176,7 +181,7 @@ class FindInGraph(msgspec.Struct, frozen=True, kw_only=True, tag="find_in_graph"
 
 
 class Identify(msgspec.Struct, frozen=True, kw_only=True, tag="identify"):
-    """Who am I: pings, and `GET /v1/whoami`."""
+    """Ask who the principal is: pings, and `GET /v1/whoami`."""
 
     note: str = ""
 
@@ -204,12 +209,12 @@ class WrittenItem(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceKind | None
     observation: str  # what the agent is shown: reason, class, what it may do next; no content
     ceiling: SourceKind | None = None
-    # The store's own numbers, for an operator alone; 0 in what anybody else is told.
+    # Version and leaf number in the store, for an operator only; everybody else gets 0.
     version: int = 0
     leaf_index: int = 0
     replayed: bool = False
     memory: Memory | None = None
-    # Whether its class is below the one that its client named.
+    # Whether the memory's class is below the one that the client named.
     class_lowered: bool = False
 
 
@@ -268,7 +273,9 @@ class GraphShown(msgspec.Struct, frozen=True, kw_only=True, tag="graph"):
 
 
 class KnownEntity(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that exist under one name; a name that only orphans or relations use has no memory.
+    """The parts of the graph that exist under one name.
+
+    A name that only orphaned observations or relations use has no memory.
 
     `hanging` are the memories of its observations and relations, whoever wrote them, those that are
     hardest to delete first.
@@ -321,8 +328,8 @@ def memories_of(result: Result) -> tuple[Memory, ...]:
 def without_store_numbers(result: Result) -> Result:
     """The same result without versions and leaf numbers, 0 in their place.
 
-    They count what all tenants write. Two of them tell a client how much its neighbours wrote in
-    between, and nothing that it may ask takes one.
+    These numbers count the writes of all tenants: from two of them a client could tell how much
+    others wrote in between. No request needs one.
     """
     match result:
         case Written():
@@ -361,10 +368,10 @@ class EarlierText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recalls_of(result: Result, tenant: Tenant) -> tuple[Memory | EarlierText, ...]:
-    """Everything that an answer brings into a context: live memories, and what they said before."""
+    """Every text that an answer brings into a context: live memories, and a history's old texts."""
     if not isinstance(result, History):
         return memories_of(result)
-    # What a step replaced is the text of the step before it.
+    # Only new texts are taken: the text that a step replaced is the new text of the step before it.
     return tuple(
         EarlierText(
             memory_id=result.memory_id,
@@ -380,7 +387,7 @@ def recalls_of(result: Result, tenant: Tenant) -> tuple[Memory | EarlierText, ..
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
-    """A failure that is not a verdict, for a dialect to put in its client's own error shape.
+    """A failure that is not a verdict. A dialect puts it into its client's own error shape.
 
     `title` is a fixed text per status; `detail` never holds anything the client sent.
     """
@@ -389,7 +396,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
     title: str
     detail: str
     retry_after_s: int | None = None
-    allowed: tuple[str, ...] = ()  # the methods of a route, where it was another
+    # the methods that the route takes, if the request used another one
+    allowed: tuple[str, ...] = ()
 
 
 class Answering(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 class TakesOutcomes(Protocol):
     """The one intake of outcomes; `policy.trust.outcomes` has the closed list.
 
-    What the store sees itself (denials, refusals, quarantines, releases that stood) it takes in
-    with the act. Whoever sees something else reports it here: bursts today, incidents and recalls
-    when something tells of them.
+    The store counts outcomes that it sees itself (denials, refusals, quarantines, releases that
+    held) in the transaction of the act. Other rooms report here what they see, such as bursts of
+    writes.
     """
 
     async def record_outcome(self, reported: Reported) -> bool:
-        """Take it into trust, with a leaf; whether it counted.
+        """Count an outcome for or against trust, with a leaf; True if it counted.
 
         Raises:
             StorageError: As for a write; nothing was counted, and it may be reported again.

@@ -30,7 +30,10 @@ _Args = TypeVarTuple("_Args")
 
 
 class Pace:
-    """One per process. Event loop only; work that runs aside must not touch the loop's objects."""
+    """Shares the event loop among principals; one per process.
+
+    Event loop only. Work that runs aside must not touch objects of the loop.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         """`clock` returns seconds."""
@@ -42,7 +45,8 @@ class Pace:
         # One thread: two would take the interpreter from the loop twice as often.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemogate-aside")
         self._aside: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # What waits in each line, with who waits for it; the first piece of each is under way.
+        # For each line, the pieces of work that wait, each with its caller's future; the first one
+        # is under way.
         self._lines: dict[str, deque[tuple[asyncio.Future[Any], Callable[[], Any]]]] = {}
 
     async def step(self, owner: str) -> None:
@@ -75,7 +79,9 @@ class Pace:
                 return
 
     async def aside(self, owner: str, size: int, call: Callable[[*_Args], _T], *args: *_Args) -> _T:
-        """The result of a pure function; on the thread if `size` is large, one call per principal.
+        """The result of a pure function, computed on the thread if `size` is large.
+
+        Each principal has one call at a time there.
 
         Raises:
             Exception: What the function raises.
@@ -91,9 +97,9 @@ class Pace:
     async def in_turn(self, line: str, size: int, call: Callable[[], _T]) -> _T:
         """The result of `call`, which says where it may rest (`proxy.seams.slices`).
 
-        The pieces of one line are done one after the other, in the order in which they came. Where
-        nothing is under way and `size` is small, it is done at once, without a wait. What was begun
-        is finished, whoever leaves; what was not, never begins.
+        The pieces of one line are done one after the other, in the order in which they came. If the
+        line is empty and `size` is small, the piece is done at once, without a wait. A piece that
+        has begun is finished even if its caller leaves; one that has not begun is dropped then.
 
         Raises:
             Exception: What the function raises.
@@ -129,7 +135,7 @@ class Pace:
         return self._clock() - (self._began or 0.0) >= SLICE_S
 
     def _soon(self, line: str, work: Sliced[Any]) -> None:
-        """Go on with it in its next slice, as `step` does."""
+        """Let a piece of work go on in its line's next slice, as `step` lets a principal."""
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         mine.add_done_callback(lambda _: self._go_on(line, work))
         self._waiting.setdefault(line, deque()).append(mine)
@@ -148,7 +154,7 @@ class Pace:
             mine, _ = self._lines[line].popleft()
             error = work.outcome.exception()
             if mine.done():
-                pass  # whoever asked has left
+                pass  # the caller has left
             elif error is None:
                 mine.set_result(work.outcome.result())
             else:
@@ -156,5 +162,5 @@ class Pace:
             self._begin_next(line)
 
     def close(self) -> None:
-        """End the thread; the work on it is finished first."""
+        """End the thread; work that runs on it is finished first."""
         self._thread.shutdown()

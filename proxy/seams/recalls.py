@@ -1,4 +1,4 @@
-"""The interface that is told which memories are about to be served."""
+"""The interface through which withholding and ledger hear which memories are about to be served."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Shown: TypeAlias = "Found | Listed | Got | History | Entities"
 
 
 class HearsRecalls(Protocol):
-    """Is told of every read, through every front. Event loop only; it never waits."""
+    """Hears of every read of memories, through every front. Event loop only; it never waits."""
 
     def served(
         self, principal: Principal, read: Read, shown: Shown, *, dialect: str, trace: TraceContext
@@ -40,5 +40,5 @@ class UnheardRecalls:
     def served(
         self, principal: Principal, read: Read, shown: Shown, *, dialect: str, trace: TraceContext
     ) -> None:
-        """Nothing is noted."""
+        """Do nothing."""
         del principal, read, shown, dialect, trace

@@ -1,4 +1,4 @@
-"""Long synchronous work in slices: deep inside it says where it may rest, and then others go on.
+"""Long synchronous work in slices: deep inside, the work calls `rest` where others may go on.
 
 The work runs on a thread of its own, but only while the event loop waits for it: the two never run
 at once, so what the work reads and changes needs no lock. Only a pure function of one long text
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class State(Enum):
-    """What a piece of work does when it has handed back."""
+    """Why a piece of work has given control back to the event loop."""
 
     RESTS = "its slice is used up"
     APART = "it reads a long text beside the loop, and says when it is ready"
@@ -33,7 +33,10 @@ class State(Enum):
 
 
 class Sliced(Generic[_T]):
-    """One piece of work. The event loop alone calls `resume`, and never while it is apart."""
+    """One piece of work.
+
+    The event loop alone calls `resume`, and never while the work runs `apart`.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class Sliced(Generic[_T]):
 
     @property
     def begun(self) -> bool:
-        """Whether it ran at all."""
+        """Whether the piece of work has run at all."""
         return self._begun
 
     def resume(self) -> State:
@@ -77,7 +80,7 @@ class Sliced(Generic[_T]):
         self._back.release()
 
     def rest(self) -> None:
-        """Hand back if the slice is used up."""
+        """Give control back to the event loop if the slice is used up."""
         if self._used_up():
             self._state = State.RESTS
             self._back.release()
@@ -97,7 +100,7 @@ class Sliced(Generic[_T]):
 
 
 class _Here(threading.local):
-    """The work of this thread."""
+    """Holds the piece of work that runs on this thread."""
 
     work: Sliced[Any] | None = None
 
@@ -107,9 +110,9 @@ _APART: Final = threading.Lock()
 
 
 def rest() -> None:
-    """Others may go on here; nothing happens outside of sliced work, or while the slice lasts.
+    """Let others go on here. Does nothing outside of sliced work, or while the slice lasts.
 
-    Whatever is shared has to be consistent where this is called, and may have changed behind it.
+    Shared data must be consistent where this is called, and may have changed when it returns.
     """
     work = _HERE.work
     if work is not None:
@@ -129,6 +132,9 @@ def _resting(items: Iterable[_R]) -> Iterator[_R]:
 
 
 def apart(call: Callable[[str], _R], text: str) -> _R:
-    """The value of a pure function of one text; others go on while a long one is read."""
+    """The value of a pure function of one text.
+
+    While a long text is read, the event loop goes on.
+    """
     work = _HERE.work
     return call(text) if work is None or len(text) <= LARGE else work.apart(call, text)

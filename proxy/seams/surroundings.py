@@ -36,9 +36,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     record: Callable[[Event], None]
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
     pace: Pace = msgspec.field(default_factory=Pace)
-    # Where people decide what is held; known once the sidecar listens.
+    # The page on which persons decide on held candidates; known once the sidecar listens.
     page: ReviewPage = msgspec.field(default_factory=ReviewPage)
-    # The key for ids of traces: the store's, where there is one.
+    # The key by which ids of traces are made: the store's own key, once a store is open.
     trace_key: bytes = msgspec.field(default_factory=lambda: secrets.token_bytes(32))
 
     @property

@@ -1,4 +1,4 @@
-"""The interface that is told of every candidate before and after its verdict."""
+"""The interface through which withholding hears of every candidate before and after its verdict."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ if TYPE_CHECKING:
 
 
 class Watches(Protocol):
-    """Is told of every candidate before and after its verdict.
+    """Hears of every candidate before and after its verdict.
 
-    `Withholding`, in `proxy.withhold`.
+    `Withholding`, in `proxy.withhold`, implements it.
     """
 
     async def begun(self, submissions: list[Submission]) -> list[Submission]:
-        """These candidates were intercepted. Returns the list to be judged, perhaps the same.
+        """Note candidates before their verdict.
+
+        Returns the list to be judged, perhaps a changed one.
 
         Raises:
             StoreUnavailable: None of them may be judged.
@@ -24,9 +26,9 @@ class Watches(Protocol):
         ...
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
-        """The candidate was decided, or could not be.
+        """Note that the candidate was decided, or could not be decided.
 
-        None where nobody waits for the answer any more.
+        `result` is None if nobody waits for the answer any more.
         """
         ...
 
@@ -39,5 +41,5 @@ class Unwatched:
         return submissions
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
-        """Ignores the verdict."""
+        """Do nothing with the verdict."""
         del submission, result

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CONFIG_ENV = "MNEMOGATE_CONFIG"
 OTEL_ENV = "OTEL_EXPORTER_OTLP_ENDPOINT"
-# Read by `evaluate` alone; a sidecar ignores them.
+# Variables that `evaluate` alone reads; a sidecar ignores them.
 EVALUATION_ENV = frozenset({"MNEMOGATE_CORPORA", "MNEMOGATE_CACHE"})
 _CONFIG_BYTES_MAX = 1024 * 1024
 RULESET_BYTES_MAX = 1024 * 1024
@@ -49,7 +49,7 @@ class SettingsError(Exception):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits on what one listener gives a peer."""
+    """Limits on what a peer may take of one listener."""
 
     body_bytes_max: int
     header_seconds: float
@@ -132,7 +132,7 @@ def load_settings(
     is never looked for in the working directory: the agent may be able to write there.
 
     `check_places` is off for commands that only ask about a state directory (`doctor`, and those
-    that talk to a running sidecar): they may be another user's, and stand anywhere.
+    that talk to a running sidecar): that directory may be another user's, and stand anywhere.
 
     Raises:
         SettingsError: Anything is unknown, missing or out of range.
@@ -161,7 +161,10 @@ def load_settings(
 
 
 def child_environment() -> dict[str, str]:
-    """The environment for a program that we start for a user: his own, without our secrets."""
+    """The environment for a program that is started for a user.
+
+    It is the user's own, without the sidecar's secrets.
+    """
     secret = {setting.env for setting in SETTINGS if setting.secret}
     return {name: value for name, value in os.environ.items() if name not in secret}
 
@@ -184,7 +187,7 @@ def setting_table() -> tuple[tuple[str, str, str, str], ...]:
 
 
 def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
-    """The file to read; one that was named must exist."""
+    """The settings file to read; a file that was named must exist."""
     given = env.get(CONFIG_ENV)
     try:
         if config or given:
@@ -215,7 +218,7 @@ def _home(env: Mapping[str, str]) -> Path:
 
 
 def _table_in(file: Path) -> dict[str, object]:
-    """The file as TOML says it."""
+    """The settings file as a TOML table."""
     try:
         data = read_file(file, _CONFIG_BYTES_MAX)
         return cast("dict[str, object]", tomllib.loads(data.decode("utf-8")))
@@ -224,10 +227,11 @@ def _table_in(file: Path) -> dict[str, object]:
     except UnfitFile as error:
         raise SettingsError(f"{file}: must be {error}") from None
     except tomllib.TOMLDecodeError as error:
-        # It names line and column, and no value: a secret may stand there by mistake.
+        # The error names line and column, and no value: a secret may stand there by mistake.
         raise SettingsError(f"{file}: not TOML: {error}") from None
     except (ValueError, RecursionError):
-        # Encoding, and errors of the TOML reader's limits: thousands of digits or brackets.
+        # Not UTF-8, or beyond a limit of the TOML reader: numbers with thousands of digits, deep
+        # brackets.
         raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
 
 
@@ -237,7 +241,7 @@ def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object
     if file is None:
         return {}, listed
     table = _table_in(file)
-    # This table is parsed with the others of its kind.
+    # `[review]` is handled like the tables that may occur more than once.
     listed[_REVIEW] = [table.pop(_REVIEW)] if _REVIEW in table else []
     for name in _LISTED:
         tables = table.pop(name, [])
@@ -275,7 +279,7 @@ def _value(
 
 
 def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str, object]:
-    """The servers behind, by the name of their settings field."""
+    """The checked tables of servers, model APIs and webhook, by their field in `Settings`."""
     try:
         return {
             "mcp": mcp_servers(listed["mcp"], env),
@@ -360,11 +364,12 @@ def _headers(pairs: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
-    """Refuse a state directory inside the working directory, where the agent may work."""
+    """Refuse a state directory inside the working directory, where an agent may be working."""
     state = settings.state.resolve()
     here = Path.cwd().resolve()
     home = _home(env).resolve()
-    # The root and the home directory contain everything, so working there says nothing.
+    # Every state directory lies below the root, and most below the home directory: those do not
+    # count.
     if here in (state, *state.parents) and here not in (Path(here.anchor), home):
         raise SettingsError(
             "state: lies inside the working directory, where an agent may write; "
@@ -381,7 +386,7 @@ def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
 
 
 def _check_reach(name: str, place: Path) -> None:
-    """Refuse a place that another user could remove or redirect."""
+    """Refuse a state directory or a copy that another user could remove or redirect."""
     try:
         refuse_replaceable(place)
     except UnfitFile as error:

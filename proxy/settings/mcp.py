@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
     from proxy.dialects.mcp.maps import ToolMap
 
-# The only variables that a command inherits: none of our keys and settings.
+# The only environment variables that a server's command inherits: none of the sidecar's keys or
+# settings.
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class McpTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One table, as it is written."""
+    """One `[[mcp]]` table, as it stands in the file."""
 
     name: Annotated[str, Meta(pattern=NAME_PATTERN)]
     url: Text | None = None

@@ -17,8 +17,8 @@ from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
 from proxy.settings.tool_maps import maps_of_models
 from proxy.settings.values import BadValue, table_of
 
-# First path segments of the data listener's other fronts, as a test checks. A start also refuses
-# segments that a dialect uses.
+# First path segments that a table may not take, because other fronts of the data listener use them;
+# a test checks them. A start also refuses those of dialects.
 RESERVED: Final = frozenset(
     {
         *("api", "api-keys", "auth", "configure", "confirm", "entities", "generate-instructions"),
@@ -54,14 +54,14 @@ class ModelPurpose(enum.Enum):
 
 
 class ConfirmIn(enum.Enum):
-    """Where a person is asked about what waits."""
+    """Where a person is asked about held candidates."""
 
-    PAGE = "page"  # the review queue and its page alone
-    REPLY = "reply"  # also at the end of a reply, in the conversation
+    PAGE = "page"  # only in the review queue and on its page
+    REPLY = "reply"  # in the conversation as well, at the end of a reply
 
 
 class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One table, as it is written."""
+    """One `[[model]]` table, as it stands in the file."""
 
     name: Annotated[str, Meta(pattern=NAME_PATTERN)]
     api: Api
@@ -135,7 +135,7 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
     maps: Maps
     user_turns: UserTurns | None
     system_text: SystemText
-    # The tools that may be offered where a person is asked in the conversation; None: she is not.
+    # The tools that a reply which asks a person may offer; None: no person is asked in a reply.
     confirm: frozenset[str] | None
     answer_seconds: float
     total_seconds: float
@@ -144,7 +144,7 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def base_of(model: ModelUpstream) -> str:
-    """What the base URL of a client ends in, after the variable that clients take it from."""
+    """The variable from which clients take their base URL, and what that URL has to end in."""
     if model.api is Api.ANTHROPIC:
         return f"ANTHROPIC_BASE_URL=.../{model.name}"
     return f"OPENAI_BASE_URL=.../{model.name}/v1"

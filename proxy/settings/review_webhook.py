@@ -1,4 +1,4 @@
-"""The `[review.webhook]` table: who is told over HTTP that something waits for a person."""
+"""The `[review.webhook]` table: the receiver that hears over HTTP of held candidates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECRET_LEN_MAX: Final = 64
 
 
 class WebhookTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table, as it is written."""
+    """The `[review.webhook]` table, as it stands in the file."""
 
     url: Text
     secret_file: Text
@@ -52,7 +52,10 @@ MEANINGS: Final[dict[str, str]] = {
 
 
 class ReviewWebhook(msgspec.Struct, frozen=True, kw_only=True):
-    """The table, checked. Each secret is `whsec_` and base64; one or two of them."""
+    """The `[review.webhook]` table, checked.
+
+    Each secret is `whsec_` and base64; there are one or two of them.
+    """
 
     url: str
     secrets: tuple[Secret, ...]
@@ -64,7 +67,7 @@ def review_webhook(tables: list[object]) -> ReviewWebhook | None:
     """The settings of the one `[review]` table; None where there is none.
 
     Raises:
-        BadValue: Which key, and what is allowed; no secret.
+        BadValue: Names the key and what is allowed, and no secret.
     """
     if not tables:
         return None
@@ -78,7 +81,7 @@ def key_of(secret: Secret) -> bytes:
     """The bytes that a secret stands for, 24 to 64 of them.
 
     Raises:
-        BadValue: What a secret is; nothing of this one.
+        BadValue: Says what a secret looks like, and nothing of the given one.
     """
     allowed = f"{SECRET_PREFIX} and {_SECRET_LEN_MIN} to {_SECRET_LEN_MAX} bytes in base64"
     prefix, text = secret.reveal()[: len(SECRET_PREFIX)], secret.reveal()[len(SECRET_PREFIX) :]

@@ -41,7 +41,7 @@ def pairs_from(path: Path, separator: str) -> tuple[tuple[str, str], ...]:
 
 
 def _read(path: Path, bytes_max: int) -> str:
-    """The text of a file that is closed to strangers.
+    """The text of a file that other users may not read.
 
     Raises:
         BadValue: What is required of the file; never its content.

@@ -25,10 +25,10 @@ Text = Annotated[str, Meta(min_length=1, max_length=4_096, pattern=r"^[^\0]*$")]
 
 
 def check_url(url: str, *, has_credential: bool) -> None:
-    """Refuse a URL that is not one server's, or that would send a credential unprotected.
+    """Refuse a URL that names no single server, or that would send a credential unencrypted.
 
     Raises:
-        BadValue: What is allowed.
+        BadValue: Says what is allowed.
     """
     allowed = "url: must be http:// or https:// with a host, without user, query or fragment"
     try:

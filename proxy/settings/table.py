@@ -1,4 +1,4 @@
-"""Every setting: its name, default, meaning, and the parser of its text.
+"""Every setting: its name, default, meaning, and the function that reads its text.
 
 One name per setting: `body_bytes_max` in the TOML file, `MNEMOGATE_BODY_BYTES_MAX` in the
 environment, `--body-bytes-max` where a flag exists.

@@ -14,7 +14,7 @@ from proxy.dialects.model.memory_tools import Maps
 from storage.trusted_files import UnfitFile, read_file
 
 CONTEXT_MAP: Final = "context"
-# The server whose tools store mode has, and so the map whose classes it uses.
+# The map that store mode uses: its tools are those of the server `server-memory`.
 STORE_MAP: Final = "server-memory"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 
@@ -30,7 +30,7 @@ def shipped_map(name: str) -> ToolMap | None:
 
 
 def map_for_server(server_name: str) -> ToolMap | None:
-    """The shipped map for a server that gives this name in `serverInfo.name`."""
+    """The shipped map for an MCP server that names itself so in `serverInfo.name`."""
     return next((found for found in _shipped().values() if server_name in found.server_names), None)
 
 
@@ -39,7 +39,7 @@ def maps_of_models(
 ) -> Maps:
     """The maps by which a model's memory tools are recognised: the named ones, or all shipped ones.
 
-    Those of tools of files are always among them: they judge nothing but files of memory.
+    Maps of file tools are always among them: they have only changes of memory files judged.
 
     Raises:
         MapError: As `load_map`.
@@ -64,7 +64,7 @@ def load_map(given: str) -> ToolMap:
     """The map that `--map` means: a shipped one by its name, else a file.
 
     Raises:
-        MapError: There is neither, or the file is no map; the message says where and why.
+        MapError: No such map or file exists, or the file is no map; the message says where and why.
     """
     found = shipped_map(given)
     if found is not None:

@@ -27,7 +27,10 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class BadValue(Exception):  # noqa: N818 - always turned into a SettingsError that names the setting
-    """What is allowed; it never quotes the given text, which may be a secret."""
+    """A value is not allowed.
+
+    The message says what is, and never quotes the text, which may be a secret.
+    """
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +134,7 @@ def number(low: float, high: float) -> Callable[[Raw], float]:
             value = math.nan if isinstance(raw, bool | list) else float(raw)
         except ValueError:
             raise BadValue(allowed) from None
-        if not low <= value <= high:  # NaN is refused here, too
+        if not low <= value <= high:  # The comparison with bounds also refuses NaN.
             raise BadValue(allowed)
         return value
 
@@ -164,7 +167,7 @@ def one_of(*allowed: str) -> Callable[[Raw], str]:
 def secret(raw: Raw) -> Secret:
     """A secret of at least 20 printable ASCII characters without spaces.
 
-    Blanks and line ends around it were pasted with it, and are no part of it.
+    Blanks and line ends around the secret are taken off: they were pasted with it.
     """
     return exact_secret(raw.strip() if isinstance(raw, str) else raw)
 
@@ -215,7 +218,7 @@ def table_of(table: object, kind: type[T]) -> T:
 
 
 def _words_of(kind: type[msgspec.Struct], key: str) -> list[str]:
-    """The allowed words of a key; none where it is no choice of words."""
+    """The words that a key allows; an empty list if it is no choice of words."""
     for field in msgspec.structs.fields(kind):
         if field.encode_name == key:
             told = msgspec.inspect.type_info(field.type)

@@ -1,4 +1,4 @@
-"""Settings that let in more than the shipped ones: allowed, and reported."""
+"""Settings and rules that let in more than the shipped ones do: allowed, and reported."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def shipped_rules() -> Ruleset:
-    """The rules that this program comes with."""
+    """The ruleset that comes with this program."""
     return parse_ruleset(resources.files("policy").joinpath("default.toml").read_text("utf-8"))
 
 
 def wider_settings(settings: Settings) -> tuple[str, ...]:
-    """Settings that let others than this machine's own programs in, and how."""
+    """Settings that open a listener to more than this machine's own programs, and how."""
     found: list[str] = []
     if "null" in {origin.lower() for origin in settings.allowed_origins}:
-        # A sandboxed frame or a file of any page sends `Origin: null`.
+        # Any web page can send `Origin: null`, from a sandboxed frame or a local file.
         found.append("allowed_origins: null is the origin of any page in a sandboxed frame")
     for name, address in (("listen", settings.listen), ("admin", settings.admin)):
         if settings.tls is None and not is_loopback(address.host):
@@ -33,5 +33,5 @@ def wider_settings(settings: Settings) -> tuple[str, ...]:
 
 
 def wider_rules(rules: Ruleset) -> tuple[str, ...]:
-    """Keys of a ruleset that admit more than the shipped one."""
+    """Keys of a ruleset that admit more than the shipped ruleset."""
     return tuple(f"ruleset: {key}" for key in wider_than(rules, shipped_rules()))

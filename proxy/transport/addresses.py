@@ -1,8 +1,8 @@
 """Which addresses a request that this machine makes for an operator may go to.
 
-A name is looked up once for each connection, every address of it is judged, and the connection goes
-to what was judged. A name that is looked up again in between could lead elsewhere by then (DNS
-rebinding), to a service that trusts whoever reaches it: a cloud's metadata, an unguarded database.
+A host name is looked up once for each connection, all its addresses are judged, and the connection
+goes to a judged address. A second look-up could lead to another address (DNS rebinding): a cloud's
+metadata service, or a database that trusts every caller in its network.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Network: TypeAlias = IPv4Network | IPv6Network
 LookUp: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]
 """From a host and a port to its addresses, as text."""
 
-# The registries of special-purpose addresses of IANA, and multicast; and what a cloud serves its
-# machines at beside the link-local address.
+# IANA's special-purpose addresses, multicast, and one address at which a cloud serves its own
+# machines.
 _NOT_PUBLIC: Final[tuple[Network, ...]] = tuple(
     ip_network(one)
     for one in (
@@ -36,15 +36,16 @@ _NOT_PUBLIC: Final[tuple[Network, ...]] = tuple(
         *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
     )
 )
-# All other IPv6 is not public: loopback, local, IPv4-mapped, and NAT64, behind which may be any.
+# All other IPv6 addresses count as not public: loopback, local, IPv4-mapped, and NAT64, which may
+# lead to any IPv4 address.
 _GLOBAL_UNICAST: Final = ip_network("2000::/3")
 
 
 def refused(address: str, allowed: Iterable[Network], *, only_allowed: bool = False) -> bool:
-    """Whether nothing is sent to this address: it is not public, and nobody listed it.
+    """Whether this address must not be connected to: it is neither public nor in `allowed`.
 
-    `only_allowed`: public ones do not count either. What is no address in its usual spelling is
-    refused: a system may read one in it all the same (`2130706433`, `127.1`).
+    With `only_allowed` a public address is refused as well. So is any text that is no address in
+    its usual spelling: a system may still read it as one (`2130706433`, `127.1`).
     """
     try:
         found = ip_address(address.partition("%")[0])
@@ -61,7 +62,7 @@ async def look_up(host: str, port: int) -> tuple[str, ...]:
     """Every address of a host, as the system's resolver knows it.
 
     Raises:
-        OSError: It has none.
+        OSError: The host has no address.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -69,27 +70,27 @@ async def look_up(host: str, port: int) -> tuple[str, ...]:
 
 
 class JudgedResolver:
-    """What a connector asks for addresses: it is given those that may be connected to. Event loop.
+    """Resolves host names for a connector, and refuses addresses that must not be connected to.
 
-    Of the shape of `aiohttp.abc.AbstractResolver`.
+    Event loop only. Has the methods of `aiohttp.abc.AbstractResolver`.
 
-    One address of a name that is refused refuses the name: no server of an operator's is half of it
-    elsewhere.
+    If one address of a name is refused, so is the name: no honest server has some of its addresses
+    in a private network.
     """
 
     def __init__(
         self, allowed: Iterable[Network], *, only_allowed: bool, look_up: LookUp = look_up
     ) -> None:
-        """`only_allowed`: what is public is refused as well, as over plain HTTP."""
+        """With `only_allowed`, public addresses are refused as well, as for plain HTTP."""
         self._allowed = tuple(allowed)
         self._only_allowed = only_allowed
         self._look_up = look_up
 
     def check(self, address: str) -> None:
-        """Refuse an address that nothing is sent to.
+        """Refuse an address that must not be connected to.
 
         Raises:
-            UpstreamError: It is one.
+            UpstreamError: The address is refused.
         """
         if refused(address, self._allowed, only_allowed=self._only_allowed):
             raise UpstreamError(
@@ -104,9 +105,9 @@ class JudgedResolver:
 
         Raises:
             UpstreamError: One of them is refused.
-            OSError: There is none.
+            OSError: The host has no address.
         """
-        del family  # of an address, its text says it
+        del family  # the family is taken from the address's text below
         found = await self._look_up(host, port)
         for address in found:
             self.check(address)
@@ -123,4 +124,4 @@ class JudgedResolver:
         ]
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: the resolver keeps nothing open."""

@@ -36,7 +36,7 @@ _MINTED: Final = re.compile(rf"{KEY_PREFIX}[a-z2-7]{{8}}_[A-Za-z0-9_-]{{43}}")
 _BREAKS: Final = re.compile(r"""[\s,;:=&?#/|"'`()<>\[\]{}]+""")
 _KEY_BYTES = 32
 _KEY_ID_BYTES = 5
-_FAILURES_MAX = 20  # per peer address and window, before the answer turns to 429
+_FAILURES_MAX = 20  # Failures per peer address and window, before the answer turns to 429.
 _WINDOW_S = 60.0
 _PEERS_MAX = 1_024
 
@@ -56,11 +56,11 @@ class Visit(Protocol):
 
     @property
     def peer(self) -> Peer:
-        """The other end of its connection."""
+        """The peer of the request's connection."""
         ...
 
     def stands_on(self, access: Access) -> None:
-        """The request is authenticated by this credential, and ends with it."""
+        """Tie the request to this credential: when the credential ends, so does the request."""
         ...
 
 
@@ -110,9 +110,9 @@ def first_keys(
 ) -> FirstKeys:
     """The keys a start has to add.
 
-    A key given by the operator replaces the one stored under its role; without one, the very
-    first start makes a random key per role. A later start adds nothing. A key that was revoked
-    stays so, although the environment still has it: who revoked it meant that very text.
+    A key given by the operator replaces the one stored under its role; without one, the very first
+    start makes a random key per role. A later start adds nothing. A revoked key stays revoked even
+    if the environment still has it.
     """
     records: list[KeyRecord] = []
     shown: list[NewKey] = []
@@ -124,8 +124,8 @@ def first_keys(
         if given is not None:
             digest = hash_key(given.reveal())
             stored = by_id.get(role)
-            # A shell may already have the key that a first start made: it is known under its own
-            # id.
+            # The given key may be one that a first start made and a shell kept: it is stored under
+            # its own id.
             known_so = any(
                 one.key_sha256 == digest and one.principal.principal_id == role for one in known
             )
@@ -148,8 +148,8 @@ class Authenticator:
     A wrong key is refused, even with a known uid or certificate. A right key is always served; only
     failures are throttled, or one process on the same host could lock the agent out.
 
-    It holds one `Access` for each credential that came: when a key ends, so does all that is open
-    on it, whichever front opened it.
+    It keeps one `Access` per credential in use: when a key ends, so do all requests open on it, on
+    every front.
     """
 
     def __init__(
@@ -174,25 +174,28 @@ class Authenticator:
         }
         self._accesses: dict[bytes, Access] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
-        # Keys ended by this process, perhaps before their records say so.
+        # Keys that this process ended; their stored records may not say so yet.
         self._ended: set[bytes] = set()
         self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def binds(self, principal_id: PrincipalId) -> bool:
-        """Whether the configuration binds somebody to this principal."""
+        """Whether the configuration binds a user id or certificate to this principal."""
         made = (*self._by_uid.values(), *self._by_subject.values())
         return any(one.principal_id == principal_id for one in made)
 
     def invalidate(self) -> None:
-        """Read the key records again at the next request; called after every change of keys."""
+        """Have the key records read again at the next request.
+
+        Call it after every change of keys.
+        """
         self._by_digest = None
 
     @contextmanager
     def ending(self, record: KeyRecord) -> Generator[None]:
-        """End a key; the block makes that durable.
+        """End a key at once, around a block that records its end on disk.
 
-        At once nobody is let in by it, and open requests on it end: uncommitted writes are refused.
-        If the disk refuses inside the block, the key is valid again.
+        From its start nobody is let in by the key, and requests open on it end: their uncommitted
+        writes are refused. If the disk refuses inside the block, the key is valid again.
         """
         digest = record.key_sha256
         self._ended.add(digest)
@@ -235,7 +238,8 @@ class Authenticator:
         """The principal behind a request, which from now on ends with its credential.
 
         Raises:
-            Unauthenticated: There is none; `throttled` when this peer failed too often lately.
+            Unauthenticated: There is no principal; `throttled` if this peer failed too often
+                lately.
         """
         record = self._record_of(credential)
         principal = self._known(credential, record, visit.peer)
@@ -251,16 +255,16 @@ class Authenticator:
         return principal
 
     def is_ours(self, text: str) -> bool:
-        """Whether this is a key of ours, revoked ones included; nobody else may see it."""
+        """Whether a text is a key of this sidecar, even a revoked one: no upstream may see it."""
         if not SECRET_LEN_MIN <= len(text) <= CREDENTIAL_LEN_MAX:
             return False
         return text.startswith(KEY_PREFIX) or hash_key(text) in self._records()
 
     def names_a_key(self, text: str) -> bool:
-        """Whether a text contains a key of ours: between other words, encoded, quoted.
+        """Whether a text contains a key of this sidecar: between other words, encoded or quoted.
 
-        An operator's own key is known by its hash alone, so it is found only between characters
-        that no key has.
+        A key that an operator chose is known by its hash alone: it is found only as a whole word,
+        between characters that no key contains.
         """
         if len(text) < SECRET_LEN_MIN:
             return False
@@ -268,10 +272,10 @@ class Authenticator:
         return found is None or not found.isdisjoint(self._records())
 
     def check_sent_on(self, place: str, texts: Iterable[str]) -> None:
-        """Refuse a request that would send a key of ours upstream.
+        """Refuse a request that would send one of this sidecar's keys upstream.
 
         Raises:
-            MalformedRequest: One of the texts holds one; `place` is where.
+            MalformedRequest: One of the texts contains a key; `place` says where.
         """
         if any(self.names_a_key(text) for text in texts):
             raise MalformedRequest(
@@ -328,7 +332,7 @@ class Authenticator:
 
 @lru_cache(maxsize=1_024)
 def _keys_in(text: str) -> frozenset[bytes] | None:
-    """Hashes of possible keys in a text; None: it has the form of a minted key.
+    """Hashes of possible keys in a text; None if the text has a part in the form of a minted key.
 
     Cached: a client's headers are mostly the same in each request.
     """
@@ -363,10 +367,10 @@ def _let_in(principal: Principal, access: Access) -> Authenticated:
 
 
 def operator_of(principal: Principal) -> Principal:
-    """The principal, if it is bound to an operator.
+    """The principal, if it has the operator's channel.
 
     Raises:
-        NotOperator: It is not.
+        NotOperator: The principal is not an operator.
     """
     if principal.channel is not Channel.OPERATOR:
         raise NotOperator

@@ -1,7 +1,7 @@
 """Finds the end of a chunked body (RFC 9112, 7.1), more strictly than the RFC demands.
 
-aiohttp decodes the chunks. This only reads their framing, to bound it, to know what stands behind
-the body, and to refuse a broken body at once: aiohttp does not report that to a waiting reader.
+aiohttp decodes the chunks. This module reads only their framing: to bound it, to find where the
+body ends, and to refuse a broken body at once, which aiohttp does not report to a waiting reader.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 
 LINE_BYTES_MAX: Final = 4_096
 """Of a chunk's size with its extensions."""
-# Chunk extensions as aiohttp's parser accepts them; others it would drop without an error.
+# Chunk extensions as aiohttp's parser accepts them: any other it drops without an error.
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _SIZE: Final = re.compile(rb"0*([0-9a-fA-F]{1,15})(?:;" + _TOKEN + rb"(?:=" + _TOKEN + rb")?)*")
 
 
 class Unframed(Exception):  # noqa: N818 - what they are
-    """Not a valid chunked body."""
+    """The bytes are no valid chunked body."""
 
 
 class _Expects(Enum):
@@ -52,7 +52,7 @@ class Chunks:
         """How many of these bytes belong to the body: all, until it has ended.
 
         Raises:
-            Unframed: No reader should take them.
+            Unframed: The bytes are no valid chunked body.
         """
         at = 0
         while at < len(data) and not self.ended:

@@ -1,10 +1,10 @@
 """Bounds on what an unauthenticated peer may take of a listener: time, memory, connections.
 
-aiohttp parses and answers. A protocol of ours in front of it counts the bytes and hands over one
-request at a time. So heads, waiting bytes and the framing of bodies are bounded, and each wait for
-the peer has a deadline. aiohttp's own error texts, which quote the request, are replaced by fixed
-ones. No header is parsed here: a head ends with an empty line, a body by the length that aiohttp
-read, and chunks where both readings agree.
+aiohttp parses and answers. A protocol in front of it counts the bytes and hands over one request at
+a time. So heads, waiting bytes and the framing of bodies are bounded, and each wait for the peer
+has a deadline. aiohttp's own error texts, which quote the request, are replaced by fixed ones. No
+header is parsed here: a head ends with an empty line, a body by the length that aiohttp read, and
+chunks where both readings agree.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     answers: Answers
     limits: Limits
     crowd: Crowd
-    # A buffer that the connections use in turn, emptied after each read.
+    # The read buffer that all connections use in turn; each empties it after a read.
     window: memoryview
 
 
@@ -131,7 +131,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = Peer(address="")
         self.principal: str | None = None
         self.departure = Departure()
-        # Set when a body is broken: wrongly framed, or with more framing than allowed.
+        # Happens when a body turns out to be broken: wrongly framed, or with more framing than
+        # allowed.
         self.breakage = Departure()
         self.broken = False
         self._terms = terms
@@ -142,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server: web.Server | None = None
         self._inner: asyncio.Protocol | None = None
         self._inner_paused = False
-        self._stopped = False  # whether the peer is not being read
+        self._stopped = False  # whether reading from the peer's socket is paused
         self._at = _At.HEAD
         self._request: Received | None = None
         self._speaking = False
@@ -151,10 +152,11 @@ class Connection(asyncio.BufferedProtocol):
         # the bytes of this head until its first line is complete; and whether the peer will send
         # nothing more
         self._line = b""
-        # The peer will send nothing more.
+        # Whether the peer has closed its side, and will send nothing more.
         self._said_all = False
         self._raw = 0  # number of bytes of this head, or of this body
-        self._excused = False  # a whole head waited longer than a peer may
+        # whether the deadline was extended once, because a whole head had to wait
+        self._excused = False
         self._chunks = Chunks()
         self._deadline: asyncio.TimerHandle | None = None
         # Runs while an answer waits for its peer to read; an answer that is read at once needs no
@@ -195,7 +197,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _held_max(self) -> int:
-        """How many bytes it may hold; with a credential, a usual request arrives in one read."""
+        """How many unprocessed bytes to hold.
+
+        With a credential, enough to read a usual request at once.
+        """
         return HELD_BYTES_MAX if self.principal is None else READ_BYTES_MAX
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -215,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
-        """The peer does not read its answer: start its deadline."""
+        """The peer does not read its answer fast enough: start its deadline."""
         if self._inner is not None:
             self._inner.pause_writing()
         self._unread = self._loop.call_later(self._limits.body_seconds, self.abort)
@@ -229,19 +234,19 @@ class Connection(asyncio.BufferedProtocol):
     # ---- from aiohttp ----
 
     def pause(self) -> None:
-        """Stop feeding the body that is being read."""
+        """Stop handing body bytes to aiohttp."""
         self._inner_paused = True
         self._regulate()
 
     def resume(self) -> None:
-        """Go on feeding it."""
+        """Go on handing body bytes to aiohttp."""
         self._inner_paused = False
         self._pump()
         self._hear_out()
 
     @property
     def speaking(self) -> bool:
-        """Whether aiohttp's current write is an answer of ours."""
+        """Whether what aiohttp writes now is an answer of a front, not its own error."""
         return self._speaking
 
     def refuse_malformed(self) -> None:
@@ -268,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
         if sent is None:
             self.say(INTERNAL)
             self.end()
-            # Nothing is written: the connection is closing.
+            # None: nothing was written, and the connection is closing.
             return web.Response(status=500)
         return sent
 
@@ -291,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for the peer: nothing is being answered."""
+        """Whether the connection waits for its peer, because no request is being answered."""
         return self._at in {_At.HEAD, _At.BODY} or self._unread is not None
 
     @property
@@ -301,10 +306,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def garbled(self) -> bool:
-        """Whether the bytes behind a complete request cannot be another one.
+        """Whether the bytes behind a complete request cannot begin another request.
 
-        Bytes that arrived together are judged together: a request is not run if the bytes behind it
-        show that its sender frames it differently.
+        Bytes that arrived together are judged together: if the bytes behind a request show that its
+        sender ends it elsewhere, it is not run.
         """
         behind = bytes(self._held).lstrip(b"\r\n")
         if self._at is not _At.FED or self._request is None or not behind:
@@ -317,10 +322,10 @@ class Connection(asyncio.BufferedProtocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def enter(self, principal: str) -> None:
-        """Its credential was checked: it belongs to this principal.
+        """Count the connection for this principal, whose credential was checked.
 
         Raises:
-            Busy: Too many connections have.
+            Busy: Too many connections with a credential are busy.
         """
         self._terms.crowd.recognise(self, principal)
         self.principal = principal
@@ -333,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
             self._hear_out()
 
     def say(self, raw: bytes) -> None:
-        """Write these bytes, between the answers."""
+        """Write bytes that are no answer of a front, such as a fixed refusal."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(raw)
 
@@ -355,10 +360,10 @@ class Connection(asyncio.BufferedProtocol):
             await self._server.shutdown(drain_s)
         self.end()
 
-    # ---- between the two ----
+    # ---- between the socket and aiohttp ----
 
     def _pump(self) -> None:
-        """Hand on the wanted part of the held bytes, and keep the rest."""
+        """Hand the held bytes to aiohttp as far as it wants them, and keep the rest."""
         while self._held and not self._inner_paused:
             if self._at is _At.HEAD:
                 self._feed_head()
@@ -413,7 +418,7 @@ class Connection(asyncio.BufferedProtocol):
             self._at = _At.FED
         self._feed(part)
         if self._at is _At.BODY and request.content.is_eof():
-            # The two readings of the body differ: neither is taken.
+            # aiohttp and this code find different ends of the body, so the body counts as broken.
             self._break()
 
     def _break(self) -> None:
@@ -432,7 +437,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _feed(self, part: bytes) -> None:
         if self._inner is None and self._transport is not None:
-            # Only now: a peer that connects and is silent costs no parser and no task.
+            # Created with the first bytes: a peer that connects and is silent costs no parser and
+            # no task.
             self._server = _server(self._handle, self._limits)
             self._inner = self._server()
             self._inner.connection_made(Spoken(self._transport, self))
@@ -442,18 +448,18 @@ class Connection(asyncio.BufferedProtocol):
     def _hear_out(self) -> None:
         """Answer the requests of a peer that will send no more, without waiting for it.
 
-        Background work for it ends as if it had left, because that cannot be told apart.
+        Background work for the peer ends as if the peer had left, which looks the same from here.
         """
         if not self._said_all or self._at is _At.PARSED or (self._inner_paused and self._held):
             return
         if self._at is _At.FED:
-            # In the next turn of the loop, after the body's reader has run.
+            # In the next turn of the loop, when the reader of the body has run.
             self._loop.call_soon(self.departure.happen)
         elif self._at is not _At.HELD and not self.broken:
             self.end()
 
     def _regulate(self) -> None:
-        """Stop reading from the peer while it is ahead of what is wanted."""
+        """Stop reading from the socket while more bytes are held than are wanted."""
         ahead = self._inner_paused or (bool(self._held) and len(self._held) >= self._held_max)
         transport = self._transport
         if ahead is self._stopped or transport is None or transport.is_closing() or self._said_all:
@@ -476,7 +482,8 @@ class Connection(asyncio.BufferedProtocol):
     def _late(self) -> None:
         self._deadline = None
         if self._at is _At.PARSED and not self._excused:
-            # All of it is here, and the loop was busy: that is not the peer's doing.
+            # The whole head is here, but the loop was too busy to answer it: extend the deadline
+            # once.
             self._excused = True
             self._start_clock()
             return

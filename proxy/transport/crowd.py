@@ -23,21 +23,21 @@ BURST: Final = 4
 
 
 class Guest(Protocol):
-    """One connection."""
+    """One connection, as the crowd sees it."""
 
     @property
     def peer(self) -> Peer:
-        """The other end."""
+        """The peer at the other end of the connection."""
         ...
 
     @property
     def waits(self) -> bool:
-        """Whether it is the peer's turn."""
+        """Whether the connection waits for its peer, because no request is being answered."""
         ...
 
     @property
     def idle(self) -> bool:
-        """Whether the peer has begun nothing."""
+        """Whether the peer has not begun a request."""
         ...
 
     @property
@@ -46,11 +46,11 @@ class Guest(Protocol):
         ...
 
     def end(self) -> None:
-        """Close it behind what is written."""
+        """Close the connection after what is already written."""
         ...
 
     def abort(self) -> None:
-        """Close it now."""
+        """Close the connection at once."""
         ...
 
     async def shutdown(self, drain_s: float) -> None:
@@ -62,9 +62,9 @@ class Crowd:
     """The connections of one listener. Event loop only.
 
     There are `connections_max` places with a credential, and an eighth as many without. A new
-    connection replaces the oldest one without a credential, of the address with the most. If places
-    with a credential are full, it replaces one of the principal with the most: an idle one, else
-    one whose body is still arriving.
+    connection replaces the oldest one without a credential, of the address that has the most of
+    them. If places with a credential are full, it replaces one of the principal that has the most:
+    an idle one, else one whose body is still arriving.
     """
 
     def __init__(self, connections_max: int) -> None:
@@ -72,7 +72,7 @@ class Crowd:
         self._known_max = connections_max
         self._all_max = connections_max + max(1, connections_max // STRANGERS_SHARE)
         self._known_count = 0
-        # Oldest first, grouped by address without a credential, and by principal with one.
+        # Connections, oldest first: without a credential grouped by address, with one by principal.
         self._strangers: dict[str, dict[Guest, None]] = {}
         self._known: dict[str, dict[Guest, None]] = {}
         self._groups: dict[Guest, tuple[bool, str]] = {}
@@ -82,7 +82,7 @@ class Crowd:
         return iter(tuple(self._groups))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of connections."""
         return len(self._groups)
 
     def unread_of(self, principal: str | None) -> int:
@@ -101,10 +101,10 @@ class Crowd:
         return True
 
     def recognise(self, guest: Guest, principal: str) -> None:
-        """Its credential was checked: it belongs to this principal.
+        """Count a connection for this principal, whose credential was checked.
 
         Raises:
-            Busy: As many have as may, and each is being answered.
+            Busy: All places with a credential are taken, and each request there is being answered.
         """
         group = self._groups.get(guest)
         if group is None or group == (True, principal):
@@ -139,7 +139,10 @@ class Crowd:
 
 
 def _first(groups: dict[str, dict[Guest, None]], *may_go: Callable[[Guest], bool]) -> Guest | None:
-    """The oldest connection that may go, of the largest group, by the first fitting condition."""
+    """The oldest connection that may go, of the largest group.
+
+    The first condition that any connection fits says which may go.
+    """
     for group in sorted(groups.values(), key=len, reverse=True):
         for fits in may_go:
             for guest in group:
@@ -151,14 +154,13 @@ def _first(groups: dict[str, dict[Guest, None]], *may_go: Callable[[Guest], bool
 class Turns:
     """Requests that are being answered, counted by principal. Event loop only.
 
-    One principal may have `BURST` times as many as are still free: alone it gets most, and
-    beside others its next ones wait until they have theirs (dynamic thresholds, Choudhury and
-    Hahne 1998).
-    Requests without a credential have places of their own: a probe waits behind nobody.
+    One principal may have `BURST` times as many requests as places are still free: alone it gets
+    most places, beside others it leaves them theirs (dynamic thresholds, Choudhury and Hahne 1998).
+    Requests without a credential have places of their own, so that a health probe waits for nobody.
     """
 
     def __init__(self, requests_max: int) -> None:
-        """`requests_max` counts those of all principals together."""
+        """`requests_max` counts the requests of all principals together."""
         self._most = requests_max
         self._known = 0
         self._strangers = 0
@@ -193,12 +195,12 @@ class Turns:
 
 
 class RequestTurn:
-    """One request's place in the count: from its completion until its answer."""
+    """One request's place in `Turns`, from when the request is complete until it is answered."""
 
     __slots__ = ("_counts", "_principal", "_turns")
 
     def __init__(self, turns: Turns) -> None:
-        """Not counted yet."""
+        """A place that is not counted yet."""
         self._turns = turns
         self._principal: str | None = None
         self._counts = False
@@ -214,10 +216,10 @@ class RequestTurn:
             self._counts = True
 
     def enter(self, principal: str) -> None:
-        """The request belongs to this principal: count it there.
+        """Count the request for this principal, to which it turned out to belong.
 
         Raises:
-            Busy: There is no room for one more of it.
+            Busy: There is no room for one more request of this principal.
         """
         counted = self._counts
         self.end()

@@ -53,19 +53,19 @@ class Departure:
 class Welcome:
     """How long a request is wanted: until its peer leaves, or its credential ends.
 
-    A context around the whole request, up to the last piece of its answer. Event loop only.
+    It is a context around the whole request, up to the last piece of the answer. Event loop only.
     """
 
     __slots__ = ("_accesses", "_departure", "gone")
 
     def __init__(self, departure: Departure) -> None:
-        """`departure` is that of its connection."""
+        """`departure` reports the end of the request's connection."""
         self.gone = Departure()
         self._departure = departure
         self._accesses: list[Access] = []
 
     def __enter__(self) -> Self:
-        """Enter the request's time."""
+        """Begin to watch for the peer's departure."""
         self._departure.tell(self.gone.happen)
         return self
 
@@ -81,20 +81,20 @@ class Welcome:
             access.forget(self.gone.happen)
 
     def stands_on(self, access: Access) -> None:
-        """The request also depends on this credential."""
+        """Tie the request to this credential as well: when the credential ends, `gone` happens."""
         self._accesses.append(access)
         access.tell(self.gone.happen)
 
     @property
     def over(self) -> bool:
-        """Whether its credential has ended."""
+        """Whether a credential of the request has ended."""
         return not all(access.stands() for access in self._accesses)
 
     def check(self) -> None:
-        """Check its credential again.
+        """Check that the credentials of the request are still valid.
 
         Raises:
-            Unauthenticated: It has ended meanwhile.
+            Unauthenticated: One of them has ended meanwhile.
         """
         if self.over:
             raise Unauthenticated
@@ -103,19 +103,20 @@ class Welcome:
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """A request whose head is checked and whose body waits to be asked for.
 
-    A front authenticates on the head first: nobody without a key makes us hold a body.
+    A front authenticates on the head first: nobody without a key can make the sidecar hold a body.
     """
 
     head: HttpRequest
     peer: Peer
     trace: TraceContext
     answering: Answering
-    # Returns the body, of at most so many bytes, if its sender may still send it.
+    # Returns the body, of at most so many bytes, if the sender's credential is still valid.
     read_up_to: Callable[[int], Awaitable[bytes]]
     body_bytes_max: int
     welcome: Welcome
-    # Called by a front once the credential is checked, before the body: the principal of this
-    # request and connection. Raises `Busy` where that principal has too many requests.
+    # A front calls it once the credential is checked, before it reads the body: the request and its
+    # connection then count for this principal. Raises `Busy` if the principal has too many
+    # requests.
     enter: Callable[[Principal], None]
 
     @property
@@ -124,7 +125,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
         return self.welcome.gone
 
     def stands_on(self, access: Access) -> None:
-        """The request depends on this credential; only the authenticator calls this."""
+        """Tie the request to this credential; only the authenticator calls this."""
         self.welcome.stands_on(access)
 
     async def complete(self, bytes_max: int | None = None) -> HttpRequest:
@@ -151,7 +152,10 @@ class Pieces(Protocol):
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply, and what telemetry may know of it. `route` is a template of ours, never the path."""
+    """A reply, and what telemetry may know of it.
+
+    `route` is a route's template, never the path that was sent.
+    """
 
     reply: HttpReply
     route: str
@@ -160,8 +164,9 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     # Whether the reply reports a change that was made. Such a reply is sent even if the caller's
     # credential was revoked or expired meanwhile.
     done: bool = False
-    # The body in pieces, instead of the reply's own. It is closed if peer or listener go first. If
-    # it raises, the connection is torn, so that a part does not look complete.
+    # The body in pieces, instead of the reply's own body. If peer or listener go first, it is
+    # closed. If it raises, the connection is cut, so that an incomplete body does not look
+    # complete.
     pieces: Pieces | None = None
 
 
@@ -169,7 +174,7 @@ class Front(Protocol):
     """Answers every request of one listener, failures included."""
 
     name: str  # "data" | "admin" | "health"
-    routes: frozenset[str]  # all values that its `Answered.route` can have
+    routes: frozenset[str]  # all values that `Answered.route` can have
 
     async def answer(self, incoming: Incoming) -> Answered:
         """The answer; raises nothing."""

@@ -1,6 +1,6 @@
 """Fixed answers for requests that were not read, or are too large.
 
-aiohttp's own would quote the request, and show versions to anybody who sends a broken line.
+aiohttp's own answers would quote the request, and show its version to everybody.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ TARGET_LEN_MAX: Final = 4_096
 QUERY_FIELDS_MAX: Final = 64
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-# Headers whose repetition would tell the first reader one thing and the last another.
+# Headers that must not be repeated: one reader could take the first value, another the last.
 _SINGLE: Final = frozenset(
     {
         "authorization",
@@ -48,7 +48,7 @@ _SINGLE: Final = frozenset(
         "x-request-id",
     }
 )
-# A path of letters, digits, "_" and "-": nothing in it needs decoding.
+# Fits a path of letters, digits, "_" and "-": nothing in it needs decoding.
 _PLAIN_TARGET: Final = re.compile(r"(?:/[A-Za-z0-9_-]{1,64}){1,8}/?")
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
@@ -62,7 +62,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: frozenset[str]
     origins: frozenset[str]
-    # Whether this listener serves pages whose forms are sent back to it.
+    # Whether this listener serves pages whose forms are sent back to this listener.
     own_pages: bool = False
 
     @classmethod
@@ -76,7 +76,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def check(self, headers: dict[str, str]) -> None:
-        """Refuse a foreign name.
+        """Refuse a request for a host name, or from an origin, that is not allowed.
 
         Raises:
             MalformedRequest: 421 for a foreign `Host`, 403 for a foreign `Origin`.
@@ -86,7 +86,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
             raise MalformedRequest("host: not a name of this service", status=421)
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self.origins:
-            # A page of ours sends its forms to the host that it came from.
+            # A page of this listener sends its forms to the host that it came from.
             own = headers["host"].lower()
             if self.own_pages and origin.lower() in {f"http://{own}", f"https://{own}"}:
                 return
@@ -113,13 +113,13 @@ def head_of(request: Received) -> HttpRequest:
 def ask_for_body(
     request: Received, head: HttpRequest, bytes_max: int, continue_: Callable[[], None]
 ) -> None:
-    """Let the body in; a small one arrived with its head, and is there when this returns.
+    """Begin to accept the body; a small one has arrived with the head, and is there at once.
 
     `continue_` is called where the peer waits to be told that its body is wanted; by then its
     headers and its credential were found good.
 
     Raises:
-        MalformedRequest: 413: it is declared larger than it may be.
+        MalformedRequest: 413: the body is declared larger than it may be.
     """
     declared = head.headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit() or int(declared) > bytes_max:
@@ -138,12 +138,13 @@ async def body_of(request: Received, limits: Limits) -> bytes:
     """
     try:
         if request.content.is_eof():
-            # A small body arrives with its head, so no timer is needed.
+            # A small body has arrived with its head, so no timer is needed.
             received = request.content.read_nowait()
         else:
             received = await _arriving(request, limits)
     except (web.RequestPayloadError, ConnectionError):
-        # A broken body is the peer's fault, and is not counted as ours.
+        # A body that breaks off is the peer's fault: it must not be counted as a failure of the
+        # sidecar.
         raise MalformedRequest("body: did not arrive whole", status=400) from None
     if len(received) > limits.body_bytes_max:
         raise MalformedRequest("body: too large", status=413)
@@ -198,13 +199,13 @@ def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
             raise MalformedRequest("a header that may be sent once was sent twice", status=400)
         else:
             headers[key] += f", {stripped}"
-    # Decompression would be work for a peer that is not known yet.
+    # A compressed body is refused: decompression is work for a peer that is not known yet.
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise MalformedRequest("content-encoding: send the body as it is", status=415)
     if headers.get("expect", "100-continue").lower() != "100-continue":
         raise MalformedRequest("expect: only 100-continue is known", status=417)
     if headers.get("upgrade", "").lower() == "websocket":
-        # Clients of model APIs continue without compression after this status.
+        # After this status, clients of model APIs go on over plain HTTP.
         raise MalformedRequest("upgrade: no WebSocket is served here, use HTTP", status=426)
     if "upgrade" in headers:
         raise MalformedRequest("upgrade: no other protocol is spoken here", status=400)

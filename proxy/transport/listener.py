@@ -46,7 +46,7 @@ after a second, as TCP does. Linux takes no more than `net.core.somaxconn`."""
 _SMALL_BYTES: Final = 64 * 1024
 _WRITES: Final = (".write", ".delete_where")
 _REQUEST_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
-_UNIX_PATH_BYTES_MAX: Final = 107  # of `sun_path`, unix(7)
+_UNIX_PATH_BYTES_MAX: Final = 107  # the length of `sun_path` in unix(7), without the final NUL
 _PUBLIC_MODE: Final = 0o666
 _PRIVATE_MODE: Final = 0o600
 
@@ -82,7 +82,7 @@ class Listener:
         halt: Callable[[], None],
         headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """`headers` are added to every answer."""
+        """`headers` are added to every answer of this listener."""
         self._headers = headers
         self._front = front
         self._limits = limits
@@ -197,7 +197,10 @@ class Listener:
         return done
 
     async def _served(self, request: Received, turn: RequestTurn) -> web.StreamResponse:
-        """The answer; one in pieces has been sent when this returns, a whole one has not."""
+        """The answer to a request.
+
+        An answer in pieces has been sent when this returns, a whole one has not.
+        """
         with Welcome(request.connection.departure) as welcome:
             return await self._welcomed(request, turn, welcome)
 
@@ -229,8 +232,9 @@ class Listener:
             )
         )
         headers = _headers(answered.reply, trace, answering, self._headers)
-        # After an ambiguous request, or one whose body was not read, the next bytes must not be
-        # read as a request. And no connection without a credential is kept.
+        # After an ambiguous request, or one whose body was not read, the connection is closed: its
+        # next bytes must not be read as a request. A connection without a credential is closed as
+        # well.
         certain = answered.route != REFUSED_ROUTE and request.content.is_eof()
         known = bool(answered.principal) and not welcome.over
         stays = certain and known and request.stays and not self._closing
@@ -278,7 +282,7 @@ class Listener:
         async def read(bytes_max: int) -> bytes:
             within = msgspec.structs.replace(limits, body_bytes_max=bytes_max)
             ask_for_body(request, head, bytes_max, lambda: request.connection.say(CONTINUE))
-            # A small body arrives with its head, so there is nothing to wait for.
+            # A body that has arrived with its head is read without a timer.
             stop = None if request.content.is_eof() else Stop()
             body = await _while_welcome(welcome, body_of(request, within), stop)
             turn.whole()
@@ -321,7 +325,7 @@ class Listener:
         return self._traces.accept(request.headers.getall("traceparent", []))
 
     def _request_id(self, request: Received) -> str:
-        """The peer's request id if it is plain hex, else one of ours."""
+        """The peer's request id if it is plain hex, else a new one."""
         given = request.headers.get("X-Request-ID", "")
         return given if _REQUEST_ID.fullmatch(given) else self._out.random_hex(16)
 
@@ -330,7 +334,7 @@ async def _while_welcome(welcome: Welcome, work: Awaitable[bytes], stop: Stop | 
     """The body, unless its sender's credential ends first.
 
     Raises:
-        Unauthenticated: It did.
+        Unauthenticated: The credential ended before the body was whole.
     """
     if stop is None:
         body = await work
@@ -367,7 +371,7 @@ def _headers(
     }
     if trace.caller:
         headers["Mnemogate-Caller"] = trace.caller
-    # The upstream's own request id, which its support asks for.
+    # A request id that the upstream gave is kept, because the upstream's support asks for it.
     if "x-request-id" not in headers:
         headers["X-Request-ID"] = answering.request_id
     return headers
@@ -400,7 +404,7 @@ def _bind_unix(path: Path, mode: int) -> socket.socket:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket of a process that is gone; a living one keeps it."""
+    """Remove the socket of a process that is gone; a living process keeps its socket."""
     if not path.is_socket():
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from proxy.transport.exchange import Departure
 
 _HTTP_11: Final = (1, 1)
-# RFC 9110, section 15: these never have a body.
+# Statuses whose answers never have a body (RFC 9110, section 15).
 _BODILESS: Final = frozenset({204, 304})
 _BREAKS: Final = "\r\n\0"
 
@@ -26,7 +26,7 @@ class Connects(Protocol):
     """The connection of a request, as the answering side sees it."""
 
     departure: Departure
-    # Set when the body is broken; `broken` says why.
+    # `breakage` happens when the body turns out to be broken; `broken` is True from then on.
     breakage: Departure
     broken: bool
     peer: Peer
@@ -34,11 +34,11 @@ class Connects(Protocol):
 
     @property
     def garbled(self) -> bool:
-        """Whether the bytes behind a complete request cannot be another one."""
+        """Whether the bytes behind a complete request cannot begin another request."""
         ...
 
     def enter(self, principal: str) -> None:
-        """Its credential was checked: it belongs to this principal."""
+        """Count the connection for this principal, whose credential was checked."""
         ...
 
     def open_body(self) -> None:
@@ -94,7 +94,7 @@ class Received:
 
     @property
     def stays(self) -> bool:
-        """Whether the connection can be kept after it."""
+        """Whether the connection can be kept after this request."""
         return self.framed and self.keep_alive and not self.connection.garbled
 
     async def send(self, response: web.StreamResponse) -> None:
@@ -115,10 +115,11 @@ class Received:
 
 
 def response_of(reply: HttpReply, headers: dict[str, str], *, stays: bool) -> web.Response:
-    """A whole answer. `stays` says whether the connection is kept behind it.
+    """A whole answer. `stays` says whether the connection is kept after the answer.
 
     Raises:
-        InvariantBroken: A header or the phrase holds a line break: it would be another header.
+        InvariantBroken: A header or the phrase contains a line break, which would begin another
+            header.
     """
     _check_lines(reply, headers)
     body = b"" if reply.status in _BODILESS else reply.body

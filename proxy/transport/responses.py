@@ -142,7 +142,7 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
         case NotFound():
             return refuse(404, error.detail)
         case RulesetRefused():
-            # It names lines and keys of the operator's file, to the operator alone.
+            # The message names lines and keys of the operator's file. Only the operator can get it.
             return refuse(409, f"ruleset_refused: {error}")
         case UnknownCandidate():
             return refuse(404, "no candidate of that id is held")
@@ -197,9 +197,10 @@ async def attempt(work: Awaitable[_T], halt: Callable[[], None]) -> _T | Failure
     except Exception as error:  # noqa: BLE001 - the one broad catch: it answers no
         name = type(error).__name__
         refusal = refusal_for(error)
-        # A fault of ours, unlike a peer's mistake or too many requests.
+        # Logged as a failure of the sidecar, unlike a peer's mistake or too many requests.
         if refusal.status >= 500 and not isinstance(error, Busy):  # noqa: PLR2004
-            # Only the type: an exception's message and frames may have what the peer sent.
+            # Only the type is logged: an exception's message and frames may contain what the peer
+            # sent.
             _LOG.error("request failed", extra={"error_type": name})
         if isinstance(error, InvariantBroken):
             _LOG.critical("invariant broken, stopping", extra={"error_type": name})

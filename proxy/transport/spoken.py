@@ -1,4 +1,4 @@
-"""A transport for aiohttp that passes our answers, and replaces aiohttp's own."""
+"""A transport for aiohttp that passes the fronts' answers, and replaces aiohttp's own."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ if TYPE_CHECKING:
 
 
 class Speaks(Protocol):
-    """The connection behind a transport."""
+    """What `Spoken` needs of the connection that it writes to."""
 
     @property
     def speaking(self) -> bool:
-        """Whether the current write is an answer of ours."""
+        """Whether what aiohttp writes now is an answer of a front, not its own error."""
         ...
 
     def refuse_malformed(self) -> None:
-        """Answer what aiohttp could not parse."""
+        """Answer a request that aiohttp could not parse."""
         ...
 
     def pause(self) -> None:
-        """Stop feeding the body for now."""
+        """Stop handing body bytes to aiohttp for now."""
         ...
 
     def resume(self) -> None:
-        """Go on feeding the body."""
+        """Go on handing body bytes to aiohttp."""
         ...
 
 
 class Spoken(asyncio.Transport):
-    """Passes answers of ours to the socket. Event loop only.
+    """Passes the answers of fronts to the socket. Event loop only.
 
     Bytes that aiohttp writes between two answers are its error for an unparsable request, which
     quotes it. The connection writes a fixed answer instead.
@@ -44,18 +44,18 @@ class Spoken(asyncio.Transport):
         self._connection = connection
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Pass the bytes on, or answer that this was no request."""
+        """Pass an answer's bytes to the socket, or refuse what aiohttp took for no request."""
         if self._connection.speaking:
             self._real.write(data)
         elif not self._real.is_closing():
             self._connection.refuse_malformed()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """The same for several pieces."""
+        """Write several pieces, as `write` does one."""
         self.write(b"".join(list_of_data))
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as inherited
-        """As the socket's transport."""
+        """The socket transport's information of this name."""
         return self._real.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
@@ -63,15 +63,15 @@ class Spoken(asyncio.Transport):
         return self._real.is_closing()
 
     def is_reading(self) -> bool:
-        """Whether the socket is read."""
+        """Whether bytes are being read from the socket."""
         return self._real.is_reading()
 
     def pause_reading(self) -> None:
-        """Stop feeding the body."""
+        """Stop handing body bytes to aiohttp."""
         self._connection.pause()
 
     def resume_reading(self) -> None:
-        """Go on feeding it."""
+        """Go on handing body bytes to aiohttp."""
         self._connection.resume()
 
     def get_write_buffer_size(self) -> int:
@@ -79,9 +79,9 @@ class Spoken(asyncio.Transport):
         return self._real.get_write_buffer_size()
 
     def close(self) -> None:
-        """Close behind what is written."""
+        """Close the socket after what is already written."""
         self._real.close()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close the socket at once."""
         self._real.abort()

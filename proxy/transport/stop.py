@@ -1,4 +1,4 @@
-"""A timeout that other code can bring forward."""
+"""A time limit on work that other code can also end early."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Stop:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Raise `TimeoutError` if it was called, or the time is over."""
+        """Raise `TimeoutError` if the work was ended, or the time is over."""
         self._inside = False
         await self._scope.__aexit__(kind, error, trace)
 

@@ -1,4 +1,4 @@
-"""Answers in pieces: sent as fast as the peer reads, and ended with the peer."""
+"""Answers in pieces, sent as fast as the peer reads; when the peer leaves, they end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Streams:
         return len(self._open)
 
     def end(self) -> None:
-        """End all of them now, because the listener closes."""
+        """End all streamed answers now, because the listener closes."""
         for stop in tuple(self._open):
             stop()
 
@@ -53,12 +53,12 @@ class Streams:
             self._open.discard(stop)
             await attempt(pieces.aclose(), self._halt)
         if not whole:
-            # Without its last chunk, the part cannot look complete.
+            # The last chunk is not sent, so that an incomplete answer does not look complete.
             request.connection.abort()
 
 
 async def _write(request: Received, response: web.StreamResponse, pieces: Pieces) -> bool:
-    """Whether everything was written; the peer may have left."""
+    """Write the pieces; False if the peer left before all were written."""
     try:
         await request.begin(response)
     except ConnectionError:

@@ -24,7 +24,8 @@ HEADER_BYTES_MAX: Final = 16 * 1024
 _PIECE_BYTES: Final = 64 * 1024
 _FINAL_FROM: Final = 200
 _REDIRECTS: Final = range(300, 400)
-# RFC 9110, section 7.6.1, and headers that each hop sets: length, coding, host.
+# Headers that are not passed on: hop-by-hop ones (RFC 9110, section 7.6.1), and those that each hop
+# sets: length, coding, host.
 _HOP: Final = frozenset(
     {
         "accept-encoding",
@@ -53,7 +54,7 @@ class UpstreamLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits on what one upstream server may use."""
 
     connect_seconds: float = 5.0
-    # Seconds to the head of an answer; a slow tool thinks before its first byte.
+    # Seconds until the head of an answer; a slow tool may work long before its first byte.
     head_seconds: float = 120.0
     # Bytes of a whole answer, or of one piece of a stream.
     body_seconds: float = 120.0
@@ -93,9 +94,9 @@ class Upstream:
         limits: UpstreamLimits | None = None,
         connector: Callable[[], aiohttp.BaseConnector] | None = None,
     ) -> None:
-        """`headers` replace a request's own of the same name.
+        """`headers` replace those of the same name in a request.
 
-        `connector` makes the connector, if addresses are judged first.
+        `connector` makes the connector, for requests whose addresses have to be judged first.
         """
         self._url = url
         self._injected = {name.lower(): value for name, value in headers}
@@ -112,7 +113,7 @@ class Upstream:
             connector=self._connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            trust_env=False,  # a proxy variable would choose another server
+            trust_env=False,  # a proxy variable in the environment would choose another server
             skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
             max_line_size=HEADER_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
@@ -142,8 +143,8 @@ class Upstream:
         `target` is added to the URL as it stands: path and query, encoded.
 
         Raises:
-            UpstreamError: No answer, or one that is not passed on. Reading its pieces raises it,
-                too: they are too many, too slow, or end too early.
+            UpstreamError: There is no answer, or one that is not passed on. Reading the pieces
+                raises it too, if they are too many, too slow, or end too early.
         """
         if self._session is None:
             raise UpstreamError("the server behind is not being served any more", sent=False)
@@ -166,15 +167,16 @@ class Upstream:
         try:
             yield self._reply(response)
         finally:
-            # The rest of the body is not waited for.
+            # Closing drops the rest of the body, instead of waiting for it.
             response.close()
 
     def _reply(self, response: aiohttp.ClientResponse) -> Reply:
         if response.status < _FINAL_FROM:
-            # Another protocol on this connection, or an answer without an end.
+            # A final 1xx would mean another protocol on this connection, or an answer without an
+            # end.
             raise UpstreamError("the server behind ended its answer with an interim one")
         if response.status in _REDIRECTS:
-            # A redirect would choose where our credential and the next message go.
+            # A redirect would decide where the upstream's credential and the next message go.
             raise UpstreamError("the server behind sent a redirect; none is followed")
         headers: dict[str, str] = {}
         for name, value in response.headers.items():
@@ -207,7 +209,7 @@ class Upstream:
         """The whole body of an answer that is not a stream.
 
         Raises:
-            UpstreamError: It is too large, too slow, or ends too early.
+            UpstreamError: The body is too large, too slow, or ends too early.
         """
         body = bytearray()
         try:
@@ -222,7 +224,7 @@ class Upstream:
 
 
 class _Inflated:
-    """Decompresses gzip or deflate in bounded steps, so that a bomb stays small."""
+    """Decompresses gzip or deflate in bounded steps, so that no small body fills the memory."""
 
     def __init__(self, window: int, bytes_max: int) -> None:
         self._open = zlib.decompressobj(window)
