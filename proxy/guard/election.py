@@ -155,39 +155,39 @@ class ElectedGuard:
         self._guard = guard
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
-        """See `Guard`."""
+        """Implements `Guard.judge`."""
         await self._election.ready()
         return await self._guard.judge(principal, call)
 
     async def settle(
         self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
     ) -> None:
-        """See `Guard`."""
+        """Implements `Guard.settle`."""
         await self._twice(lambda: self._guard.settle(principal, server, settled))
 
     async def sift(
         self, principal: Principal, server: str, strings: tuple[str, ...]
     ) -> tuple[bool, ...]:
-        """See `Guard`."""
+        """Implements `Guard.sift`."""
         return await self._twice(lambda: self._guard.sift(principal, server, strings))
 
     async def saw(self, principal: Principal, segment: Segment) -> None:
-        """See `Guard`."""
+        """Implements `Guard.saw`."""
         await self._twice(lambda: self._guard.saw(principal, segment))
 
     async def pin(
         self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
     ) -> PinState:
-        """See `Guard`."""
+        """Implements `Guard.pin`."""
         return await self._twice(lambda: self._guard.pin(principal, server, tools))
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
-        """See `Guard`. Items whose handing out got lost are looked up later."""
+        """Implements `Guard.unsettled`. Items whose handing out got lost are looked up later."""
         await self._election.ready()
         return await self._guard.unsettled(principal, server)
 
     async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
-        """See `Guard`."""
+        """Implements `Guard.decided`."""
         return await self._twice(lambda: self._guard.decided(principal, candidate_id))
 
     async def _twice(self, ask: Callable[[], Awaitable[_T]]) -> _T:

@@ -1,4 +1,4 @@
-"""A server's answers: withheld texts are taken out of them."""
+"""A server's answers to a client: withheld texts are taken out of them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ REMEMBERED_BYTES_MAX: Final = 256 * 1024
 
 
 class _Unchanged(NamedTuple):
-    """An answer of which nothing was withheld, and what was asked and noted of it."""
+    """An answer of which nothing was withheld, with its texts and the questions it took."""
 
     value: JsonValue
     shown: Shown
@@ -64,7 +64,8 @@ class Answers:
     """Filters what a client sees of a server's messages. Event loop only.
 
     The last answer is remembered: an agent reads its whole memory again and again. What is kept is
-    what to ask of it, never what was said: whether it may be shown is asked each time.
+    the questions to the gate about it, never the gate's answers: whether it may be shown is asked
+    each time.
     """
 
     def __init__(self, connection: Connection, catalogue: Catalogue) -> None:
@@ -101,11 +102,11 @@ class Answers:
         return _with_part(message, part, kept)
 
     async def shown_unasked(self, message: Message) -> Message | None:
-        """A message that the server sends unasked.
+        """A message that answers no request, as the client may see it.
 
-        None where it cannot be told what of it may be shown. It is a request, a notification, or an
-        error that names no request. Text of the first and the last may reach the model as well, so
-        it is noted as a segment.
+        None if the gate could not say what of it may be shown. The message is a request or
+        notification of the server, or an error that names no request. The text of a request or an
+        error may reach the model as well, so it is noted as a segment.
         """
         part = "error" if message.kind is Kind.ERROR else "params"
         kept = self._with_handles(message.method, message.body.get(part))
@@ -121,7 +122,7 @@ class Answers:
         return _with_part(message, part, kept)
 
     async def _names_what_is_withheld(self, message: Message) -> bool:
-        """Whether the id or the method of a message contains something withheld."""
+        """Whether the id or the method of a message contains a withheld text."""
         said = [message.request_id, None if message.method in METHODS else message.method]
         texts = tuple(one for one in said if isinstance(one, str))
         if not texts:
@@ -149,7 +150,8 @@ class Answers:
 
     async def _read(self, found: JsonValue, shown: Shown, length: int) -> JsonValue:
         last, self._last = self._last, None
-        # Equal trees hold the same strings in the same places, so the same would be asked of them.
+        # An answer equal to the last one has the same strings in the same places, so the questions
+        # to the gate are the same as well.
         same = last is not None and last.shown is shown and last.value == found
         if last is not None and same and not any(await self._sift(last.asked)):
             self._last = last._replace(value=found)
@@ -212,7 +214,7 @@ class Answers:
                 )
                 await connection.guard.saw(connection.principal, segment)
         except UNDECIDED:
-            # A memory's own label does not matter here: without a model front every label is the
+            # A failure to note the segment is harmless: without a model front every label is the
             # lowest already.
             return
 

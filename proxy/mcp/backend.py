@@ -1,4 +1,4 @@
-"""An MCP server from settling's side: our own requests to it, and its answers."""
+"""An MCP server as the settling of writes sees it: sends and looks up items, reads answers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 
 def outcome_of(message: Message) -> Forwarded:
-    """The outcome of the items in a forwarded call, as an answer tells it."""
+    """The outcome of the items in a forwarded call, as the server's answer tells it."""
     result = message.result
     if message.kind is not Kind.RESULT or result.get("isError") is True:
         return Forwarded.FAILED
-    # It asks for more input first: the client calls again, and that call is judged again.
+    # The server asks for more input: nothing is done yet. The client calls again, and that call is
+    # judged.
     if result.get("resultType", "complete") != "complete":
         return Forwarded.FAILED
     return Forwarded.DONE
@@ -37,16 +38,17 @@ class McpBackend:
         self._meta: Object = {}
 
     def speak_as(self, meta: Object) -> None:
-        """Send our own requests with this `_meta` from now on."""
+        """Send the relay's own requests with this `_meta` from now on."""
         self._meta = meta
 
     async def is_ready(self) -> bool:
-        """Whether the server keeps memories, is connected, and its tools are as approved."""
+        """Whether the server keeps memories, is connected, and has the tools that were approved."""
         connection = self._connection
         if connection.server.is_never_written or connection.gone.is_set():
             return False
         if connection.server.tools(connection.principal.tenant) is None:
-            return False  # its client has not asked for the tools yet; the server can wait
+            # the client has not asked for the tools yet, and leftovers can wait until it has
+            return False
         refusal = await self._catalogue.refusal(self._meta)
         return refusal is None and connection.tool_map is not None
 
@@ -54,22 +56,23 @@ class McpBackend:
         """The answer to an item's call, sent once; None where no answer came.
 
         Raises:
-            MalformedRequest: Its arguments cannot be rebuilt; nothing was sent.
+            MalformedRequest: The item's arguments cannot be rebuilt; nothing was sent.
         """
         arguments = arguments_of(item.arguments, item.pieces)
         if self._connection.server.is_context:
-            # Of a server of files an item has the lines that change, and its call packed beside.
+            # For a server of files, an item has the changed lines as its text, and the whole call
+            # packed in its arguments.
             arguments = call_in(arguments)
         return await self._called(item.tool, arguments)
 
     def outcome(self, reply: Message) -> Forwarded:
-        """What the answer says of the item."""
+        """The outcome of the item, as the server's answer tells it."""
         return outcome_of(reply)
 
     async def look_up(self, item: Unsettled) -> Forwarded | None:
         """The outcome of an item, as the tool map's `reconcile` read shows it.
 
-        None where it shows nothing.
+        None if the read shows neither outcome.
         """
         tool_map = self._connection.tool_map
         question = None if tool_map is None else question_of(tool_map, item)

@@ -1,4 +1,4 @@
-"""A client's `tools/call`: read through the map, judged, and sent on without what was refused."""
+"""A client's `tools/call`: read through the map, judged, and sent on without its refused items."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Calls:
         self._people = people
 
     async def outgoing(self, message: Message, pending: Pending) -> Message | None:
-        """The message for the server; None where the call was answered here, or waits.
+        """The message for the server; None if the call was answered here, or waits for a person.
 
-        All of its items are admitted; `pending.admitted` has to be settled by the answer.
+        All items in the message are admitted; `pending.admitted` has to be settled by the answer.
         """
         if await self._came_back(message, pending):
             return None
@@ -57,7 +57,7 @@ class Calls:
         return message
 
     async def _read(self, message: Message, pending: Pending) -> Call | None:
-        """The call as the map reads it; None where it was refused for its form."""
+        """The call as the map reads it; None if the call was refused for its form."""
         tool_map = self._connection.tool_map or _NOTHING_KNOWN
         try:
             call = read_call(tool_map, message.params)
@@ -69,7 +69,7 @@ class Calls:
             return None
 
     def _closed(self, call: Call) -> Reason | None:
-        """Why this tool is refused with any arguments; None where it is not."""
+        """Why calls of this tool are refused, whatever their arguments; None if they are not."""
         if call.kind is None:
             return Reason.UNKNOWN_TOOL
         if call.kind is ToolKind.ADMIN and self._connection.is_agent:
@@ -78,7 +78,8 @@ class Calls:
 
     async def _write(self, message: Message, pending: Pending, call: Call) -> Message | None:
         if "task" in message.params:
-            # A task's first answer only says that it began; its outcome could not be told.
+            # A call as a task is refused: its first answer only says that it began, not how it
+            # ended.
             text = f"{observation_of_call(Reason.CALL_MALFORMED)} (params.task: not for a write)"
             await self._refused(pending, text)
             return None
@@ -88,7 +89,7 @@ class Calls:
             return None
         admitted = admitted_of(judged)
         if pending.cancelled.is_set() or self._connection.gone.is_set():
-            # The client cancelled it or has gone, so it is not sent.
+            # The client cancelled the call or has gone, so the call is not sent.
             await self._connection.forwarding.settle(admitted, Forwarded.FAILED)
             return None
         if not admitted:
@@ -121,7 +122,7 @@ class Calls:
             return None
 
     async def _came_back(self, message: Message, pending: Pending) -> bool:
-        """Whether the client repeats this call with a person's answer."""
+        """Whether the client repeats a call to bring a person's answer; if so, this handles it."""
         try:
             found = retried(message.params)
         except MalformedRequest as error:
@@ -146,7 +147,7 @@ class Calls:
 
 
 def _reduced(message: Message, call: Call, judged: tuple[Judged, ...]) -> Message | None:
-    """The call unchanged, or without the items that were not admitted."""
+    """The call without the items that were not admitted; None if that leaves no call."""
     refused = frozenset(index for index, one in enumerate(judged) if one.decision != "admit")
     if not refused:
         return message

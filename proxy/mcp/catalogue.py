@@ -26,11 +26,11 @@ class Catalogue:
         self._connection = connection
 
     def changed(self) -> None:
-        """The server announced a change of its tools."""
+        """Forget the listed tools, because the server announced a change of them."""
         self._connection.server.listed(self._connection.principal.tenant, None)
 
     def is_part(self, asked: Object, answer: Message) -> bool:
-        """Whether this page must wait until all pages were fetched."""
+        """Whether this page of tools must wait until all pages were fetched."""
         connection = self._connection
         if "cursor" not in asked and next_cursor(answer.result) is None:
             return False
@@ -69,7 +69,7 @@ class Catalogue:
         return await self._pin(tools)
 
     async def _list(self, meta: Object) -> tuple[PinnedTool, ...]:
-        """Ask for the tools ourselves, because a client may call tools that it never listed."""
+        """Ask the server for its tools, because a client may call tools that it never listed."""
         pages: list[Object] = []
         params: Object = {"_meta": meta} if meta else {}
         for _ in range(PAGES_MAX):
@@ -85,7 +85,10 @@ class Catalogue:
         raise MalformedRequest("tools: too many pages")
 
     def _tell_of_writes(self, tools: tuple[PinnedTool, ...]) -> None:
-        """A server that was said to keep no memory has tools that write: nobody judges them."""
+        """Warn once if a server that was said to keep no memory has tools that write.
+
+        Nobody judges their calls.
+        """
         server = self._connection.server
         writing = sorted(tool.name for tool in tools if writes_by_name(tool.name))
         if server.is_never_written and writing and not server.told_of_writes:

@@ -1,4 +1,4 @@
-"""What the parts of a relay share: the two sides, the limits, and the ways to reach everybody."""
+"""What the parts of a relay share: the two sides, the limits, and ways to send and answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Side(enum.Enum):
 
 
 def other(side: Side) -> Side:
-    """The end across."""
+    """The opposite end of the connection."""
     return Side.SERVER if side is Side.CLIENT else Side.CLIENT
 
 
@@ -50,12 +50,12 @@ class Deliver(Protocol):
     """
 
     async def __call__(self, side: Side, raw: bytes, message: Message, via: object, /) -> None:
-        """Send."""
+        """Send one message to a side."""
         ...
 
 
 class ServerGone(Exception):  # noqa: N818 - a state of the world
-    """The server ended, or did not answer a request of our own in time."""
+    """The server ended, or did not answer a request of the relay's own in time."""
 
 
 class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,33 +97,33 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     surroundings: Surroundings
     counts: Counts
     send: Callable[[Side, Message, object], Awaitable[None]]
-    # Sends a request of our own; only we get its answer. Raises `ServerGone`.
+    # Sends a request of the relay's own, whose answer only the relay gets. Raises `ServerGone`.
     ask: Callable[[Side, str, Object, object], Awaitable[Message]]
     # Ends a request of the client; returns whether it still waited for an answer.
     finish: Callable[[Pending], bool]
     spawn: Callable[[Coroutine[None, None, None]], None]
-    # Set once the server may get requests that its client did not make.
+    # Set once the server may get requests that the client did not make.
     ready: asyncio.Event
     gone: asyncio.Event
-    # Settles what is sent on this connection.
+    # Keeps account of items sent on this connection until their outcome is known.
     forwarding: Forwarding
 
     @property
     def tool_map(self) -> ToolMap | None:
-        """What is known of the server's tools."""
+        """What each of the server's tools does to memory; None if no map is known."""
         return self.server.tool_map
 
     @property
     def is_agent(self) -> bool:
-        """Whether the principal's credential is bound to no person."""
+        """Whether the principal's credential stands for an agent, not for a person."""
         return self.principal.channel is Channel.AGENT
 
     async def answer(self, pending: Pending, result: Object) -> None:
-        """Answer a request in the server's place, unless its client took it back."""
+        """Answer a request in the server's place, unless its client cancelled it."""
         if self.finish(pending) and not pending.cancelled.is_set():
             message = result_answer(pending.request_id, result, pending.era)
             await self.send(Side.CLIENT, message, pending.via)
 
     async def refuse(self, pending: Pending, observations: Sequence[str]) -> None:
-        """Answer a tool call without having done anything."""
+        """Answer a tool call with observations, although nothing was done."""
         await self.answer(pending, refused(observations, stateless=pending.era is Era.STATELESS))

@@ -1,4 +1,4 @@
-"""Handles that a client gets in place of a server's strings that it only has to bring back."""
+"""Handles in place of those strings of a server that its client only has to send back."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Inbox:
             self._arrived.set()
 
     async def take(self) -> Arrival | None:
-        """The next one; None once the inbox is closed and empty."""
+        """The next message; None once the inbox is closed and empty."""
         while not self._waiting:
             if self._closed:
                 return None
@@ -60,7 +60,7 @@ class Inbox:
         return arrival
 
     async def dealt_with(self) -> None:
-        """The reader has handled the last message that it took."""
+        """Note that the reader has handled the last message that it took."""
         async with self._progress:
             self._dealt_with += 1
             self._progress.notify_all()

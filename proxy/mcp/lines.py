@@ -41,7 +41,7 @@ class Lines:
         self._hold(piece[at:])
 
     def end(self) -> Iterator[bytes | TooLong]:
-        """The rest behind the last line feed: it counts as a line."""
+        """The rest after the last line feed, which counts as a line."""
         line = self._line()
         if line is not None:
             yield line

@@ -1,7 +1,7 @@
-"""A server of files: writes of files of memory are judged line by line, other calls pass.
+"""For a server of files: writes of memory files are judged line by line, other calls pass.
 
-The server itself is asked for the text before each write, so what a shell wrote there since the
-agent last looked counts as well.
+The server itself is asked for the text before each write, so lines that a shell wrote there
+meanwhile are known as well.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 async def read_files(connection: Connection, call: Call, meta: Object) -> Call:
-    """The call as a write, where it changes a file of memory; else the call as it is.
+    """The call as a write of memory if it changes a memory file; else the call as it is.
 
     Raises:
-        MalformedRequest: It is not of the form that its map says, or the path is a link.
+        MalformedRequest: The call does not have the form that its map says, or the path is a link.
     """
     tool_map = connection.tool_map
     rule = None if call.rule is None else call.rule.file
@@ -47,7 +47,7 @@ async def read_files(connection: Connection, call: Call, meta: Object) -> Call:
 
 
 async def _text_now(connection: Connection, call: FileCall, meta: Object) -> str | None:
-    """The whole text of the file; empty where it is not there, None where nobody can say."""
+    """The whole text of the file; "" if there is none, None if the server does not say."""
     tools = {} if connection.tool_map is None else connection.tool_map.tools
     for name, tool in tools.items():
         rule = tool.file
@@ -68,7 +68,7 @@ async def _text_now(connection: Connection, call: FileCall, meta: Object) -> str
 
 
 def _shown(answer: Message) -> str | None:
-    """The one text of an answer; None where it is none, or not alone."""
+    """The text of an answer that consists of one text; None of any other."""
     blocks = answer.result.get("content") if answer.kind is Kind.RESULT else None
     if not isinstance(blocks, list) or len(blocks) != 1 or not isinstance(blocks[0], dict):
         return None

@@ -1,7 +1,7 @@
-"""Names for the origin of a segment.
+"""Names that the log may keep for the origin of a segment.
 
-The name of a culprit stays in the log for good. So it must be one that no model or page could
-choose: otherwise a refused text could be written there as a name.
+The name of a culprit stays in the log for good. So it must be a name that no model or page could
+choose: otherwise a refused text could get into the log as a name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _ID_MAX: Final = 2**31
 
 
 def tool_of(pending: Pending, server: Server, tenant: Tenant) -> str:
-    """The name of the called tool, if the map or the server's own list has it; else the method."""
+    """The name of the called tool, or the method's where no tool was called.
+
+    A tool that neither the map nor the server's list has is called "other".
+    """
     if not pending.tool:
         return method_of(pending.method)
     listed = server.tools(tenant) or ()

@@ -1,4 +1,4 @@
-"""Our own requests to a server, and the `_meta` with which either era answers them."""
+"""The relay's own requests to a server or client, and the `_meta` that each era needs for them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _COPIED: Final = (META_VERSION, META_CLIENT_INFO)
 
 
 def meta_of(message: Message) -> Object:
-    """The `_meta` for a request of ours, modelled on this request of the client's.
+    """The `_meta` for a request of the relay's own, modelled on this request of the client.
 
-    Our requests come in the client's name, but without its capabilities: it would not see what a
-    server asks back.
+    Such requests are sent in the client's name, but without its capabilities: the client would not
+    see what a server asks back.
     """
     if message.era is not Era.STATELESS:
         return {}
@@ -44,7 +44,7 @@ def meta_of(message: Message) -> Object:
 
 
 class OwnRequests:
-    """Sends requests of our own to one side. Event loop only."""
+    """Sends the relay's own requests to client or server. Event loop only."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class OwnRequests:
         self._limits = limits
         self._surroundings = surroundings
         self._closed = False
-        # Random ids: a server must not tell our requests from its client's.
+        # Random ids: a server must not tell the relay's requests from its client's.
         self._counted = True
 
     def like(self, request_id: RequestId) -> None:
-        """The client's ids are of this kind, so ours are too."""
+        """Make ids of the relay's requests from now on numbers or texts, as the client's are."""
         self._counted = isinstance(request_id, int)
 
     def _id_for(self, side: Side) -> RequestId:
@@ -70,16 +70,16 @@ class OwnRequests:
         if side is Side.CLIENT:
             return OWN_PREFIX + random_hex(_ID_BYTES)
         if self._counted:
-            # A number that the client's counter will not reach while we wait.
+            # A number that the client's counter will not reach while the relay waits.
             return _COUNTED_MIN + int(random_hex(_COUNTED_BYTES), 16)
         return str(uuid.UUID(hex=random_hex(_ID_BYTES), version=4))
 
     def close(self) -> None:
-        """The server has gone: pending and later questions fail."""
+        """Let pending and later requests fail, because the server has gone."""
         self._closed = True
 
     async def ask(self, side: Side, method: str, params: Object, via: object = None) -> Message:
-        """The answer to a request of our own, which is not passed on.
+        """Send a request of the relay's own; its answer, which is not passed on.
 
         Raises:
             ServerGone: No answer came in time.

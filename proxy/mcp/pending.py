@@ -25,7 +25,7 @@ _NAME_LEN: Final = 256
 class Stage(enum.Enum):
     """How far a request has got."""
 
-    QUEUED = "queued"  # queued, or waiting for its verdict or for a person
+    QUEUED = "queued"  # queued, or waiting for its verdict, or for a person
     SENT = "sent"  # sent to the other side
 
 
@@ -40,21 +40,21 @@ class Pending:
         self.era: Era = message.era
         self.via = via
         self.params: Object = message.params if message.method == LIST else {}
-        # For a tool list: the `_meta` with which we would ask for it ourselves.
+        # For a tool list: the `_meta` with which the relay would ask for the list itself.
         self.meta: Object = {}
-        # It uses an unknown protocol version.
+        # Whether the request uses an unknown protocol version, so that its answer is read strictly.
         self.strict = message.is_of_unknown_version
         self.stage = Stage.QUEUED
-        # Its client cancelled it: its answer is for us alone.
+        # Set when the client cancelled the request: the answer is then used by the relay alone.
         self.cancelled = asyncio.Event()
-        # A request of our own: its answer never reaches the other side.
+        # For a request of the relay's own: gets the answer, which never reaches the other side.
         self.own: asyncio.Future[Message] | None = None
-        # The admitted items in it, to be settled by the answer.
+        # The admitted items in the request, to be settled by its answer.
         self.admitted: tuple[CandidateId, ...] = ()
-        # What our answer has to add to the server's: refused items of a batch.
+        # Observations on refused items, which the relay adds to the server's answer.
         self.note: tuple[str, ...] = ()
         self.item_count = 0
-        # For a tool call: its name, what the map says of it, and other ids of the same call.
+        # For a tool call: its name, what the tool map says of it, and other ids of the same call.
         self.tool = ""
         self.rule: Tool | None = None
         self.join = Join()
@@ -65,7 +65,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
     message: Message
     via: object
-    # It may be a repetition: a client resumed a stream.
+    # True if the message may be a repetition, because the client resumed a stream.
     again: bool = False
     pending: Pending | None = None
 
@@ -73,14 +73,14 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 class Answered:
     """Answered requests of clients that may resume a lost stream.
 
-    A repeated answer is filtered again, which needs its request.
+    A repeated answer is filtered again, and for that its request has to be known.
     """
 
     def __init__(self) -> None:
         self._pending: dict[RequestId | None, Pending] = {}
 
     def remember(self, pending: Pending) -> None:
-        """Keep the request for a while, if its transport can resume."""
+        """Keep the request for a while, if its transport can resume a stream."""
         if pending.via is not None and pending.era is Era.HANDSHAKE:
             self._pending[pending.request_id] = pending
             if len(self._pending) > ANSWERED_MAX:
@@ -122,7 +122,7 @@ class Table:
     def _forget_cancelled(self) -> None:
         """Drop cancelled requests, which are mostly never answered.
 
-        They must not fill the table.
+        Otherwise they would fill the table.
         """
         for pending in self.all():
             if pending.cancelled.is_set() and pending.own is None and not pending.admitted:
@@ -147,5 +147,5 @@ def join_of(meta: Object) -> Join:
 
 
 def short(value: JsonValue, length_max: int = _NAME_LEN) -> str | None:
-    """A client's id if it is short enough; None for any other value."""
+    """A client's id if it is short enough; None if it is longer or of another type."""
     return value if isinstance(value, str) and 0 < len(value) <= length_max else None

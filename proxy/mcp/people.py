@@ -25,7 +25,7 @@ NOT_TAKEN: Final = "A person confirmed it, and the memory server did not take it
 
 
 class People:
-    """Sends people to the page where they decide, and waits. Event loop only."""
+    """Sends persons to the page where they decide on a held item, and waits. Event loop only."""
 
     def __init__(
         self, connection: Connection, answers: Answers, leftovers: Leftovers[Message]
@@ -37,15 +37,16 @@ class People:
         self._takes_urls = False
 
     def introduced(self, params: Object) -> None:
-        """Take the capabilities from `initialize`."""
+        """Take the client's capabilities from `initialize`."""
         self._takes_urls = elicit.takes_urls(params.get("capabilities"))
 
     async def take_over(
         self, message: Message, pending: Pending, judged: tuple[Judged, ...]
     ) -> bool:
-        """Whether this call waits for a person and is answered later. Nothing of it was sent.
+        """Send a person to decide on the call's held item; False if that is not possible.
 
-        This is done for one item only: several held ones wait in `mnemogate review`.
+        If True, the call is answered later, and nothing of it was sent. A call with several held
+        items is left to `mnemogate review`.
         """
         held = [one for one in judged if one.decision == "hold"]
         if len(held) != 1 or held[0].candidate_id is None or held[0].confirm_url is None:
@@ -96,7 +97,7 @@ class People:
         try:
             answer = await self._connection.ask(Side.CLIENT, elicit.METHOD, params, pending.via)
         except ServerGone:
-            return  # the person's time to decide is limited elsewhere
+            return  # another timer limits the person's time to decide
         if elicit.answer_of(answer.body) is not elicit.Reaction.ACCEPT:
             given_up.set()
 
@@ -132,7 +133,7 @@ class People:
         await self._connection.refuse(pending, [observation])
 
     async def _released(self, pending: Pending, candidate_id: CandidateId) -> None:
-        """After a person's yes, send the released item; the server's answer answers this call."""
+        """Send an item that a person released, and answer its call with the server's answer."""
         answer = await self._leftovers.send_released(candidate_id)
         if answer is None:
             await self._connection.refuse(pending, [CONFIRMED])
@@ -145,7 +146,7 @@ class People:
 
 
 async def _first(seconds: float, *events: asyncio.Event) -> None:
-    """Return when one of them is set, or the time is over."""
+    """Return when one of the events is set, or the time is over."""
     try:
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
             waiting = [group.create_task(event.wait()) for event in events]

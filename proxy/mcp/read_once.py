@@ -1,4 +1,4 @@
-"""One read of a server by an operator: past every relay, so that nothing is sifted or labelled."""
+"""One read of a server by an operator: without a relay, so that no text is withheld or labelled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def read_once(
     """The server's own name, and the result of one of its tools.
 
     Raises:
-        CannotRead: See there.
+        CannotRead: The server could not be asked, or answered something else.
     """
     try:
         async with asyncio.timeout(seconds), AsyncExitStack() as stack:

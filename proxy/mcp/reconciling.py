@@ -25,20 +25,20 @@ _ARGUMENT: Final = "$arg:"
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A read to make, and the texts to look for in its answer."""
+    """A read of a server, and the texts to look for in its answer."""
 
     tool: str
     arguments: Object
-    # Texts that only this item has; without any, the names that it consists of.
+    # Texts that only this item has; if it has none of its own, all names that it consists of.
     texts: tuple[str, ...]
     removes: bool
     proves_absence: bool
-    # The form of the answer: names that carry meaning only together are compared together.
+    # How the answer is read: names that carry meaning only together are compared together.
     shown: Shown
 
 
 def question_of(tool_map: ToolMap, one: Unsettled) -> Question | None:
-    """The read that would tell; None where the map has none, or the item does not fit it."""
+    """The read that shows an item's outcome; None if the map has none that fits the item."""
     try:
         arguments = arguments_of(one.arguments, one.pieces)
         call = read_call(tool_map, {"name": one.tool, "arguments": arguments})
@@ -64,7 +64,7 @@ def question_of(tool_map: ToolMap, one: Unsettled) -> Question | None:
 
 
 def told(question: Question, result: JsonValue) -> Forwarded | None:
-    """The outcome of the item that the answer proves; None where it proves nothing.
+    """The outcome of the item that the answer proves; None if the answer proves neither.
 
     Raises:
         MalformedRequest: The answer is too large to be searched.
@@ -72,7 +72,8 @@ def told(question: Question, result: JsonValue) -> Forwarded | None:
     shown = texts_of(result, question.shown)
     found = [any(text in seen for seen in shown) for text in question.texts]
     if question.removes:
-        # One remaining piece may belong to another memory; all pieces together belong to this one.
+        # A single text that is still there may belong to another memory; all of them mean this
+        # item.
         if all(found):
             return Forwarded.FAILED
         return Forwarded.DONE if question.proves_absence and not any(found) else None

@@ -148,7 +148,7 @@ class Relay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close, and settle what was sent and not answered."""
+        """Close, and settle items that were sent and not answered."""
         await self.close()
         if kind is None:
             await asyncio.wait(self._pumps)
@@ -170,8 +170,8 @@ class Relay:
     async def from_server(self, raw: bytes, via: object = None, *, again: bool = False) -> None:
         """Take one message of the server.
 
-        `again`: its client resumed a lost stream, so an answer that went on before is filtered by
-        today's state, and goes on again.
+        `again`: the client resumed a lost stream. An answer that was passed on before is then
+        filtered by the present state, and passed on again.
         """
         await self._take_in(Side.SERVER, raw, via, again=again)
 
@@ -192,14 +192,14 @@ class Relay:
         await self._inbox[side].flushed()
 
     async def lost(self, request_id: RequestId | None = None) -> None:
-        """The server has gone, or with `request_id` only its answer to that request.
+        """Note that the server has gone, or with `request_id` only its answer to that request.
 
-        Every request that waits for it is answered with an error.
+        Every request that waits for the server is answered with an error.
         """
         if request_id is not None:
             pending = self._asked[Side.CLIENT].find(request_id)
-            # Requests that wait for a verdict are cancelled, or they would be sent after their
-            # answer.
+            # A request that still waits for a verdict is left out here, and is sent once it has
+            # one.
             if pending is not None and pending.stage is Stage.SENT:
                 await self._unanswered.lost(pending)
             return
@@ -209,7 +209,7 @@ class Relay:
             await self._unanswered.lost(pending)
 
     async def close(self) -> None:
-        """The client has gone, or we close: accept nothing more, finish what was accepted."""
+        """Accept no more messages, and finish those accepted."""
         for inbox in self._inbox.values():
             inbox.close()
 
@@ -230,9 +230,9 @@ class Relay:
         await self._inbox[side].put(Arrival(message=message, via=via, pending=pending, again=again))
 
     def _read(self, side: Side, message: Message, *, again: bool) -> Message:
-        """The message as it goes on.
+        """The message as it may go on.
 
-        A result filtered by its request, handles replaced by their strings.
+        A result is reduced to what its request allows; handles are replaced by their strings.
         """
         asked = self._asked[other(side)].find(message.request_id)
         if asked is None and side is Side.SERVER:
@@ -276,7 +276,10 @@ class Relay:
         return message if left is params else made({**message.body, "params": left}, message.era)
 
     def _registered(self, side: Side, message: Message, via: object) -> Pending | None:
-        """The request that the message makes; its id is in use from here on."""
+        """Enter a request into the table, where its id is in use from then on.
+
+        None if the message is no request.
+        """
         if message.kind is not Kind.REQUEST:
             return None
         pending = Pending(message, via)
@@ -292,10 +295,12 @@ class Relay:
         request_id = refusal.request_id
         if side is Side.CLIENT:
             if self._asked[side].find(request_id) is not None:
-                request_id = None  # an answer would be taken for that of the other request
+                # the client would take an answer with this id for that to its other request
+                request_id = None
             await self._send(side, error_answer(request_id, refusal.code, refusal.detail), via)
             return
-        # The server's answer cannot be parsed: its client must not wait for ever.
+        # The server's answer cannot be parsed. The client gets an error instead, or it would wait
+        # for ever.
         pending = self._asked[Side.CLIENT].find(request_id)
         if pending is not None:
             await self._unanswered.unreadable(pending, refusal)
@@ -344,7 +349,7 @@ class Relay:
             self._connection.ready.set()
 
     async def _tell(self, arrival: Arrival) -> None:
-        """Handle a notification of the client."""
+        """Handle a notification that the client sent."""
         message = arrival.message
         if message.method == CALL:
             # A call without an id gets no answer, but some servers carry it out.
@@ -363,7 +368,7 @@ class Relay:
             self._connection.ready.set()
 
     async def _unasked(self, arrival: Arrival) -> None:
-        """Handle a request or notification of the server."""
+        """Handle a request or notification that the server sent."""
         message, pending = arrival.message, arrival.pending
         if message.method == _LIST_CHANGED:
             self._catalogue.changed()
@@ -379,8 +384,8 @@ class Relay:
     async def _answer(self, side: Side, arrival: Arrival) -> None:
         message = arrival.message
         if message.kind is Kind.ERROR and message.request_id is None:
-            # An error without a request may contain anything, and there is no request to filter it
-            # by.
+            # An error that names no request may contain anything, and its text cannot be filtered
+            # by a request.
             shown = await self._answers.shown_unasked(message) if side is Side.SERVER else message
             if shown is not None:
                 await self._send(other(side), shown, arrival.via)
@@ -396,7 +401,7 @@ class Relay:
                 pending.own.set_result(message)
             return
         if side is Side.SERVER:
-            # Also for a request that its client cancelled.
+            # This holds for a cancelled request too: its answer settles the items.
             await self._forwarding.settle(pending.admitted, outcome_of(message))
         if pending.cancelled.is_set():
             self.counts.late += 1
@@ -406,7 +411,8 @@ class Relay:
         if side is Side.SERVER:
             self._answered.remember(pending)
             if self._answers.needs_all_pages(pending, message):
-                # Answers to our own requests come through here as well.
+                # Fetched in the background: answers to the relay's own requests are handled by this
+                # same loop.
                 self._spawn(self._answer_when_listed(pending, message, via))
                 return
             message = await self._answers.shown(pending, message)
@@ -425,7 +431,7 @@ class Relay:
         message = await self._answers.shown(pending, arrival.message)
         await self._send(Side.CLIENT, message, arrival.via)
 
-    # ---- lost, cancelled, and our own requests ----
+    # ---- lost, cancelled, and the relay's own requests ----
 
     async def _tend(self) -> None:
         await self._connection.ready.wait()

@@ -1,4 +1,4 @@
-"""The state of one server behind that its connections share: tools, map, and waiting items."""
+"""What all connections to one server behind share: its tools, map, and waiting items."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAITING_MAX: Final = 1_024
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A held item whose client will repeat the call with an answer (stateless era)."""
+    """A held item of a call that the client will repeat with a person's answer (stateless era)."""
 
     candidate_id: CandidateId
     principal_id: PrincipalId
@@ -43,7 +43,7 @@ class Server:
         self.name = name
         self.tool_map = shipped_map(CONTEXT_MAP) if context else tool_map
         self._introduced = False
-        # Whether a person was told that a server of context has tools which write.
+        # Whether it was logged that this server, said to keep no memory, has tools that write.
         self.told_of_writes = False
         self._tools: dict[Tenant, tuple[PinnedTool, ...]] = {}
         # An approval holds until the tools change; then the gate is asked again.
@@ -55,16 +55,16 @@ class Server:
 
     @property
     def is_context(self) -> bool:
-        """Whether the server keeps no memory, or none but in files: results are tool results."""
+        """Whether the server keeps no memory, or only in files: its results are tool results."""
         return self.tool_map is not None and self.tool_map.posture is not Posture.MEMORY
 
     @property
     def is_never_written(self) -> bool:
-        """Whether no call of it is judged."""
+        """Whether no call of this server is judged."""
         return self.tool_map is not None and self.tool_map.posture is Posture.CONTEXT
 
     def heed(self, result: Object) -> None:
-        """Take the server's name from a result that has it. The first one counts."""
+        """Take the server's name from a result that has one; the first name counts."""
         if self._introduced:
             return
         info = result.get("serverInfo")
@@ -89,7 +89,7 @@ class Server:
             self._tools[tenant] = tools
 
     def approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> None:
-        """The gate confirmed that these tools are the approved ones."""
+        """Note that the gate confirmed these tools as the approved ones."""
         self._approved[tenant] = tools
 
     def is_approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> bool:
@@ -101,13 +101,16 @@ class Server:
         return set(tools) <= set(self._approved.get(tenant, ()))
 
     def wait_for(self, state: str, waiting: Waiting) -> None:
-        """Keep a state with which a client was asked to repeat its call. The oldest are dropped."""
+        """Keep an item under the state with which its client will repeat the call.
+
+        Of too many items the oldest are dropped.
+        """
         self._waiting[state] = waiting
         if len(self._waiting) > WAITING_MAX:
             self._waiting.popitem(last=False)
 
     def come_back(self, state: str, principal_id: PrincipalId) -> Waiting | None:
-        """The item of a state, once, and only for the principal that was asked."""
+        """The item kept under a state, once, and only for the principal that was asked."""
         found = self._waiting.get(state)
         if found is None or found.principal_id != principal_id:
             return None

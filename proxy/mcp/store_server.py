@@ -1,4 +1,4 @@
-"""Store mode: our own memory server, on the gate's store.
+"""Store mode: this program is the memory server itself, on the gate's store.
 
 One connection. Tool calls run one after the other, in the order of their arrival; requests that
 need no store are answered at once.
@@ -52,7 +52,7 @@ NOT_KNOWN: Final = (
 
 
 class Performs(Protocol):
-    """The gate's own store."""
+    """Carries out one operation on the gate's own store."""
 
     async def __call__(
         self, operation: Operation | GraphOperation, traceparent: str | None, /
@@ -64,7 +64,7 @@ class Performs(Protocol):
 class StoreServer:
     """Serves one connection while its context is open. Event loop only.
 
-    Takes messages as a relay does, so a transport can hold the one in place of the other.
+    It takes messages as a relay does, so that a transport can use either.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class StoreServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Finish what was taken."""
+        """Finish the calls that were accepted."""
         await self._waiting.put(None)
         await self._tasks.__aexit__(kind, error, trace)
 
@@ -143,7 +143,8 @@ class StoreServer:
             case dict():
                 await self._result(message, answer, via)
             case _:
-                # The plan is made again when its turn comes: nothing of it has begun.
+                # This plan is thrown away before it began, and made anew when the call's turn
+                # comes.
                 answer.close()
                 if message.request_id is not None:
                     self._open.add(message.request_id)
@@ -183,7 +184,7 @@ class StoreServer:
             await self._tell_updated()
 
     async def _run(self, plan: Plan, message: Message) -> tuple[Object, bool]:
-        """The result of a plan, and whether it changed anything."""
+        """The tool result of one call's plan, and whether the call changed anything."""
         traceparent = message.meta.get("traceparent")
         trace = traceparent if isinstance(traceparent, str) else None
         changed = False

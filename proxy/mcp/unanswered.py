@@ -1,4 +1,4 @@
-"""Ends requests whose answer does not come, or cannot be passed on."""
+"""Answers requests whose real answer does not come, or cannot be passed on."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ _NO_ANSWER: Final = "the MCP server behind Mnemogate gave no answer"
 class Unanswered:
     """Answers requests in the server's place. Event loop only.
 
-    A write that was sent counts as unknown then: only a read can tell its outcome.
+    The outcome of a sent write is then unknown, and only a read can tell it.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def lost(self, pending: Pending) -> None:
-        """The request's answer will not come."""
+        """End a request whose answer will not come."""
         text = _NO_ANSWER
         await self._end(pending, error_answer(pending.request_id, SERVER_GONE, text))
 
     async def unreadable(self, pending: Pending, refusal: NotRelayed) -> None:
-        """The request's answer was ambiguous and cannot be passed on.
+        """End a request whose answer was ambiguous and cannot be passed on.
 
-        If the request was not sent yet, this was no answer to it.
+        A request that was not sent yet goes on: that was no answer to it.
         """
         if pending.stage is Stage.SENT:
             text = f"the server's answer cannot be relayed: {refusal.detail}"
             await self._end(pending, error_answer(pending.request_id, refusal.code, text))
 
     async def _end(self, pending: Pending, answer: Message) -> None:
-        """Answer with `answer`; but a request that wrote is answered with what to do next."""
+        """Answer the request with `answer`, or a sent write with what to do next."""
         if not self._connection.finish(pending):
             return
         if pending.own is not None:
-            # This was a request of our own: its sender settles what it was about.
+            # The relay's own request: the code that sent it settles its items.
             if not pending.own.done():
                 pending.own.set_exception(ServerGone())
             return

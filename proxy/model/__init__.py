@@ -1,1 +1,1 @@
-"""One model request from end to end: its principal, its context, and its calls judged."""
+"""One model request from end to end: its principal, its context, and the judging of its calls."""

@@ -1,8 +1,9 @@
 """Judges the memory writes that a model asks its agent for, before the agent hears of them.
 
-The write itself may never cross a front: a file in the agent's own folder, a block in its database.
-A refused call never reaches the agent; an admitted one is an intent on disk before it goes on. A
-relay that gets the call settles it; otherwise the result in the agent's next request does.
+The write itself may never pass the sidecar: the agent may write a file in its folder, or a block in
+its database. So a refused call never reaches the agent, and an admitted one is an intent on disk
+before it goes on. A relay that gets the call settles it, or else the call's result in the agent's
+next request.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ _V = TypeVar("_V")
 
 
 class _ReplyOf(NamedTuple):
-    """What judging needs of a reply.
+    """What the judging of calls needs to know about their reply.
 
-    Its principal, its tools, and the parent span of its verdicts.
+    The principal, the tools, and the parent span of its verdicts.
     """
 
     principal: Principal
@@ -56,7 +57,10 @@ class _ReplyOf(NamedTuple):
 
 
 class Veto:
-    """One for all model fronts. Event loop only; any number of replies at once."""
+    """Judges the calls of all model fronts; there is one.
+
+    Event loop only; any number of replies at once.
+    """
 
     def __init__(self, guard: GuardAhead) -> None:
         self._guard = guard
@@ -73,10 +77,10 @@ class Veto:
         traceparent: str | None = None,
         files: ConversationFiles | None = None,
     ) -> tuple[str | None, ...]:
-        """For each call: None where it goes on, else the text in its place.
+        """For each call: None if it goes on, else the text that replaces it.
 
-        The items of admitted calls are intents on disk when this returns. `files` are those of the
-        agent's own file tools; without them no such call is judged.
+        The items of admitted calls are intents on disk when this returns. `files` knows the agent's
+        own file tools; without it, calls of file tools are not judged.
         """
         asked = _ReplyOf(principal, catalogue, traceparent, files)
         texts: list[str | None] = []
@@ -87,7 +91,7 @@ class Veto:
         return tuple(texts)
 
     async def withdrawn(self, principal: Principal, call: ModelCall) -> None:
-        """An admitted call does not reach the agent after all: settle it as not sent."""
+        """Settle an admitted call as not sent, because it does not reach the agent after all."""
         await self._ended(principal, call.call_id, Forwarded.FAILED)
 
     async def results(self, principal: Principal, body: dict[str, Json]) -> None:
@@ -102,7 +106,7 @@ class Veto:
             await self._ended(principal, call_id, Forwarded.FAILED if failed else Forwarded.DONE)
 
     async def _ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
-        # An outcome that could not be recorded is reported again with the next request.
+        # An outcome that cannot be recorded now is recorded with the next request.
         with contextlib.suppress(*UNDECIDED):
             await self._guard.ended(principal, call_id, state)
 
@@ -114,13 +118,13 @@ class Veto:
         try:
             named = await _named(asked.files, found, call)
         except MalformedRequest as error:
-            # The detail names the map's own paths, never a sent value.
+            # The error's detail names paths of the map, never a value that was sent.
             return f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
         if named is None:
             return None
         if named.call.kind in _CHANGES:
-            # The server's name is the one that a relay would use, so that stored, held and withheld
-            # items are the same either way.
+            # The relay's name for the server is used, so that an item has the same identity on both
+            # ways.
             relayed = self._guard.server_of(principal, named.server)
             server = relayed or SERVER_PREFIX + named.map_name
             return await self._write(asked, server, call, named.call)
@@ -146,13 +150,13 @@ class Veto:
                 _keep(self._held, content, one.candidate_id, HELD_MAX)
         admitted = admitted_of(judged)
         if any(one.decision != _ADMIT for one in judged):
-            # A call goes on whole or not at all. A released item in a refused call waits for
-            # another call.
+            # A call goes on whole or not at all. An item that a person released stays released if
+            # its call is refused, and waits for another call.
             undone = tuple(one for one in admitted if one not in self._released)
             await record(self._guard, principal, server, undone, Forwarded.FAILED)
             return _text(judged)
         for content, candidate_id in zip(prints, admitted, strict=True):
-            # One release lets one call through.
+            # A person's release lets one call through, so it is used up here.
             if candidate_id in self._released:
                 del self._released[candidate_id]
                 self._held.pop(content, None)
@@ -162,7 +166,7 @@ class Veto:
     async def _judged(
         self, principal: Principal, call: GuardedCall, prints: list[bytes]
     ) -> tuple[Judged, ...]:
-        """One verdict per item; an item that waits for a person already gets that candidate's."""
+        """One verdict per item; an item that is held already gets its candidate's decision."""
         known = [await self._known(principal, call.server, one) for one in prints]
         fresh = [item for item, one in zip(call.items, known, strict=True) if one is None]
         judged: tuple[Judged, ...] = ()
@@ -180,10 +184,10 @@ class Veto:
             judged = await self._guard.decided(principal, candidate_id)
             if judged.reason is Reason.HOLD_EXPIRED:
                 del self._held[held]
-                return None  # no person refused it
+                return None  # the hold expired, but no person refused the item: judge it anew
             if judged.decision != _ADMIT or candidate_id in self._released:
                 return judged
-            # A relay of that server may have sent it meanwhile.
+            # A relay of that server may have taken the released item already, to send it.
             if not await self._guard.claim(principal, server, candidate_id):
                 return None
         except UNDECIDED:
@@ -193,7 +197,7 @@ class Veto:
 
 
 class _Named(NamedTuple):
-    """A call read through a map, and its server's name at the host."""
+    """A tool call as its map reads it, and the name that the host gives the tool's server."""
 
     call: Call
     map_name: str
@@ -228,7 +232,7 @@ def _read(tool_map: ToolMap, tool: str, call: ModelCall) -> Call:
 
 
 def _closed(principal: Principal, kind: ToolKind | None) -> Reason | None:
-    """Why a tool that changes nothing is refused all the same; None where it is not."""
+    """Why a tool is refused although it changes no memory; None if it is not."""
     if kind is None:
         return Reason.UNKNOWN_TOOL
     agent = principal.channel is Channel.AGENT

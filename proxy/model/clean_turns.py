@@ -1,4 +1,4 @@
-"""A cache of turns that need no second search: nothing of them was withheld last time."""
+"""A cache of turns that need no second search: no text in them had to be withheld."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class CleanTurns:
-    """Turns that are the same objects with the same labels, while nothing new is withheld.
+    """Remembers turns of a conversation in which no text had to be withheld.
 
-    `stamp` moves with every change that may withhold another text. Event loop only.
+    A turn counts as clean while it is the same object with the same labels, under the same `stamp`,
+    which moves when another text may have to be withheld. Event loop only.
     """
 
     def __init__(self) -> None:
@@ -42,7 +43,7 @@ class CleanTurns:
         body: dict[str, Json],
         edited: dict[str, Json],
     ) -> None:
-        """Turns of `body` that are unchanged in `edited` are clean, beside those that are known."""
+        """Note as clean the turns equal in `body` and `edited`; `clean` are known already."""
         if len(request.prefix) != 1:
             return
         (key,) = request.prefix

@@ -1,6 +1,6 @@
-"""Withholding in heads, and in bodies that are no conversation.
+"""Takes withheld texts out of headers, and out of bodies that are no conversation.
 
-If nothing is withheld from a principal, everything goes on byte for byte.
+If nothing is withheld from a principal, headers and bodies go on byte for byte.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _ANSWER: Final = "the answer to this request"
 
 
 class Clearing:
-    """For one principal; each call uses the present state. Event loop only."""
+    """Clears requests and answers of one principal, each by what is withheld at that moment.
+
+    Event loop only.
+    """
 
     def __init__(self, coupling: Coupling, principal: Principal) -> None:
         self._coupling = coupling
@@ -49,19 +52,19 @@ class Clearing:
 
     @property
     def active(self) -> bool:
-        """Whether anything is withheld."""
+        """Whether anything is withheld from the principal."""
         return self._coupling.withholds(self._principal)
 
     def carries(self, text: str) -> bool:
-        """See `Sieve`."""
+        """Implements `Sieve.carries`."""
         return self._coupling.carries(self._principal, text)
 
     def sieved(self, value: Json) -> Json:
-        """See `Sieve`."""
+        """Implements `Sieve.sieved`."""
         return self._coupling.sieved(self._principal, value)
 
     def check_target(self, head: HttpRequest, path: str) -> None:
-        """Refuse a path or query that contains something withheld: it cannot be edited.
+        """Refuse a path or query that contains something withheld: neither can be edited.
 
         Raises:
             MalformedRequest: It contains something withheld.
@@ -85,7 +88,7 @@ class Clearing:
         """The body of an answer that is no conversation, as it may go on.
 
         Raises:
-            MalformedRequest: The same.
+            MalformedRequest: It contains something withheld, or cannot be searched.
         """
         return self._body(raw, content_type, _ANSWER)
 

@@ -1,8 +1,8 @@
-"""The codes that persons were given, and what of the conversation is therefore ours.
+"""The codes with which persons answer questions, and prints of those questions.
 
-What may decide is in memory alone, so a restart ends every code. What has to be taken out of later
-requests is kept: keyed prints of each question, of its codes and of its answers, in the log of the
-session ledger. There is no text and no code in it.
+Codes that may still decide are in memory alone, so a restart ends them. The log of the session
+ledger keeps keyed prints of each question, its codes and its answers, so that they can be taken out
+of later requests. It contains no text and no code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Value = TypeVar("_Value")
 
 
 class GaveOut(msgspec.Struct, frozen=True, array_like=True):
-    """A question: prints of its text and of its codes, and the candidates it was about."""
+    """The record of a question: prints of its text and codes, and the candidates it was about."""
 
     principal: str
     block: bytes
@@ -48,14 +48,14 @@ class GaveOut(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TookAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """A turn that answered one, as a print."""
+    """The record of an answer: the print of the turn of a person that answered a question."""
 
     principal: str
     turn: bytes
 
 
 class OfferedOnly(msgspec.Struct, frozen=True, array_like=True):
-    """Whether a conversation, from its beginning, offered listed tools and no others."""
+    """The record of whether a conversation, from its beginning, offered only listed tools."""
 
     session: str
     listed: bool
@@ -69,7 +69,10 @@ _DECODERS: Final = {tag: msgspec.msgpack.Decoder(kind) for tag, kind in TAGS.ite
 
 
 class OpenCode(NamedTuple):
-    """A code that may decide. `stands`: the version of the memory that would be changed."""
+    """A code that may decide.
+
+    `stands` is the version of the memory that its candidate would change.
+    """
 
     code: str
     candidate_id: CandidateId
@@ -80,7 +83,7 @@ class OpenCode(NamedTuple):
 
 
 class _OfPrincipal:
-    """What one principal's persons were asked."""
+    """The questions that persons of one principal were asked, and their answers."""
 
     def __init__(self) -> None:
         self.given: OrderedDict[bytes, GaveOut] = OrderedDict()
@@ -88,25 +91,28 @@ class _OfPrincipal:
         self.open: dict[str, OpenCode] = {}
         self.claimed: OrderedDict[str, None] = OrderedDict()
         self.wrong: dict[bytes, int] = {}
-        # What became of an answer, by its print.
+        # The result of each answer, by the answer's print.
         self.told: OrderedDict[bytes, str] = OrderedDict()
 
 
 class Codes:
-    """Implements `proxy.ledger.sessions.Keeps`. Event loop only."""
+    """Hands out codes and checks them. Event loop only.
+
+    Implements `proxy.ledger.sessions.Keeps`.
+    """
 
     def __init__(self, key: bytes) -> None:
         self._key = hashlib.blake2b(b"confirm", key=key, digest_size=32).digest()
         self._kept: dict[str, _OfPrincipal] = {}
         self._offered: OrderedDict[str, bool] = OrderedDict()
-        # Turns of persons since a session was last asked something.
+        # Per session: the turns of a person since the last question.
         self._turns: OrderedDict[str, int] = OrderedDict()
         self._asked: set[str] = set()
 
     # ---- records -------------------------------------------------------------------------------
 
     def restore(self, record: bytes) -> None:
-        """Apply one stored record, in the order of writing."""
+        """Apply one stored record. Records have to come in the order of writing."""
         decoder = _DECODERS.get(record[0]) if record else None
         if decoder is not None:
             self._apply(decoder.decode(record[1:]))
@@ -144,9 +150,9 @@ class Codes:
     # ---- conversations -------------------------------------------------------------------------
 
     def offered(self, session: str, *, listed: bool, first: bool) -> list[bytes]:
-        """Note what a request offered; records to be stored.
+        """Note whether a request offered only listed tools; returns records to be stored.
 
-        A conversation whose beginning nobody saw counts as one that offered others.
+        A conversation whose beginning was not seen counts as one that offered other tools.
         """
         known = self._offered.get(session)
         stands = listed and (first if known is None else known)
@@ -165,20 +171,23 @@ class Codes:
         return turns + 1 >= EVERY_TURNS
 
     def was_asked(self, candidate_id: str) -> bool:
-        """Whether there was a question about this candidate."""
+        """Whether a person was asked about this candidate."""
         return candidate_id in self._asked
 
     # ---- questions and answers -----------------------------------------------------------------
 
     def known(self, principal: PrincipalId) -> Known | None:
-        """What is taken out of this principal's requests; None where that is nothing."""
+        """Recognises the questions put to this principal's persons; None if there were none."""
         kept = self._kept.get(principal)
         return Known(self, principal) if kept is not None and kept.given else None
 
     def give_out(
         self, principal: PrincipalId, session: str, text: str, codes: Iterable[OpenCode]
     ) -> list[bytes]:
-        """A question, with codes that decide from now on; records to be stored before it goes."""
+        """Note a question whose codes may decide from now on; returns records to be stored.
+
+        They are stored before the question is sent.
+        """
         kept, block = self._of(principal), self._print("block", principal, text)
         opened = [one._replace(block=block) for one in codes]
         kept.open.update((one.code, one) for one in opened)
@@ -187,14 +196,20 @@ class Codes:
         return [self._do(GaveOut(principal, block, prints, candidates, session))]
 
     def take(self, principal: PrincipalId, turn: bytes) -> list[bytes]:
-        """This turn answered a question, and is taken out from now on; records to be stored."""
+        """Note that this turn answered a question; returns records to be stored.
+
+        The turn is taken out of requests from now on.
+        """
         kept = self._of(principal)
         return [] if turn in kept.answered else [self._do(TookAnswer(principal, turn))]
 
     def claim(
         self, principal: PrincipalId, codes: Iterable[str], session: str, now_ms: int
     ) -> tuple[OpenCode, ...]:
-        """These codes, for one decision each; none unless all may decide in this session now."""
+        """Use up these codes, for one decision each.
+
+        None if any may not decide in this session now.
+        """
         kept = self._of(principal)
         found = [kept.open.get(one) for one in codes]
         claimed = tuple(
@@ -219,7 +234,7 @@ class Codes:
         return () if decided or given is None else given.candidates
 
     def wrong(self, principal: PrincipalId, block: bytes) -> None:
-        """A wrong answer to a question; the third one ends its codes."""
+        """Note a wrong answer to a question; the third one ends the question's codes."""
         kept = self._of(principal)
         kept.wrong[block] = kept.wrong.get(block, 0) + 1
         _LOG.warning("a wrong answer to a question", extra={"fields": {"principal": principal}})
@@ -227,7 +242,7 @@ class Codes:
             self.void(principal, block, "wrong_answers")
 
     def void(self, principal: PrincipalId, block: bytes | None, why: str) -> None:
-        """End the codes of a question, or of all."""
+        """End the codes of one question, or of all questions of the principal."""
         kept = self._of(principal)
         gone = [one for one in kept.open.values() if block in {None, one.block}]
         for one in gone:
@@ -250,9 +265,9 @@ class Codes:
         """End each code that stands in one of these texts, in any reading.
 
         Args:
-            principal: Whose codes.
-            texts: What somebody else than the person said, or sends.
-            why: For the log.
+            principal: The principal whose codes are ended.
+            texts: Texts that somebody other than the person said or sent.
+            why: The reason, for the log.
             session: Only codes of this session; None: of any.
         """
         kept = self._of(principal)
@@ -270,26 +285,26 @@ class Codes:
                     self.void(principal, one.block, why)
 
     def told(self, principal: PrincipalId, turn: bytes) -> str | None:
-        """What became of an answer; None where it decided nothing yet."""
+        """The result of an answer; None if the answer was not seen before."""
         return self._of(principal).told.get(turn)
 
     def tell(self, principal: PrincipalId, turn: bytes, told: str) -> None:
-        """Keep what became of an answer, for the same request again."""
+        """Keep the result of an answer, because the same request may come again."""
         _put(self._of(principal).told, turn, told, GIVEN_MAX)
 
     def print_of(self, principal: PrincipalId, block: bytes, turn: str) -> bytes:
-        """The print of a turn behind a question."""
+        """The print of a person's turn that follows a question."""
         return self._print("turn", principal, block, " ".join(turn.split()).upper())
 
     # ---- for `Known` ---------------------------------------------------------------------------
 
     def block_of(self, principal: PrincipalId, text: str) -> bytes | None:
-        """The question with this text."""
+        """The print of the question with this text; None if it was never asked."""
         block = self._print("block", principal, text)
         return block if block in self._of(principal).given else None
 
     def are_of(self, principal: PrincipalId, block: bytes | None, codes: Iterable[str]) -> bool:
-        """Whether each of these codes was given out with that question, or with any."""
+        """Whether all these codes were given out with this question, or with any if it is None."""
         kept = self._of(principal)
         if block is None:
             found = {one for given in kept.given.values() for one in given.codes}
@@ -307,11 +322,11 @@ class Known:
         self._principal = principal
 
     def block(self, text: str) -> bytes | None:
-        """See `Ours`."""
+        """Implements `Ours.block`."""
         return self._codes.block_of(self._principal, text)
 
     def answers(self, block: bytes | None, turn: str) -> bool:
-        """See `Ours`."""
+        """Implements `Ours.answers`."""
         found = [one.code for one in answers_in(turn)]
         return bool(found) and self._codes.are_of(self._principal, block, found)
 

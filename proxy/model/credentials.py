@@ -1,4 +1,4 @@
-"""The principal of a model request, and the credential that goes upstream: never one of ours."""
+"""The principal of a model request, and its upstream credential: never a key of this sidecar."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from proxy.transport.auth import Authenticator, Visit
 
 OWN: Final = "mnemogate-key"
-# Headers in which the APIs take a credential.
+# Headers in which model APIs take a credential.
 CREDENTIALS: Final = ("x-api-key", "authorization", "api-key", "x-goog-api-key")
-# Headers that only the last hop may set, and headers of a browser about its page.
+# Headers that are not sent upstream: those that a proxy sets, and those of a browser about its
+# page.
 _ENDS_HERE: Final = frozenset(
     {
         *("origin", "referer", "forwarded", "via"),
@@ -41,14 +42,15 @@ def admit(
     authenticator: Authenticator,
     configured: tuple[tuple[str, str], ...],
 ) -> Admitted:
-    """The principal, by `Mnemogate-Key`, by our key in the API's own header, or by its socket.
+    """The principal, by `Mnemogate-Key`, a key in the API's own header, or the socket.
 
-    If our key stands in the API's own header, the configured credential goes upstream. A principal
-    that is known otherwise may send a provider's credential of its own, which is kept.
+    If a key of this sidecar stands in the API's own header, the configured credential goes upstream
+    in its place. A principal that is known otherwise may send a provider's credential of its own,
+    which is kept.
 
     Raises:
         Unauthenticated: No known principal.
-        MalformedRequest: A key of ours stands where it would be sent upstream or logged.
+        MalformedRequest: A key of this sidecar stands where it would be sent upstream or logged.
     """
     headers = {
         name: value
@@ -59,7 +61,7 @@ def admit(
     given = head.headers.get(OWN)
     if given is not None:
         principal = authenticator.require(given, visit)
-    # Our keys are removed from every header, revoked ones too.
+    # Keys of this sidecar are removed from every header, revoked ones too.
     for name in (*CREDENTIALS, *headers):
         value = headers.get(name, "")
         ours = next((one for one in _words(value) if authenticator.is_ours(one)), None)
@@ -69,7 +71,7 @@ def admit(
         if name in CREDENTIALS and given is None:
             found = authenticator.require(ours, visit)
             if principal is not None and found != principal:
-                # Two different keys give no principal.
+                # A request with two different keys has no principal.
                 authenticator.require("", visit)
             principal = found
             for other in CREDENTIALS:
@@ -86,7 +88,7 @@ def admit(
 def _completed(headers: dict[str, str], configured: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """The headers with the configured ones added.
 
-    A configured credential only if the agent sent none.
+    A configured credential is added only if the agent sent none.
     """
     brings = any(name in headers for name in CREDENTIALS)
     given = {name.lower(): value for name, value in configured}
@@ -95,6 +97,6 @@ def _completed(headers: dict[str, str], configured: tuple[tuple[str, str], ...])
 
 
 def _words(value: str) -> tuple[str, ...]:
-    """The header's value, and the part behind its scheme."""
+    """The header's value, and the part after its scheme, such as "Bearer"."""
     scheme, _, rest = value.partition(" ")
     return (value, rest.strip()) if scheme and rest else (value,)

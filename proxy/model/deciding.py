@@ -1,4 +1,4 @@
-"""What becomes of a reply's calls: noted in the ledger, judged, and searched for refused texts."""
+"""Decides on a reply's calls: noted in the ledger, judged, and searched for refused texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ UNDECIDED: Final = (
 
 
 class Deciding:
-    """The calls of one reply, over all of its requests. Event loop only."""
+    """Decides on the calls of one reply, also where the model was asked several times for it.
+
+    Event loop only.
+    """
 
     def __init__(self, coupling: Coupling, halt: Callable[[], None]) -> None:
         self._coupling = coupling
@@ -34,7 +37,7 @@ class Deciding:
         self.refused = 0
 
     async def tell(self, prepared: Prepared, said: ModelReply) -> bool:
-        """Note the model's new words in the ledger; whether that worked."""
+        """Note the model's new words in the ledger; False if that failed."""
         calls = tuple(call for call in said.calls if call.call_id not in self._told_calls)
         texts = tuple(text for text in said.said if text not in self._told_texts)
         heard = tuple(one for one in said.heard if one not in self._told_heard)
@@ -59,7 +62,8 @@ class Deciding:
         self.calls += len(calls)
         notes = tuple(text for text in verdicts if text is not None)
         self.refused += len(notes)
-        # The agent will send our notice back as its model's words, so the ledger must know it.
+        # The agent will send the notice back as its model's words, so the ledger has to know it as
+        # the sidecar's.
         await self.tell(prepared, ModelReply(reply_id=said.reply_id, said=notes, calls=()))
         return [
             Decided(key=one.key, refusal=text) for one, text in zip(waiting, verdicts, strict=True)

@@ -1,9 +1,9 @@
 """Gates what a memory backend's own model extracts, before the backend sees it.
 
 With `infer=true` the text that is stored does not exist when the write crosses a memory front: the
-backend's model makes it. So the model's answer is the write. Each fact in it is a candidate;
-refused facts are removed, and the backend's parser gets an answer in its own format with less in
-it.
+backend's model makes it. So the model's answer is the write. Each fact in the answer is a
+candidate. Refused facts are removed, and the backend's parser gets an answer in its own format with
+fewer facts.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Replied(msgspec.Struct, frozen=True, kw_only=True):
     api: str
     call_id: str
     tool_map: ToolMap
-    # Whether the ledger noted the model's words; if not, nothing of the reply goes on.
+    # Whether the ledger noted the model's words; without that, nothing of the reply goes on.
     told: bool = True
     # The parent span of the verdicts.
     traceparent: str | None = None
 
 
 class Extraction:
-    """Event loop only; any number of replies at once."""
+    """Edits replies to memory backends. Event loop only; any number of replies at once."""
 
     def __init__(self, guard: GuardAhead) -> None:
         self._guard = guard
@@ -81,7 +81,7 @@ class Extraction:
         return Changed(text=replied.tool_map.model.empty if kept is None else spelled(kept))
 
     async def _passes(self, replied: Replied, text: str) -> bool:
-        """Whether an answer that is no JSON may go on."""
+        """Whether an answer that is no JSON may go on, as the map's plain text."""
         name = replied.tool_map.model.text
         if name is None:
             return False
@@ -92,7 +92,7 @@ class Extraction:
         return await self._kept(replied, read) is not None
 
     async def _kept(self, replied: Replied, read: Call) -> dict[str, Json] | None:
-        """What is left of an output; None where nothing is."""
+        """The output without refused facts; None if none is left."""
         if read.kind in {ToolKind.READ, ToolKind.CONTEXT}:
             return read.arguments
         if read.kind is ToolKind.ADMIN and replied.principal.channel is not Channel.AGENT:
@@ -121,8 +121,8 @@ class Extraction:
             traceparent=replied.traceparent,
         )
         judged = await judge(self._guard.judge_ahead, replied.principal, call)
-        # The backend never reports what it stored: handing it over counts as done. Where that
-        # cannot be recorded, the intent stays and is unknown.
+        # The backend never reports what it stored, so an admitted fact counts as stored once it is
+        # handed over. If that cannot be recorded, the intent stays on disk without an outcome.
         admitted = admitted_of(judged)
         await record(self._guard, replied.principal, server, admitted, Forwarded.DONE)
         return judged
@@ -138,7 +138,7 @@ def _read_call(tool_map: ToolMap, output: Output) -> Call | None:
 
 
 def _read_text(tool_map: ToolMap, text: str) -> Call | None:
-    """The map's first form that a JSON answer fits."""
+    """A JSON answer, read by the first form of the map that it fits; None if it fits none."""
     try:
         value = object_in(text)
     except MalformedRequest:
@@ -155,5 +155,5 @@ def _read_text(tool_map: ToolMap, text: str) -> Call | None:
 
 def _changes(read: Call, at: int) -> bool:
     item = read.items[at]
-    # An empty list of facts is one item without content.
+    # An empty list of facts is read as one item without content, which changes nothing.
     return at not in read.idle and (bool(item.pieces) or item.change is not ChangeKind.CREATE)

@@ -1,7 +1,7 @@
-"""Calls of an agent's own file tools: which of them change files of memory, and what they bring.
+"""Calls of an agent's own file tools: which change memory files, and which lines they add.
 
-A request repeats its whole conversation, so what the agent knows of a file is read from it each
-time a file of memory is changed. Where the file is on this machine, links are looked for.
+A request repeats its whole conversation, so each time a memory file is changed, what the agent
+knows of the file is read from there. If the file is on this machine, a link to it is noticed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,17 @@ if TYPE_CHECKING:
 
 
 class FileWrite(NamedTuple):
-    """A call that changes a file of memory. `item` is None where it changes no line."""
+    """A call that changes a memory file; `item` is None if it changes no line."""
 
     tool: FileTool
     item: Item | None
 
 
 class ConversationFiles:
-    """The files of one conversation, for the calls of one reply. Event loop only."""
+    """The files that one conversation has shown, for judging the calls of one reply.
+
+    Event loop only.
+    """
 
     def __init__(self, prepared: Prepared, catalogue: OfferedTools) -> None:
         self._prepared = prepared
@@ -47,10 +50,11 @@ class ConversationFiles:
         self._earlier: list[ModelCall] = []
 
     async def read(self, call: ModelCall) -> FileWrite | None:
-        """What a call changes in a file of memory; None where it changes none.
+        """What a call changes in a memory file; None if it changes none.
 
         Raises:
-            MalformedRequest: It is not of the form that its map says, or the path is a link.
+            MalformedRequest: The call does not have the form that its map says, or the path is a
+                link.
         """
         tool = file_tool(self._maps, call) if self._paths.patterns else None
         if tool is None or tool.rule.file is None or tool.rule.kind is not ToolKind.WRITE:
@@ -60,7 +64,7 @@ class ConversationFiles:
             return None
         known = self._known = self._known or self._read_conversation()
         for earlier in self._earlier:
-            # Nobody knows yet what becomes of it.
+            # An earlier call of the same reply: its result is not known yet.
             self._ran(known, earlier)
         self._earlier.clear()
         return FileWrite(
@@ -68,7 +72,7 @@ class ConversationFiles:
         )
 
     def goes_on(self, call: ModelCall) -> None:
-        """A call of the same reply that is not refused: later ones are made after it."""
+        """Note an admitted call of this reply: the agent makes the reply's later calls after it."""
         self._earlier.append(call)
 
     def _read_conversation(self) -> KnownFiles:
@@ -90,7 +94,8 @@ class ConversationFiles:
             for call in answered:
                 done = failed.get(call.call_id) is False
                 self._answered(known, call, answers[call.call_id] if done else "", done=done)
-            # Side by side with these, something else ran.
+            # Calls without an answer may have run at the same time: if one may write any file,
+            # every text is uncertain.
             for call in (*answered, *open_calls.values(), *turn.calls):
                 if not self._is_harmless(call):
                     known.forget_all()
@@ -111,7 +116,7 @@ class ConversationFiles:
             known.was_read(read[0].server, read[1], answer)
 
     def _ran(self, known: KnownFiles, call: ModelCall) -> None:
-        """A call of which nobody knows what it did."""
+        """Forget the files that a call with an unknown result may have changed."""
         read = self._file_call(call)
         if read is not None and read[0].rule.kind is ToolKind.WRITE:
             known.forget(read[1])
@@ -119,7 +124,7 @@ class ConversationFiles:
             known.forget_all()
 
     def _is_harmless(self, call: ModelCall) -> bool:
-        """Whether a call writes no file but those that its map says."""
+        """Whether a call surely writes no other file than the ones that its map names."""
         if file_tool(self._maps, call) is not None:
             return self._file_call(call) is not None or not self._has_file(call)
         found = self._catalogue.find(call)

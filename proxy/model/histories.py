@@ -1,7 +1,7 @@
 """The history of each response, for clients that continue one without repeating it.
 
-The provider would know the earlier context and the sidecar would not: it could neither be labelled
-nor withheld. So a request that names an earlier response is sent with its whole history.
+Otherwise the provider would know earlier texts that the sidecar does not: they could be neither
+labelled nor withheld. So a request that names an earlier response is sent with its whole history.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ class _HistoryStep(msgspec.Struct, frozen=True):
 
 
 class Histories:
-    """Bounded for each principal; the least recently used is forgotten. Event loop only."""
+    """Keeps a bounded number of histories per principal, dropping the least recently used.
+
+    Event loop only.
+    """
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -38,7 +41,7 @@ class Histories:
         self._sizes: dict[PrincipalId, int] = {}
 
     def whole(self, principal_id: PrincipalId, body: dict[str, Json]) -> dict[str, Json] | None:
-        """The request with its whole history; None where that is not known."""
+        """The request with its whole history; None if the history is not known."""
         previous = text_of(body.get(PREVIOUS))
         if previous is None:
             return body
@@ -86,7 +89,7 @@ class Histories:
 
 
 def items_of(body: dict[str, Json]) -> list[Json]:
-    """The input of a request as items."""
+    """The `input` of a Responses request as a list of items."""
     given = body.get("input")
     if isinstance(given, str):
         message: dict[str, Json] = {"type": "message", "role": "user", "content": given}

@@ -1,4 +1,4 @@
-"""The judging of calls as a layer of loop coupling, around another one."""
+"""A layer of the loop coupling that judges a model's calls; it wraps another layer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOG: Final = logging.getLogger("mnemogate.model")
 
 
 class Vetoing:
-    """Implements `Coupling` on another one."""
+    """Implements `Coupling`: judges calls, and passes the rest to the coupling that it wraps."""
 
     def __init__(self, inner: Coupling, veto: Veto, unmapped: UnmappedTools) -> None:
         self._inner = inner
@@ -39,7 +39,7 @@ class Vetoing:
     ) -> tuple[str | None, ...]:
         """For each whole call: None, or the text that the agent gets instead of it.
 
-        Memory writes are judged first: a text for which one is refused is then withheld from the
+        Memory writes are judged first: a text that was refused there is then withheld from the
         other calls.
         """
         principal = prepared.asked.principal
@@ -66,37 +66,37 @@ class Vetoing:
             _LOG.warning("a tool speaks of memory and no map takes it", extra={"fields": fields})
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
-        """See `Coupling`."""
+        """Implements `Coupling.replied`."""
         await self._inner.replied(prepared, reply)
 
     def filter(self, prepared: Prepared) -> Filter:
-        """See `Coupling`."""
+        """Implements `Coupling.filter`."""
         return self._inner.filter(prepared)
 
     async def settled(self, principal: Principal) -> None:
-        """See `Coupling`."""
+        """Implements `Coupling.settled`."""
         await self._inner.settled(principal)
 
     def withholds(self, principal: Principal) -> bool:
-        """See `Coupling`."""
+        """Implements `Coupling.withholds`."""
         return self._inner.withholds(principal)
 
     def carries(self, principal: Principal, text: str) -> bool:
-        """See `Coupling`."""
+        """Implements `Coupling.carries`."""
         return self._inner.carries(principal, text)
 
     def sieved(self, principal: Principal, value: Json) -> Json:
-        """See `Coupling`."""
+        """Implements `Coupling.sieved`."""
         return self._inner.sieved(principal, value)
 
     def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
-        """See `Coupling`."""
+        """Implements `Coupling.said`."""
         return self._inner.said(prepared, body)
 
     def passing(self, principal: Principal) -> Filter:
-        """See `Coupling`."""
+        """Implements `Coupling.passing`."""
         return self._inner.passing(principal)
 
     async def closing(self, prepared: Prepared, said: str) -> str | None:
-        """See `Coupling`."""
+        """Implements `Coupling.closing`."""
         return await self._inner.closing(prepared, said)

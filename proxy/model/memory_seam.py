@@ -1,7 +1,7 @@
-"""The interface for loop coupling: what the model front asks of memory about a request.
+"""The interface of the loop coupling: what the model front asks of memory about a request.
 
-The front only transports and edits. TurnBehind this interface it is decided what entered a context,
-what is withheld from it and which call may write.
+The front only transports and edits. What is behind this interface decides what entered a context,
+what is withheld from it, and which call may write.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     api: ModelApi
     body: dict[str, Json]
     trace: TraceContext
-    # The tools that write memory. `extracts`: a backend asks, and the answer itself is the write.
+    # Maps of the tools that write memory. `extracts`: a memory backend asks, and the answer itself
+    # is the write.
     maps: Maps
     extracts: bool = False
-    # Who writes its user turns, where the operator said so.
+    # Whether a person or a program writes the user turns; None if the operator did not say.
     user_turns: UserTurns | None = None
     system_text: SystemText = SystemText.KNOWN
-    # The tools that may be offered where a person is asked in the conversation; None: she is not.
+    # The tools that a conversation may offer in which a person is asked; None: no person is asked.
     confirm: frozenset[str] | None = None
-    # The cache of parts of earlier bodies.
+    # Cached values read from parts of earlier bodies.
     readings: Readings = AFRESH
 
 
@@ -52,9 +53,10 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     request: ModelRequest
     body: dict[str, Json]
     session: str
-    # The conversation: for texts withheld in one conversation alone, and what a person typed in it.
+    # Identifies the conversation: some texts are withheld in one conversation only, and texts that
+    # a person typed there are known.
     conversation: Conversation = NOWHERE
-    # The last turn of a person, where it stands directly behind a question to her.
+    # The person's last turn, if it directly follows a question of the sidecar.
     answer: TurnBehind | None = None
 
 
@@ -83,7 +85,7 @@ class _Everything:
 
 
 class Coupling(Protocol):
-    """Event loop only; any number of requests at once."""
+    """Connects the model front to memory. Event loop only; any number of requests at once."""
 
     async def prepare(self, asked: Asked) -> Prepared:
         """Wait for undecided candidates, note what enters the context, take out what is withheld.
@@ -97,7 +99,7 @@ class Coupling(Protocol):
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """For each whole call: None, or the text that the agent gets instead of it."""
+        """For each complete call: None if it goes on, or the text that the agent gets instead."""
         ...
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
@@ -117,7 +119,7 @@ class Coupling(Protocol):
         ...
 
     def carries(self, principal: Principal, text: str) -> bool:
-        """Whether a text contains something refused."""
+        """Whether a text contains a text that is withheld from this principal."""
         ...
 
     def sieved(self, principal: Principal, value: Json) -> Json:
@@ -133,7 +135,10 @@ class Coupling(Protocol):
         ...
 
     async def closing(self, prepared: Prepared, said: str) -> str | None:
-        """What the sidecar adds to a reply that the model ended, behind these words of it."""
+        """The text that the sidecar adds to a finished reply, whose words are `said`.
+
+        None for none.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""Routes that ask no model: passed on, without refused texts."""
+"""Requests to routes that ask no model: they are passed on, without refused texts."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Passing:
-    """Sends one request on, and its answer back."""
+    """Passes one request upstream, and its answer back."""
 
     def __init__(self, clearing: Clearing, clean: Filter, fetched: Fetched) -> None:
-        """`clean` filters an answer that is a stream of events; `fetched` any other."""
+        """`clean` filters an answer that is a stream of events; `fetched` edits any other."""
         self._clearing = clearing
         self._clean = clean
         self._fetched = fetched
@@ -59,14 +59,14 @@ class Passing:
                 pieces = _cleaned(behind.pieces(reply, due_s), self._clean)
                 return head, _Passed(pieces, stack.pop_all())
             received = await self._fetched.edited(await behind.whole(reply))
-            # Texts that are refused while this runs are withheld from the answer.
+            # Cleared once more: a text may have been refused while the answer was fetched.
             received = clearing.answer(received, reply.headers.get("content-type", ""))
             return msgspec.structs.replace(head, body=received), None
         raise UpstreamError("the server behind broke off its answer")
 
 
 async def _cleaned(pieces: AsyncIterator[bytes], clean: Filter) -> AsyncGenerator[bytes]:
-    """Events without what is withheld at that moment."""
+    """The events of a stream, without texts that are withheld when each passes."""
     try:
         async for events in events_of(pieces):
             out = b"".join(made.raw for event in events for made in clean.feed(event))
@@ -91,6 +91,6 @@ class _Passed:
         return self._pieces
 
     async def aclose(self) -> None:
-        """Let go of the upstream."""
+        """Release the upstream."""
         await self._pieces.aclose()
         await self._stack.aclose()

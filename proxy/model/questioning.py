@@ -1,9 +1,8 @@
-"""Asks a person, at the end of a reply, whether what waits may be remembered: a loop coupling.
+"""Asks a person, at the end of a reply, whether a held memory may be stored: a loop coupling.
 
-The code is the boundary. Her answer counts only as the turn directly behind the question, in that
-very conversation, where no tool was ever offered that could have read the code or typed the answer.
-Nothing that a page or a model says decides anything, and a code that shows up in it decides nothing
-any more.
+An answer needs a code. It counts only as the turn that directly follows the question, in the same
+conversation, where no tool was ever offered that could have read the code or typed the answer.
+Words of a page or a model decide nothing, and a code that appears in them is void.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ HOSTS_MAX: Final = 4
 
 
 class PersonsVerdict(Protocol):
-    """What a person's decision became."""
+    """The result of a person's decision."""
 
     @property
     def outcome(self) -> Outcome:
@@ -75,7 +74,7 @@ class PersonsVerdict(Protocol):
 
 
 class Decides(Protocol):
-    """A person's verdict on what is held: the one way of `review` and of its page."""
+    """Takes a person's verdict on a held candidate, as `review` and its page do."""
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> PersonsVerdict:
         """Judge a candidate again with this person's approval."""
@@ -87,18 +86,21 @@ class Decides(Protocol):
 
 
 class _Waiting(NamedTuple):
-    """A candidate that may be asked about, and what its conversation had read."""
+    """A candidate that a person may be asked about, and what its conversation had read."""
 
     candidate_id: CandidateId
     shown: ShownWhole
-    # All of its strings: no name that is shown beside it may spell them.
+    # All strings of the candidate: a name shown beside the candidate must not repeat any of them.
     said: tuple[str | None, ...]
     stands: int
     had_read: tuple[str, ...] = ()
 
 
 class Questioning:
-    """Implements `Coupling` on another one. Event loop only."""
+    """Implements `Coupling`: asks persons, and passes the rest to the coupling that it wraps.
+
+    Event loop only.
+    """
 
     def __init__(
         self,
@@ -120,7 +122,7 @@ class Questioning:
         self._given_count = 0
 
     async def prepare(self, asked: Asked) -> Prepared:
-        """Take out what is ours, then take in an answer; see `Coupling`."""
+        """Take the sidecar's questions out of the request, and act on an answer; see `Coupling`."""
         came_ms, principal_id = self._out.now_ms(), asked.principal.principal_id
         ours = self._codes.known(principal_id)
         found = TakenOut(asked.body)
@@ -138,7 +140,7 @@ class Questioning:
     # ---- who may be asked ----------------------------------------------------------------------
 
     async def _noted(self, prepared: Prepared) -> str:
-        """Note what a request offers; why nobody can be asked in it, "" where she can be."""
+        """Note which tools a request offers; why no person can be asked in it, or ""."""
         asked, request = prepared.asked, prepared.request
         root, why = self._sessions.root_of(prepared.session), "off"
         if asked.confirm is not None and not asked.extracts:
@@ -151,7 +153,7 @@ class Questioning:
         return why or self._not_hers(prepared, root)
 
     def _not_hers(self, prepared: Prepared, root: str) -> str:
-        """Why a conversation is not a person's own with listed tools alone; "" where it is."""
+        """Why this is no conversation of a person with listed tools alone; "" if it is one."""
         if prepared.asked.user_turns is not UserTurns.PERSON:
             return "user_turns"
         if root != prepared.session or not self._sessions.is_persons(root):
@@ -166,7 +168,7 @@ class Questioning:
     # ---- codes that show up --------------------------------------------------------------------
 
     def _search(self, prepared: Prepared) -> None:
-        """End codes that a request still carries: then others than her have them."""
+        """End codes that appear in a request: somebody other than the person may have them."""
         principal_id = prepared.asked.principal.principal_id
         if not self._codes.waits(principal_id, self._out.now_ms()):
             return
@@ -177,12 +179,13 @@ class Questioning:
             theirs = [one.text for one in turn.said if one.voice is not Voice.USER]
             called = [text for call in turn.calls for text in _texts_of(call)]
             self._codes.void_if_in(principal_id, (*theirs, *called), "in_a_request")
-            # A title request quotes her answer; it is another conversation, and is ignored.
+            # A request for a title quotes the person's answer in a conversation of its own: that
+            # ends no code.
             hers = [one.text for one in turn.said if one.voice is Voice.USER]
             self._codes.void_if_in(principal_id, hers, "out_of_place", prepared.session)
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
-        """See `Coupling`. A model that says a code has ended it."""
+        """Implements `Coupling.replied`. A code that the model says is ended."""
         principal_id = prepared.asked.principal.principal_id
         if self._codes.waits(principal_id, self._out.now_ms()):
             heard = (one.text for one in reply.heard)
@@ -201,14 +204,15 @@ class Questioning:
             return
         turn = self._codes.print_of(principal_id, given.block, given.turn)
         if self._codes.told(principal_id, turn) is not None:
-            return  # the same request again
+            return  # the same request came again
         if why:
             self._codes.void(principal_id, given.block, f"not_asked_here: {why}")
         answers = answers_in(given.turn)
         claimed = self._codes.claim(
             principal_id, (one.code for one in answers), prepared.session, came_ms
         )
-        # Set before anything is waited for: of two windows the first wins, the other is told.
+        # Noted before the first wait: if two windows send the answer, the first decides, and the
+        # second learns that.
         self._codes.tell(principal_id, turn, Outcomes.BEFORE)
         await self._stored(self._codes.take(principal_id, turn))
         if not claimed:
@@ -246,7 +250,7 @@ class Questioning:
     # ---- questions -----------------------------------------------------------------------------
 
     async def closing(self, prepared: Prepared, said: str) -> str | None:
-        """See `Coupling`: a question, or what became of an answer."""
+        """See `Coupling`: a question to the person, or the result of the person's answer."""
         why = await self._noted(prepared)
         principal_id = prepared.asked.principal.principal_id
         if why or not answers_a_person(prepared.request):
@@ -300,7 +304,7 @@ class Questioning:
         try:
             await self._stored(records)
         except StorageError:
-            # After a restart nobody would know that it is ours.
+            # Without the record, a restart could not tell that the question is the sidecar's own.
             self._codes.void(principal.principal_id, None, "not_stored")
             return None
         return text
@@ -308,9 +312,12 @@ class Questioning:
     def _read(
         self, principal: Principal, origins: dict[str, tuple[str, ...]]
     ) -> list[list[_Waiting]]:
-        """What waits and can be shown whole, by origin: those with fewest first. Any thread.
+        """Held candidates that can be shown whole, grouped by origin, smallest group first.
 
-        Whoever has many held cannot keep another's from being asked about.
+        Any thread.
+
+        An origin with many held candidates thus cannot keep a person from being asked about
+        another's.
         """
         by_origin: dict[tuple[str, ...], list[HeldCandidate]] = {}
         for one in self._reader.held(principal.tenant):
@@ -338,7 +345,7 @@ class Questioning:
             yield _Waiting(held.candidate_id, shown, said, self._standing(held))
 
     def _chosen(self, prepared: Prepared, groups: list[list[_Waiting]]) -> list[_Waiting]:
-        """One of each origin, with what its conversation had read."""
+        """One candidate of each origin, with what its conversation had read."""
         found: list[_Waiting] = []
         for group in groups:
             named = (self._named(prepared, one) for one in group)
@@ -348,7 +355,7 @@ class Questioning:
         return found[:QUESTIONS_MAX]
 
     def _standing(self, held: HeldCandidate) -> int:
-        """The version of the memory that a candidate would change; 0 where there is none."""
+        """The version of the memory that a candidate would change; 0 if there is no such memory."""
         candidate = held.candidate
         if candidate is None or candidate.memory_id is None:
             return 0
@@ -356,7 +363,10 @@ class Questioning:
         return 0 if stored is None else stored.version
 
     def _named(self, prepared: Prepared, one: _Waiting) -> _Waiting | None:
-        """The same with all that lowered its label by name; None where that cannot be told."""
+        """The candidate with the names of all sources that lowered its label.
+
+        None if not all are known.
+        """
         below = SourceKind.MODEL_INFERENCE
         found = self._sessions.read_before(one.candidate_id, below)
         if found is None or len(found) >= READ_NAMED_MAX:
@@ -370,40 +380,40 @@ class Questioning:
             names.append(" ".join((*parts, *reached)))
         return one._replace(had_read=tuple(dict.fromkeys(names)))
 
-    # ---- as the other one ----------------------------------------------------------------------
+    # ---- passed to the wrapped coupling ----------------------------------------------------------
 
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """See `Coupling`."""
+        """Implements `Coupling.judge`."""
         return await self._inner.judge(prepared, calls)
 
     def filter(self, prepared: Prepared) -> Filter:
-        """See `Coupling`."""
+        """Implements `Coupling.filter`."""
         return self._inner.filter(prepared)
 
     async def settled(self, principal: Principal) -> None:
-        """See `Coupling`."""
+        """Implements `Coupling.settled`."""
         await self._inner.settled(principal)
 
     def withholds(self, principal: Principal) -> bool:
-        """See `Coupling`."""
+        """Implements `Coupling.withholds`."""
         return self._inner.withholds(principal)
 
     def carries(self, principal: Principal, text: str) -> bool:
-        """See `Coupling`."""
+        """Implements `Coupling.carries`."""
         return self._inner.carries(principal, text)
 
     def sieved(self, principal: Principal, value: Json) -> Json:
-        """See `Coupling`."""
+        """Implements `Coupling.sieved`."""
         return self._inner.sieved(principal, value)
 
     def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
-        """See `Coupling`."""
+        """Implements `Coupling.said`."""
         return self._inner.said(prepared, body)
 
     def passing(self, principal: Principal) -> Filter:
-        """See `Coupling`."""
+        """Implements `Coupling.passing`."""
         return self._inner.passing(principal)
 
 

@@ -1,8 +1,8 @@
-"""A cache of a conversation's parts, which come again with every request.
+"""A cache of a conversation's parts, which every request repeats.
 
-An agent sends its whole history each time. List elements with the same bytes as before become the
-same objects again, with everything parsed out of them, so a request costs only its new turns.
-Decoded bodies are never modified in place.
+An agent sends its whole history each time. A list element with the same bytes as before is decoded
+to the same object, and values parsed from the object are kept with it, so that a request costs only
+its new turns. Decoded bodies are never modified in place.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _VALUE: Final = msgspec.json.Decoder()
 
 
 class _Element:
-    """One element of a list, and what was read out of it by each reader."""
+    """One element of a list, and the value that each reader has parsed from it."""
 
     __slots__ = ("read", "value")
 
@@ -59,7 +59,7 @@ class Recurring:
 
     @property
     def count(self) -> int:
-        """How many elements are kept."""
+        """The number of elements that are kept."""
         return len(self._of)
 
     def body(self, principal_id: PrincipalId, raw: bytes) -> dict[str, Json]:
@@ -75,7 +75,7 @@ class Recurring:
             return read_body(raw)
 
     def of(self, part: dict[str, Json], read: Callable[..., _R], *args: object) -> _R:
-        """See `Readings`."""
+        """Implements `Readings.of`."""
         element = self._of.get(id(part))
         if element is None:
             return read(part, *args)
@@ -86,7 +86,7 @@ class Recurring:
         return found
 
     def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> list[_R]:
-        """See `Readings`."""
+        """Implements `Readings.each`."""
         known, found = self._of, list[_R]()
         for part in parts:
             element = known.get(id(part))

@@ -17,7 +17,7 @@ class NoRoom(Exception):  # noqa: N818 - a state of the sidecar, not a fault
 
 
 class Room:
-    """Counts what is taken. Event loop only."""
+    """Counts the bytes that bodies in memory take. Event loop only."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._left = bytes_max
@@ -26,7 +26,7 @@ class Room:
         """Reserve room for a body; returns the function that releases it, to be called once.
 
         Raises:
-            NoRoom: There is none now.
+            NoRoom: There is no room at present.
         """
         if size > self._left:
             raise NoRoom
@@ -39,7 +39,7 @@ class Room:
 
 
 class Holding:
-    """A stream of pieces that holds room until it is closed. See `Pieces`."""
+    """A stream of pieces that keeps its reserved room until it is closed. Implements `Pieces`."""
 
     def __init__(self, pieces: Pieces, release: Callable[[], None]) -> None:
         self._pieces = pieces

@@ -29,15 +29,15 @@ _TURNS: Final = {
     ("completions",): COMPLETIONS,
     ("responses",): RESPONSES,
 }
-# A request to shorten a conversation asks a model, too.
+# A request to shorten (compact) a conversation asks a model, too.
 _COMPACT: Final = ("responses", "compact")
 # The form of a path that every server reads alike: nothing to decode again, no segment parameters,
 # nothing to trim.
 _PATH: Final = re.compile(r"(?:/(?:[A-Za-z0-9_.:@,=$~-]*[A-Za-z0-9_:@,=$~-])?)*")
 
 
-# Other known routes: their answers have no model's words, or are parsed if they bring replies
-# (`stored_replies`). A star stands for one segment. The table is in docs/operations.md.
+# Other known routes: their answers have no words of a model, or `stored_replies` parses the replies
+# in them. A star stands for one segment. The table is in docs/operations.md.
 KNOWN: Final = (
     *("embeddings", "moderations", "rerank", "tokenize", "detokenize"),
     *("messages/count_tokens", "responses/input_tokens", "api/show"),
@@ -54,7 +54,7 @@ _BASES: Final = ("", "v1", "openai", "openai/v1", "openai/deployments/*", "api/v
 
 
 def _matcher(routes: tuple[str, ...]) -> re.Pattern[str]:
-    """A pattern for one of these paths, in lower case, without slashes at the ends."""
+    """A pattern that fits any of these paths, in lower case, without slashes at the ends."""
     spelled = "|".join(re.escape(one).replace(r"\*", "[^/]+") for one in routes)
     return re.compile(spelled)
 
@@ -63,9 +63,9 @@ _KNOWN: Final = _matcher(tuple(f"{base}/{one}".lstrip("/") for base in _BASES fo
 
 
 def is_known(method: str, purpose: Purpose, rest: str, passing: tuple[str, ...]) -> bool:
-    """Whether a route is known: to this file, or to the operator who listed it.
+    """Whether a route is known: this file has it, or the operator listed it.
 
-    APIs of other providers have memory calls in shapes that cannot be parsed here.
+    Unknown routes of other providers may have memory calls in shapes that cannot be parsed here.
     """
     if purpose is not Purpose.OTHER or method in _SAFE:
         return True
@@ -123,7 +123,7 @@ _NO_WORDS: Final = frozenset(
 
 
 def answers_nothing(method: str, purpose: Purpose, rest: str) -> bool:
-    """Whether an answer is parsed or needs none: for routes that a memory backend uses."""
+    """Whether a memory backend may use a route: no unread words of a model are in its answer."""
     if purpose is not Purpose.OTHER:
         return True
     parts = [part for part in rest.lower().split("/") if part]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proxy.settings.model import ModelUpstream
     from proxy.transport.upstream import Reply
 
-# Headers that this hop sets itself.
+# Headers that the sidecar sets itself, and so does not copy from the upstream's answer.
 _OURS: Final = frozenset(
     {
         *("cache-control", "content-type", "date", "server", "traceparent"),
@@ -60,7 +60,7 @@ class Behind:
         """The pieces of a stream, until `due_s` on the loop's clock at the latest.
 
         Raises:
-            UpstreamError: It is silent for too long, too long, or too large.
+            UpstreamError: The stream is silent for too long, lasts too long, or is too large.
         """
         loop = asyncio.get_running_loop()
         left = self.settings.reply_bytes_max
@@ -95,7 +95,7 @@ async def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[list[Event]]
     """The events of a stream, each when it is complete.
 
     Raises:
-        UpstreamError: One of them is larger than any API sends.
+        UpstreamError: An event is larger than any API sends.
     """
     reader = RawReader()
     async for piece in pieces:

@@ -1,7 +1,7 @@
-"""Replies in answers of routes that ask no model: results of batches, lists.
+"""Model replies inside answers of routes that ask no model: results of batches, lists.
 
-Their calls are judged like those of any other reply. Their requests are unknown here, so their
-texts count as from unknown origin.
+Their calls are judged like those of any other reply. The requests that led to them are unknown
+here, so their texts count as of unknown origin.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.model.memory_seam import Asked, Coupling, Prepared
 
-# Every call's JSON has one of these strings, unless its letters are escaped.
+# The JSON of every tool call has one of these strings, unless its letters are escaped.
 _MARKS: Final = (b"tool_", b"function_call", b"\\u00")
 _OBJECT: Final = re.compile(r'[\s\[\ufeff]*\{\s*"')
 _LENIENT: Final = json.JSONDecoder(strict=False)
@@ -32,19 +32,19 @@ _NOT_JSON: Final = "the server behind sent a reply that is not JSON"
 
 
 class Fetched:
-    """The replies in one answer. Its methods are called by one task."""
+    """Edits the replies in one answer. Its methods are called by one task."""
 
     def __init__(
         self, coupling: Coupling, halt: Callable[[], None], asked: Callable[[ModelApi], Asked]
     ) -> None:
-        """`asked` makes an empty request of an API."""
+        """`asked` makes an empty request for a model API."""
         self._coupling = coupling
         self._deciding = Deciding(coupling, halt)
         self._asked = asked
         self._prepared: dict[str, Prepared] = {}
 
     async def edited(self, raw: bytes) -> bytes:
-        """The answer without refused calls; the same bytes where none is refused."""
+        """The answer without refused calls; the same bytes if none is refused."""
         if not any(mark in raw.replace(b"\0", b"") for mark in _MARKS):
             return raw
         try:
@@ -61,7 +61,7 @@ class Fetched:
         """One line of JSON Lines; a line that only other parsers could read is refused.
 
         Raises:
-            UpstreamError: It may contain a call that cannot be judged.
+            UpstreamError: The line may contain a call that cannot be judged.
         """
         try:
             value = read_json(line)
@@ -108,7 +108,7 @@ class Fetched:
 
 
 def _others_read(raw: bytes) -> bool:
-    """Whether a more lenient parser would read it as JSON, in any encoding."""
+    """Whether a more lenient parser would read these bytes as JSON, in any encoding."""
     try:
         _LENIENT.decode(raw.decode(json.detect_encoding(raw), "replace").strip("\ufeff \t\r\n"))
     except (ValueError, RecursionError):

@@ -62,7 +62,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     target: str
     headers: dict[str, str]
-    # False: no model is asked, the reply of an earlier request is fetched.
+    # False: no model is asked, but the reply of an earlier request is fetched.
     asks: bool = True
 
 
@@ -89,7 +89,8 @@ class Turn:
         self.status = OK
         self.streamed = False
         self.withheld = False
-        # Times: the request went upstream, the reply began to go to the agent; 0: not yet.
+        # Times at which the request went upstream, and the reply began to go to the agent; 0: not
+        # yet.
         self.sent_ns = 0
         self.first_ns = 0
         self.due_s = asyncio.get_running_loop().time() + wire.behind.settings.total_seconds
@@ -159,7 +160,7 @@ class Turn:
         )
 
     async def ask_again(self, more: list[Json], stack: AsyncExitStack) -> Reply | None:
-        """The reply to the second request; None where there is none, and the first reply ends."""
+        """Ask the model again; its new reply, or None if there is none and the first reply ends."""
         late = asyncio.get_running_loop().time() > self.due_s
         if not self.wire.asks or self.askings > AGAIN_MAX or late:
             return None
@@ -202,7 +203,8 @@ class Turn:
             if not reply.refused_all():
                 break
             async with AsyncExitStack() as stack:
-                # The text to append is taken now; without a second request the reply ends as it is.
+                # The text to append is taken from the editor now; if the model is not asked again,
+                # the reply ends with it.
                 again = await self.ask_again(reply.again(), stack)
                 if again is None:
                     break
@@ -212,19 +214,20 @@ class Turn:
         self.reply_id = text_of(edited.get("id")) or ""
         found = edited.get("output")
         self.output = tuple(found) if isinstance(found, list) else ()
-        # A repeated key would bring its other value.
+        # The received bytes go on only if no key is repeated: another parser might take the key's
+        # other value.
         same = edited is given and edited == body
         same = same and body is came and not repeats(raw.decode("utf-8"), came)
         return raw if same else write_body(edited)
 
     async def _closed(self, edited: dict[str, Json]) -> dict[str, Json]:
-        """A reply with what the sidecar has to say behind it."""
+        """The reply with the sidecar's own text appended, if there is any."""
         said = own_words(self.api.read_reply(edited)) if ends_turn(self.api.name, edited) else None
         text = None if said is None else await self.closing(said)
         return edited if text is None else with_last(self.api.name, edited, text)
 
     async def closing(self, said: str) -> str | None:
-        """What the sidecar has to say behind these words of the model, which end its reply."""
+        """The sidecar's own text to append to a finished reply, whose words are `said`."""
         if not self.wire.asks:
             return None
         done = await attempt(self._coupling.closing(self.current, said), self._halt)
@@ -235,11 +238,11 @@ class Turn:
         return self._coupling.filter(self.current)
 
     def begins(self) -> None:
-        """The reply begins to go to the agent."""
+        """Note that the reply begins to go to the agent."""
         self.first_ns = self.first_ns or self._clock_ns()
 
     def ended(self) -> None:
-        """The reply is over, or the agent has left."""
+        """Note that the reply is over, or the agent has left."""
         self._ended(self)
 
     @property
@@ -264,7 +267,8 @@ class StreamedReply:
         self._stack = stack
         self._reply = reply
         self._editor = turn.api.editor()
-        self._said_before = ""  # in requests whose calls were all refused
+        # the model's words in earlier requests of this reply, all of whose calls were refused
+        self._said_before = ""
         self._running = self._run()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -299,14 +303,14 @@ class StreamedReply:
             if reply is None:
                 yield editor.close()
         if editor.holds:
-            # A part of a call must not look like a complete call.
+            # The stream is broken off, because a part of a call must not look like a complete one.
             raise UpstreamError("the server behind broke off its answer")
         if isinstance(editor, ResponsesEditor):
             turn.output = editor.output
         turn.reply_id = editor.said().reply_id or ""
 
     async def _edited(self, events: Sequence[Event | None], clean: Filter) -> AsyncGenerator[bytes]:
-        """The events that go on; nothing behind a call until it is judged.
+        """The events that go on; no event after a call goes on before the call is judged.
 
         None is the end of the stream. Texts that a verdict refuses are withheld from the next event
         on.
@@ -322,7 +326,7 @@ class StreamedReply:
             was_over = editor.over
             passed, waiting = editor.feed(event)
             if waiting or (editor.over and not was_over):
-                # Events that need no verdict go first, so that they do not wait for one.
+                # Events before the call go on first, so that they do not wait for its verdict.
                 before, out = out + (passed if waiting else b""), b""
                 if before:
                     turn.begins()
@@ -335,7 +339,7 @@ class StreamedReply:
             yield out
 
     async def _closing(self) -> bytes:
-        """What the sidecar has to say before the end of the reply."""
+        """Events with the sidecar's own text, to be sent before the end of the reply."""
         said = own_words(self._editor.said())
         if said is None or self._editor.holds:
             return b""
@@ -348,7 +352,7 @@ def _cleaned(event: Event | None, clean: Filter) -> list[Event]:
 
 
 def _said(reply: Reply) -> bool:
-    """Whether an event has words of a model."""
+    """Whether the status of an answer says that the model replied."""
     return reply.status in _SAID
 
 

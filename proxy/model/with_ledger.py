@@ -1,7 +1,7 @@
 """The model front coupled to memory: the ledger and the withholding, around the judging of calls.
 
-A request waits for undecided candidates, is noted, then goes upstream without refused texts. The
-model's words are noted before the agent can act on them.
+A request waits for undecided candidates, is noted in the ledger, then goes upstream without refused
+texts. The model's words are noted before the agent can act on them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 QUIET_S: Final = 20.0
 """How long a request waits for candidates in flight; then they are refused."""
-# A model's own words rank with its program's; only the channel tells them apart.
+# A program's own text has the same label as a model's words; only the channel tells which it is.
 _LEFT: Final = frozenset({SourceKind.OPERATOR, SourceKind.USER_INPUT, SourceKind.AGENT_SELF_EDIT})
 
 
 class Coupled:
-    """Implements `Coupling` on another one."""
+    """Implements `Coupling`: adds ledger and withholding to the coupling that it wraps."""
 
     def __init__(self, inner: Coupling, sessions: Sessions, withholding: Withholding) -> None:
         self._inner = inner
@@ -43,11 +43,12 @@ class Coupled:
         self._clean = CleanTurns()
 
     async def prepare(self, asked: Asked) -> Prepared:
-        """See `Coupling`."""
+        """Implements `Coupling.prepare`."""
         principal, principal_id = asked.principal, asked.principal.principal_id
         prepared = await self._inner.prepare(asked)
         request = prepared.request
-        # A candidate that is not decided in time is withheld until its verdict is known.
+        # Wait for candidates in flight; one that is not decided in time is withheld until its
+        # verdict is known.
         await self._withholding.quiet(principal_id, QUIET_S)
         entered = await self._sessions.entered(
             principal,
@@ -56,7 +57,7 @@ class Coupled:
             asked.user_turns,
             asked.system_text,
         )
-        # Candidates that arrived while this waited for the disk.
+        # Wait again, for candidates that arrived while the ledger wrote to disk.
         await self._withholding.quiet(principal_id, QUIET_S)
         conversation = self._conversation(principal_id, request, entered)
         body = await self._withheld(prepared, entered, conversation)
@@ -100,7 +101,7 @@ class Coupled:
     def _smuggling(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
         """New tools whose descriptions contain refused texts.
 
-        A server may add a tool at any time.
+        A server may add a tool at any time, and use its description to carry a refused text.
         """
         unseen = self._sessions.unseen_tools(principal, request)
         return frozenset(
@@ -115,7 +116,7 @@ class Coupled:
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """See `Coupling`. A steering text in one of the calls is withheld from the others."""
+        """Implements `Coupling.judge`. A call that contains a withheld text is refused."""
         principal_id = prepared.asked.principal.principal_id
         verdicts = await self._inner.judge(prepared, calls)
         return tuple(
@@ -126,45 +127,45 @@ class Coupled:
         )
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
-        """See `Coupling`."""
+        """Implements `Coupling.replied`."""
         await self._sessions.replied(prepared.asked.principal, prepared.session, reply)
 
     def filter(self, prepared: Prepared) -> Filter:
-        """See `Coupling`."""
+        """Implements `Coupling.filter`."""
         asked = prepared.asked
         return self._withholding.reply(
             asked.principal.principal_id, asked.api.name, prepared.conversation
         )
 
     async def settled(self, principal: Principal) -> None:
-        """See `Coupling`."""
+        """Implements `Coupling.settled`."""
         await self._withholding.settled(principal, QUIET_S)
 
     def withholds(self, principal: Principal) -> bool:
-        """See `Coupling`."""
+        """Implements `Coupling.withholds`."""
         return self._withholding.withholds(principal.principal_id)
 
     def carries(self, principal: Principal, text: str) -> bool:
-        """See `Coupling`."""
+        """Implements `Coupling.carries`."""
         return self._withholding.carries(principal.principal_id, text)
 
     def sieved(self, principal: Principal, value: Json) -> Json:
-        """See `Coupling`."""
+        """Implements `Coupling.sieved`."""
         return self._withholding.sieved(principal.principal_id, value)
 
     def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
-        """See `Coupling`."""
+        """Implements `Coupling.said`."""
         asked = prepared.asked
         return self._withholding.said(
             asked.principal.principal_id, asked.api.name, body, prepared.conversation
         )
 
     def passing(self, principal: Principal) -> Filter:
-        """See `Coupling`."""
+        """Implements `Coupling.passing`."""
         return self._withholding.reply(principal.principal_id, "")
 
     async def closing(self, prepared: Prepared, said: str) -> str | None:
-        """See `Coupling`."""
+        """Implements `Coupling.closing`."""
         return await self._inner.closing(prepared, said)
 
 
@@ -173,11 +174,11 @@ def left_alone(
 ) -> Leave:
     """What withholding leaves unchanged: what persons typed, and the agent's own program's text.
 
-    A person's turns stay under any label: she may paste, and their beginning may be unseen. Turns
-    known to be clean (`clean`) stay too.
+    A person's turns stay under any label: people paste texts, and the beginning of a conversation
+    may be unseen. Turns known to be clean (`clean`) stay too.
 
-    A system prompt, a reminder in a user's turn and an approved tool cannot be blanked: otherwise a
-    steered model would only have to propose to remember them.
+    A system prompt, a reminder in a user's turn and an approved tool stay as well: otherwise a
+    steered model could have them removed by proposing to remember them.
     """
     typed: dict[Where, tuple[tuple[int, int], ...]] = {}
     trusted: list[tuple[Where, str]] = []
@@ -205,7 +206,7 @@ def left_alone(
 
 
 def _typed(request: ModelRequest, entered: Entered) -> Iterator[str]:
-    """What a person typed and nobody said before her."""
+    """Texts that a person typed and that nobody had said before."""
     for _, said, spans in _turns(request, entered, frozenset()):
         if said.voice is Voice.USER:
             for span in spans:
@@ -216,7 +217,7 @@ def _typed(request: ModelRequest, entered: Entered) -> Iterator[str]:
 def _labelled(
     request: ModelRequest, entered: Entered, clean: frozenset[int]
 ) -> Iterator[tuple[Where, Said, tuple[LabelledSpan, ...]]]:
-    """Every string of prompt and conversation, with its place and its labelled spans."""
+    """Every string of prompt and conversation: its place in the body, and its labelled spans."""
     for said, spans in zip(request.system, entered.system.spans, strict=False):
         yield said.where, said, spans
     yield from _turns(request, entered, clean)
@@ -230,6 +231,6 @@ def _turns(
         if at in clean:
             continue
         for said, spans in zip(turn.said, read.spans, strict=False):
-            # A bare string is the body's own value.
+            # If the conversation is a bare string in the body, its place has no index.
             place = (*request.prefix, at, *said.where) if request.prefix else said.where
             yield place, said, spans

@@ -60,7 +60,7 @@ class Sliced(Generic[_T]):
         return self._begun
 
     def resume(self) -> State:
-        """Let it run until its slice is used up, it goes apart, or it is over."""
+        """Let the work run until its slice is used up, it runs a function apart, or it ends."""
         if not self._begun:
             self._begun = True
             # A daemon: a process that ends does not wait for a slice that nobody will give.

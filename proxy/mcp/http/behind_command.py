@@ -1,8 +1,8 @@
 """Servers that the sidecar runs itself, served over HTTP.
 
 In the handshake era each session has a process of its own. In the stateless era all exchanges of a
-principal share one. Their request ids could collide there, so each is replaced on the way in and
-put back on the way out.
+principal share one process. Request ids of different exchanges may be equal, so each id is replaced
+in the request and put back in the answer.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ class CommandLine(Line):
     async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
         """Take one message of the client.
 
-        The stream of a call also carries messages that waited for a stream.
+        The stream of a call also gets messages that waited for any stream.
         """
         await super().take(raw, message, exchange)
         self.spawn(self._send_unsent())
 
     def listen(self, exchange: Exchange) -> None:
-        """Use this exchange for messages that belong to no call, including those that waited."""
+        """Use this exchange for messages that belong to no call, also for those that waited."""
         super().listen(exchange)
         exchange.stream()
         self.spawn(self._send_unsent())
@@ -137,7 +137,7 @@ class Shared:
 
     @property
     def busy(self) -> bool:
-        """Whether a request waits for it."""
+        """Whether any request waits for an answer of the process."""
         return bool(self._asked)
 
     async def serve(self) -> None:
@@ -208,7 +208,7 @@ class Shared:
                 await asked.line.relay.from_server(encode(body), _via(asked.exchange))
 
     async def _told(self, message: Message) -> None:
-        """A notification goes to the call that it names, or to nobody."""
+        """Pass a notification to the call that it names; drop one that names none."""
         token = message.params.get("progressToken")
         subscription = message.meta.get(SUBSCRIPTION)
         number = token if message.method == PROGRESS else _number(subscription)
@@ -238,7 +238,7 @@ class SharedLine(Line):
 
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
         """Send a request or cancel one; this era has no other client messages."""
-        del raw  # it is re-encoded under another id
+        del raw  # the message is encoded anew, under another id
         exchange = exchange_of(via)
         if message.kind is Kind.REQUEST:
             self.spawn(self._ask(message, exchange))
@@ -256,7 +256,7 @@ class SharedLine(Line):
         await shared.ask(message, self, exchange)
 
     async def _hang_up(self) -> None:
-        """Nothing: the process is not this line's own."""
+        """Do nothing: the process belongs to all lines that share it."""
 
 
 def _via(exchange: Exchange | None) -> Arrived | None:
@@ -285,5 +285,5 @@ def _number(given: JsonValue) -> int | None:
 
 
 def _like(given: JsonValue, request_id: RequestId) -> RequestId:
-    """The id, as text where the server spells ids as text."""
+    """The id with the type that the server used: as text where the server writes ids as text."""
     return str(request_id) if isinstance(given, str) else request_id

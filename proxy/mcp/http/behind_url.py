@@ -78,7 +78,7 @@ class UrlLine(Line):
         upstream: Upstream,
         adopt: Callable[[str, UrlLine], bool],
     ) -> None:
-        """`adopt` takes a session that the server named; False where that is not allowed."""
+        """`adopt` registers a session id that the server named; False if another line has it."""
         super().__init__(parts)
         self._upstream = upstream
         self._adopt = adopt
@@ -107,7 +107,7 @@ class UrlLine(Line):
             ):
                 await self._upstream.whole(reply)
         except (UpstreamError, TimeoutError):
-            # The call that it belongs to, if any, is answered or lost on its own stream.
+            # A failure ends no call: the call that the message belongs to has a stream of its own.
             return
 
     def sent_event(self, event_id: str) -> bool:
@@ -163,7 +163,7 @@ class UrlLine(Line):
             stop()
 
     async def _call(self, raw: bytes, message: Message, exchange: Exchange | None) -> None:
-        """Post a request and relay everything that comes for it, to the end."""
+        """Post a request, and relay everything that the server sends for it, to the end."""
         request_id = message.request_id
         if request_id is None:
             return
@@ -213,7 +213,7 @@ class UrlLine(Line):
             raise UpstreamError("the server behind gave no answer to a request")
 
     def _passed(self, reply: Reply) -> dict[str, str]:
-        """The headers that the client gets; a session only if it is this one."""
+        """The headers that the client gets; a session id only if it is this line's."""
         said = reply.headers
         passed = {
             name: said[name]
@@ -227,7 +227,7 @@ class UrlLine(Line):
         return passed
 
     def _end_if_gone(self, reply: Reply) -> None:
-        """The server no longer knows the session: end the line after reporting it."""
+        """End the line if the server no longer knows its session; the client learns of it first."""
         if reply.status == 404 and self.session_id is not None:  # noqa: PLR2004
             self.close()
 
@@ -298,12 +298,11 @@ class UrlLine(Line):
             await self.relay.from_server(event.data, _via(exchange, event), again=again)
             return
         if exchange is None or (event.event_id is None and event.retry is None):
-            # A ping of the server's own; ours are sent by the exchange. An event id must not
-            # overtake the messages before it, or a client that resumes from it would miss them.
-            # Data under another event name than "message" is not passed on.
+            # Without a client, or without an id or retry time to pass on, there is nothing to do: a
+            # bare event is the server's own ping, and the exchange sends pings of its own.
             return
-        # An id must not overtake the messages before it: who resumes from it would miss them. Data
-        # under another name than "message" is no message to anybody, and is not passed on.
+        # An event id is sent after the messages before it, or a client that resumes from it would
+        # miss them. Data under another event name than "message" is not passed on.
         await self.relay.flushed(Side.SERVER)
         empty = b"" if event.data is not None else None
         await exchange.put(EventFields(data=empty, event_id=event.event_id, retry=event.retry))
@@ -314,7 +313,10 @@ def _via(exchange: Exchange | None, event: EventFields | None = None) -> Arrived
 
 
 def _unread(exchange: Exchange, stop: Stop) -> None:
-    """The exchange is over. A client that leaves does not cancel its call."""
+    """End the reading of an exchange that is over.
+
+    A client that leaves does not cancel its call.
+    """
     if not exchange.left:
         stop.after(GRACE_SECONDS)
     elif exchange.resumable:

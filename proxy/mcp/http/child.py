@@ -46,10 +46,10 @@ class Child:
 
     @classmethod
     async def start(cls, command: Command, name: str) -> Self:
-        """Start it in a session of its own, so that its children end with it.
+        """Start a server in a process session of its own, so that its children end with it.
 
         Raises:
-            ChildGone: It cannot be started.
+            ChildGone: The server cannot be started.
         """
         try:
             process = await asyncio.create_subprocess_exec(
@@ -71,7 +71,7 @@ class Child:
         return cls(process, name)
 
     async def lines(self) -> AsyncIterator[bytes | TooLong]:
-        """The lines of its standard output, to the end."""
+        """The lines of the server's standard output, to the end."""
         source = self._process.stdout
         if source is None:
             return
@@ -83,7 +83,7 @@ class Child:
             yield line
 
     async def silence(self) -> None:
-        """Read its standard error to the end, and drop it: it may quote memories."""
+        """Read the server's standard error to the end, and drop it: it may quote memories."""
         source, count = self._process.stderr, 0
         while source is not None and (piece := await source.read(_PIECE_BYTES)):
             count += len(piece)
@@ -91,10 +91,10 @@ class Child:
             _LOG.info("mcp server wrote to stderr", extra={"server": self._name, "bytes": count})
 
     async def write(self, line: bytes) -> None:
-        """Write one line to it.
+        """Write one line to the server.
 
         Raises:
-            ChildGone: It does not read.
+            ChildGone: The server does not read.
         """
         sink = self._process.stdin
         if sink is None or self._process.returncode is not None:
@@ -107,12 +107,12 @@ class Child:
             raise ChildGone from None
 
     def close_input(self) -> None:
-        """Close its input; an honest server then ends."""
+        """Close the server's input; an honest server then ends."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
     async def end(self) -> None:
-        """Close its input, and end it by force where that does not."""
+        """Close the server's input, and end it by force if it goes on."""
         self.close_input()
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(TimeoutError):
@@ -121,7 +121,7 @@ class Child:
                 break
             self._signal(number)
         code = await self._process.wait()
-        # Its children may live on in its process group.
+        # The server's children may live on in its process group, so the whole group is ended.
         self._signal(signal.SIGKILL)
         _LOG.info("mcp server ended", extra={"server": self._name, "code": code})
 

@@ -36,8 +36,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 class Exchange:
     """One request and its answer: a body, or events in the order they are put. Event loop only.
 
-    `request_id` is that of its request; None for a stream that a client opened to listen, and for a
-    message without an answer.
+    `request_id` is None for a stream that a client opened to listen, and for a message that needs
+    no answer.
     """
 
     def __init__(
@@ -51,7 +51,8 @@ class Exchange:
         # Headers of the server behind that concern the client.
         self.status = 200
         self.passed: dict[str, str] = {}
-        # Its events had ids, so a client that lost it may ask for the rest on another stream.
+        # True if its events had ids, so that a client which lost the stream may ask for the rest on
+        # another.
         self.resumable = False
         self._queue: deque[bytes] = deque()
         self._bytes = 0
@@ -64,12 +65,12 @@ class Exchange:
 
     @property
     def over(self) -> bool:
-        """Whether it is closed for further events."""
+        """Whether the exchange accepts no further events."""
         return self._over or self._left
 
     @property
     def left(self) -> bool:
-        """Whether its client left before the end."""
+        """Whether the client left before the end of the answer."""
         return self._left
 
     def answer(self, body: bytes, *, status: int | None = None, content_type: str = JSON) -> None:
@@ -90,7 +91,7 @@ class Exchange:
 
     @property
     def streams(self) -> bool:
-        """Whether it is answered with events."""
+        """Whether the exchange is answered with events."""
         return self.head.done() and not self.head.cancelled() and self.head.result().body is None
 
     async def put(self, event: EventFields) -> None:
@@ -124,9 +125,9 @@ class Exchange:
         self._room.set()
 
     def when_over(self, told: Callable[[], object]) -> None:
-        """Call `told` at the end or when the client leaves, at once if that has happened.
+        """Call `told` at the end of the exchange, at once if it is over already.
 
-        It must not raise.
+        A client that leaves ends it as well. `told` must not raise.
         """
         if self.over:
             told()
@@ -134,7 +135,7 @@ class Exchange:
             self._told.append(told)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Its events as bytes, with a ping after a long silence."""
+        """The events as bytes, with a ping after a long silence."""
         while True:
             while self._queue:
                 piece = self._queue.popleft()
@@ -169,7 +170,7 @@ class Exchange:
 
 
 class Arrived(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a server's message arrived, and under which event id."""
+    """The exchange on which a server's message arrived, and its event fields."""
 
     exchange: Exchange
     event: EventFields | None = None

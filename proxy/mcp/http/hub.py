@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 LANES_IDLE_MAX: Final = 8
-# Most streams that stay open: each holds a request, and others need requests too.
+# The most streams that stay open: each holds a request, and other requests need room too.
 STREAMS_PER_PRINCIPAL_MAX: Final = 16
 SESSIONS_PER_PRINCIPAL_MAX: Final = 64
 
@@ -34,7 +34,7 @@ Owner: TypeAlias = "tuple[str, str, Access]"
 
 
 class HubLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one server may hold open."""
+    """Limits on what may be open to one server."""
 
     sessions_max: int = 256
     idle_seconds: float = 1_800.0
@@ -43,7 +43,7 @@ class HubLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RelayFor(Protocol):
-    """Makes relays for one server."""
+    """Makes relays for one configured server."""
 
     def __call__(self, principal: Principal, deliver: Deliver) -> Relay:
         """A relay that is not started yet."""
@@ -89,7 +89,7 @@ class Hub:
         """A line for a client that says `initialize`.
 
         Raises:
-            Busy: Too many are open, and none of this principal's is idle.
+            Busy: Too many lines are open, and none of this principal's is idle.
         """
         owner = _owner(principal)
         self._make_room(owner)
@@ -118,7 +118,7 @@ class Hub:
         """A line for one exchange that belongs to no session.
 
         Raises:
-            Busy: Too many are open.
+            Busy: Too many lines are open.
         """
         idle = self._idle.get(_owner(principal), [])
         while idle:
@@ -137,7 +137,7 @@ class Hub:
         return line
 
     def give_back(self, principal: Principal, line: Line) -> None:
-        """The exchange ended cleanly: its line may serve another one."""
+        """Take back the line of an exchange that ended cleanly, to serve another exchange."""
         idle = self._idle.setdefault(_owner(principal), [])
         if line.closed or line.busy or len(idle) >= LANES_IDLE_MAX:
             line.close()
@@ -159,7 +159,7 @@ class Hub:
 
     @property
     def serves_sessions_only(self) -> bool:
-        """Whether an older client needs a session: yes, where we run the server."""
+        """Whether older clients need a session: yes, if the sidecar runs the server itself."""
         return isinstance(self._behind, Command)
 
     def sweep(self) -> None:
@@ -214,7 +214,7 @@ class Hub:
         self._spawn_beside(_attempted(work, self._halt))
 
     def _adopt(self, owner: Owner, session_id: str, line: Line) -> bool:
-        """Whether the session id can be this line's: no other line has it."""
+        """Register a session id for this line; False if another line has it."""
         if session_id in self._sessions:
             _LOG.error("mcp server named a session twice", extra={"server": self.name})
             return False
@@ -222,7 +222,7 @@ class Hub:
         return True
 
     def _make_room(self, owner: Owner) -> None:
-        # Counted by principal: a second key gives no second share.
+        # Lines are counted by principal, so that a second key gives no second share.
         mine = [line for found, line in self._sessions.values() if found[:2] == owner[:2]]
         if len(self._lines) < self._limits.sessions_max and len(mine) < SESSIONS_PER_PRINCIPAL_MAX:
             return
@@ -231,7 +231,7 @@ class Hub:
             raise Busy
         min(idle, key=lambda line: line.used_s).close()
 
-    # ---- servers of our own ----
+    # ---- servers that the sidecar runs itself ----
 
     async def _open_command(self, command: Command, principal: Principal) -> Line:
         child = await self._started(command)
@@ -243,7 +243,8 @@ class Hub:
         return line
 
     async def _share(self, command: Command, owner: Owner) -> Shared:
-        # One at a time: two first calls would start two processes, and one would be orphaned.
+        # One start at a time: two first calls would start two processes, and one would be left
+        # over.
         async with self._sharing:
             shared = self._shared.get(owner)
             if shared is None or shared.over:

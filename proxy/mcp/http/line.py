@@ -1,4 +1,4 @@
-"""One relay between its two ends: HTTP exchanges, and a server behind."""
+"""One relay with its two ends: the client's HTTP exchanges, and a server behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from proxy.mcp.relay import Deliver
 
 PASS_ON_SECONDS: Final = 10.0
-# Seconds for a call with its stream, so that a silent server does not hold it for ever.
+# Seconds that a call with its stream may last, so that a silent server does not hold it for ever.
 CALL_SECONDS: Final = 900.0
 # The one method whose call stays open: notifications come on it.
 LISTEN: Final = "subscriptions/listen"
@@ -80,7 +80,7 @@ class Line:
                 exchange.finish()
 
     async def started(self) -> None:
-        """Wait until it is ready to relay."""
+        """Wait until the line is ready to relay."""
         await self._started.wait()
 
     def close(self) -> None:
@@ -89,12 +89,12 @@ class Line:
 
     @property
     def closed(self) -> bool:
-        """Whether it accepts no more messages."""
+        """Whether the line accepts no more messages."""
         return self._closing.is_set()
 
     @property
     def busy(self) -> bool:
-        """Whether a client waits for an answer, or listens."""
+        """Whether a client waits for an answer on this line, or listens."""
         return any(not one.over for one in (*self._asked.values(), *self._listening))
 
     @property
@@ -116,13 +116,13 @@ class Line:
             taken_back.finish()
 
     async def _passed_on(self) -> None:
-        """Wait until a message without an answer has gone on, so that "accepted" is true."""
+        """Wait until a message that needs no answer has gone on, before it is called accepted."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PASS_ON_SECONDS):
                 await self.relay.flushed(Side.CLIENT)
 
     async def take_back(self, request_id: RequestId, exchange: Exchange) -> None:
-        """Cancel the call of an exchange that its client closed: so the stateless era cancels."""
+        """Cancel the call of an exchange that its client closed, as the stateless era does it."""
         body: Object = {
             "jsonrpc": "2.0",
             "method": CANCELLED,
@@ -184,7 +184,10 @@ class Line:
             self._limit(request_id, exchange, self._parts.call_seconds)
 
     def _limit(self, request_id: RequestId, exchange: Exchange, seconds: float) -> None:
-        """Limit the time of the server behind for a call; our own verdict's time is not counted."""
+        """Limit how long the server may take for a call.
+
+        The time for the gate's verdict is not counted.
+        """
 
         def too_late() -> None:
             self.spawn(self.relay.lost(request_id))
@@ -197,7 +200,7 @@ class Line:
     def _somewhere(self) -> Exchange | None:
         """The stream for a message that belongs to no call.
 
-        A listener's, else that of the oldest call.
+        It is a listener's stream, or else that of the oldest call.
         """
         for exchange in (*self._listening, *self._asked.values()):
             if not exchange.over:
@@ -208,7 +211,7 @@ class Line:
 def _is_last(message: Message, exchange: Exchange) -> bool:
     """Whether this message ends the exchange.
 
-    An error without an id can only belong to its request.
+    An error without an id counts too: the exchange has one request, so it can belong to no other.
     """
     if exchange.request_id is None or message.kind not in (Kind.RESULT, Kind.ERROR):
         return False
@@ -216,7 +219,7 @@ def _is_last(message: Message, exchange: Exchange) -> bool:
 
 
 def _answer(exchange: Exchange, raw: bytes, message: Message) -> None:
-    """Answer with one message. Where the server gave no status, the stateless era defines one."""
+    """Answer with one message. Its status is the server's, or the one the stateless era defines."""
     status = exchange.status
     error = message.body.get("error")
     if status == 200 and isinstance(error, dict) and exchange.era is Era.STATELESS:  # noqa: PLR2004
