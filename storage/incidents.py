@@ -175,6 +175,8 @@ class Incidents(Protocol):
     async def resume(self, incident_id: str, by: PrincipalId) -> Contained:
         """Finish what was cut short; an incident that is done changes nothing.
 
+        A memory that a person paroled since an isolation began stays shown.
+
         Raises:
             UnknownIncident: There is none of that id.
         """

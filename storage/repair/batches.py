@@ -15,7 +15,7 @@ from storage.repair.reaching import caught, reached
 from storage.tables.codec import decode_hidden_by, decode_incident
 from storage.tables.lmdb_store import INCIDENTS, QUARANTINES
 from storage.write.incident_records import IncidentRecords, read_incident
-from storage.write.quarantine import Quarantine
+from storage.write.quarantine import Paroled, Quarantine
 from storage.write.rewinding import BatchRewound, Rewinding
 
 if TYPE_CHECKING:
@@ -105,8 +105,9 @@ class EmbeddedIncidents:
 
     async def _isolated(self, incident: Incident, by: PrincipalId) -> Contained:
         names = await asyncio.to_thread(self._names_in, incident.reach)
+        paroled = Paroled(incident)
         changed, kept = await self._batches(
-            names, lambda batch: self._quarantine.impose_all(incident, batch)
+            names, lambda batch: self._quarantine.impose_all(incident, batch, paroled)
         )
         done = await self._moved(incident, Stage.DONE, by, f"{changed} hidden, {kept} were")
         return Contained(incident=done, changed=changed, kept=kept)

@@ -40,15 +40,24 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reached(view: View, names: KeyedNames, reach: Reach) -> Reached:
-    """Every memory in reach, deleted ones too. Walks every row."""
+    """Every memory in reach, deleted ones too. Walks every row.
+
+    What was derived from a purged memory is followed where the log names that memory. It names
+    none of an id that a client chose.
+    """
     own: dict[bytes, MemoryId] = {}
+    purged: dict[MemoryId, None] = {}
     for _, payload in view.scan(ROWS):
         row = decode_row(payload)
-        if not row.erased and fits(view, reach, row):
+        if not fits(view, reach, row):
+            continue
+        if not row.erased:
             own.setdefault(names.memory(row.tenant, row.memory_id), row.memory_id)
+        elif (gone := _purged(view, reach, row)) is not None:
+            purged[gone] = None
     descended: dict[bytes, MemoryId] = {}
     if reach.with_descendants:
-        waiting = list(own.values())
+        waiting = [*own.values(), *purged]
         while waiting:
             for _, row in children_of(view, names, reach.tenant, waiting.pop()):
                 child = row.memory_id
@@ -57,6 +66,17 @@ def reached(view: View, names: KeyedNames, reach: Reach) -> Reached:
                     descended[name] = child
                     waiting.append(child)
     return Reached(own=own, descended=descended)
+
+
+def _purged(view: View, reach: Reach, row: Row) -> MemoryId | None:
+    """The id of the purged memory that an erased row was a step of, if the log tells it.
+
+    None also where its target is asked for: of a target that a client chose, nothing is left.
+    """
+    leaf = read_leaf(view, row.leaf_index)
+    if not isinstance(leaf, VerdictLeaf):
+        raise StoreCorrupt(f"leaf {row.leaf_index} is no verdict")
+    return leaf.memory_id if reach.under is None else None
 
 
 def fits(view: View, reach: Reach, row: Row) -> bool:

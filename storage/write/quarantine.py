@@ -16,9 +16,10 @@ from policy.model import MemoryStatus
 from storage.audit import OperatorLeaf
 from storage.errors import UnknownMemory
 from storage.incidents import Stage
+from storage.tables.change import read_leaf
 from storage.tables.codec import OPERATOR, HiddenBy, IdRecord, encode
 from storage.tables.lmdb_store import IDS, QUARANTINES
-from storage.tables.rows import children_of, read_id, read_row
+from storage.tables.rows import chain, children_of, read_id, read_row
 from storage.values import (
     PAROLE,
     QUARANTINE,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from storage.write.engine import Engine
 
 _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED})
+_BY_INCIDENT: Final = re.compile(r"incident [0-9a-f]{16}")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -156,18 +158,22 @@ class Quarantine:
         log_standing(change, memory_id, row, by, detail, hidden=True)
         return not before
 
-    def impose_all(self, incident: Incident, names: Sequence[bytes]) -> tuple[int, int]:
+    def impose_all(
+        self, incident: Incident, names: Sequence[bytes], paroled: Paroled
+    ) -> tuple[int, int]:
         """Hide these memories for an incident, in one transaction, each with a leaf naming it.
 
         How many became hidden, and how many were hidden by somebody else already. A memory that
-        the incident hides, and one that is gone, stays as it is and has no leaf. Nothing is hidden
-        for an incident that is taken back meanwhile: its undoing may not look again.
+        the incident hides, one that is gone, and one that a person paroled since the incident
+        began stay as they are and have no leaf. Nothing is hidden for an incident that is taken
+        back meanwhile: its undoing may not look again.
         """
 
         def work(change: Change) -> tuple[int, int]:
             changed = kept = 0
             if read_incident(change.draft, incident.incident_id).stage is not Stage.OPEN:
                 return changed, kept
+            paroled.look(change)
             for name in names:
                 known = read_id(change.draft, name)
                 if known is None or known.status is MemoryStatus.DELETED:
@@ -176,6 +182,8 @@ class Quarantine:
                 if incident.incident_id in before:
                     continue
                 row = read_row(change.draft, known.ordinal)
+                if paroled.names(change, row, known.ordinal):
+                    continue
                 place(change, name, known, row, before | {incident.incident_id})
                 log_standing(change, row.memory_id, row, incident.by, _of(incident), hidden=True)
                 changed, kept = changed + (not before), kept + bool(before)
@@ -213,6 +221,47 @@ class Quarantine:
             return changed, kept
 
         return self._engine.transact(work)
+
+
+class Paroled:
+    """The memories that a person paroled since an incident began, as the log says.
+
+    A crash may leave an isolation half done, with memories shown again that it had hidden: whoever
+    finishes it must not hide them a second time. What an undoing or a rewind showed is no person's
+    word for that memory. Writer thread only; it reads each leaf once.
+    """
+
+    def __init__(self, incident: Incident) -> None:
+        self._tenant = incident.reach.tenant
+        self._next = incident.leaf_count
+        self._subjects: set[str] = set()
+
+    def look(self, change: Change) -> None:
+        """Take in the leaves that came since the last look."""
+        while self._next < change.leaf_count:
+            leaf = read_leaf(change.draft, self._next)
+            self._next += 1
+            if not isinstance(leaf, OperatorLeaf) or leaf.action not in {QUARANTINE, PAROLE}:
+                continue
+            tenant, _, said = leaf.detail.partition(": ")
+            if tenant != self._tenant or _BY_INCIDENT.fullmatch(said) is not None:
+                continue
+            if leaf.action == PAROLE:
+                self._subjects.add(leaf.subject)
+            else:
+                self._subjects.discard(leaf.subject)
+
+    def names(self, change: Change, newest: Row, ordinal: int) -> bool:
+        """Whether this memory is one of them; `newest` is its row at `ordinal`."""
+        if not self._subjects:
+            return False
+        if subject_of(newest.memory_id, newest.candidate_id) in self._subjects:
+            return True
+        # The leaf of a client's own id has that of the row that was newest then.
+        return _UUID.fullmatch(newest.memory_id) is None and any(
+            subject_of(row.memory_id, row.candidate_id) in self._subjects
+            for row in chain(change.draft, ordinal)
+        )
 
 
 def place(change: Change, name: bytes, known: IdRecord, row: Row, hidden: frozenset[str]) -> None:

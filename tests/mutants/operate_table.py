@@ -32,6 +32,27 @@ OPERATE: Final = (
         tests=(at(_PROVEN, "test_whatever_is_altered_is_named"),),
     ),
     Mutant(
+        name="an isolation that is finished later hides what was paroled meanwhile",
+        file="storage/write/quarantine.py",
+        old="        self._next = incident.leaf_count\n",
+        new="        self._next = 1 << 62\n",
+        invariant="what a person paroled since an isolation began stays shown",
+        tests=(
+            at(
+                _ISOLATION,
+                "test_what_a_person_paroled_since_an_isolation_began_stays_shown_when_it_is_finished",
+            ),
+        ),
+    ),
+    Mutant(
+        name="lineage ends at a purged parent",
+        file="storage/repair/reaching.py",
+        old="        waiting = [*own.values(), *purged]\n",
+        new="        waiting = list(own.values())\n",
+        invariant="what was derived from a purged memory is reached",
+        tests=(at(_ISOLATION, "test_what_was_derived_from_a_purged_memory_is_reached"),),
+    ),
+    Mutant(
         name="bytes that open no commitment pass",
         file="proxy/cli/proven_memories.py",
         old="digest_of(canonical)) != seen.commitment:\n            raise Wrong",

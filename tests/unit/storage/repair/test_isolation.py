@@ -8,6 +8,7 @@ import asyncio
 import shutil
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from policy.model import (
@@ -27,10 +28,10 @@ from policy.query import EVERYTHING
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedOptions
 from storage.errors import UnknownIncident
-from storage.incidents import Reach, Stage
+from storage.incidents import Kind, Reach, Stage
 from storage.tables.lmdb_store import CHILDREN, META, QUARANTINES
 from storage.write.incident_records import IncidentRecords
-from storage.write.quarantine import Quarantine
+from storage.write.quarantine import Paroled, Quarantine
 from tests.conftest import HEAVY
 from tests.unit.storage.opening import (
     AGENT,
@@ -159,7 +160,12 @@ def test_a_batch_behind_the_undoing_of_its_incident_hides_nothing(bench: Bench) 
     undone = asyncio.run(store.incidents.undo(begun.incident_id, BY)).incident
     name = store._engine.parts.names.memory(TENANT, memory_id)
     late = Quarantine(store._engine)
-    assert asyncio.run(store.writer.run(lambda: late.impose_all(begun, [name]))) == (0, 0)
+    assert asyncio.run(
+        store.writer.run(lambda: late.impose_all(begun, [name], Paroled(begun)))
+    ) == (
+        0,
+        0,
+    )
     records = IncidentRecords(store._engine)
     stays = asyncio.run(
         store.writer.run(lambda: records.move(begun.incident_id, Stage.DONE, BY, "1 hidden"))
@@ -344,6 +350,55 @@ def test_an_isolation_that_a_crash_cut_short_anywhere_is_finished_under_its_id(
             assert shown(again) == before
         again.close()
     assert halves  # some of them did die between two batches
+
+
+def test_what_a_person_paroled_since_an_isolation_began_stays_shown_when_it_is_finished(
+    bench: Bench,
+) -> None:
+    store = bench.open(options=SMALL)
+    plain = id_of(say(store, "plain", LEAKED))
+    named = id_of(say(store, "named by a client", LEAKED, memory_id=MemoryId("notes/1")))
+    regretted, undone, other = (id_of(say(store, f"lie {n}", LEAKED)) for n in range(3))
+    records = IncidentRecords(store._engine)
+    # What a crash leaves after the last batch, and before the record of it.
+    begun = asyncio.run(store.writer.run(lambda: records.begin(Kind.ISOLATE, OF_LEAKED, BY, "")))
+    names = [store._engine.parts.names.memory(TENANT, one) for one in (plain, named, regretted)]
+    hide = Quarantine(store._engine)
+    asyncio.run(store.writer.run(lambda: hide.impose_all(begun, names, Paroled(begun))))
+    for one in (plain, named, regretted):
+        asyncio.run(store.writer.parole(one, TENANT, BY, "read it: it is true"))
+    edit = candidate_of("edited", OPERATOR, change=ChangeKind.UPDATE, memory_id=named)
+    write(store, submission_of(edit, OPERATOR))
+    asyncio.run(store.writer.quarantine(regretted, TENANT, BY))
+    asyncio.run(store.writer.parole(regretted, TENANT, BY))
+    asyncio.run(store.writer.quarantine(regretted, TENANT, BY))
+    # Control: what another undoing shows is nobody's word for it.
+    second = asyncio.run(store.incidents.isolate(Reach(tenant=TENANT, under="memories"), BY))
+    asyncio.run(store.incidents.undo(second.incident.incident_id, BY))
+    assert set(shown(store)) == {plain, named, undone, other}
+    store.close()
+
+    store = bench.open(options=SMALL)
+    done = asyncio.run(store.incidents.resume(begun.incident_id, BY))
+    assert (done.changed, done.kept, done.incident.stage) == (2, 1, Stage.DONE)
+    assert set(shown(store)) == {plain, named}
+    store.close()
+
+
+def test_what_was_derived_from_a_purged_memory_is_reached(bench: Bench) -> None:
+    store = bench.open(options=SMALL)
+    root = id_of(say(store, "root", LEAKED))
+    child = derived(store, "child", root)
+    grandchild = derived(store, "grandchild", child)
+    id_of(say(store, "unrelated"))
+    purge = candidate_of(None, OPERATOR, change=ChangeKind.PURGE, memory_id=root, scope=Scope())
+    write(store, submission_of(purge, OPERATOR))
+    with_them = Reach(tenant=TENANT, principal_id=LEAKED.principal_id, with_descendants=True)
+    assert {one.memory_id for one in store.incidents.reached(with_them)} == {child, grandchild}
+    for narrower in ({"with_descendants": False}, {"under": "memories"}, {"session": "a" * 32}):
+        asked = msgspec.structs.replace(with_them, **narrower)
+        assert store.incidents.reached(asked) == ()  # control
+    store.close()
 
 
 def test_an_incident_that_nobody_knows_is_refused(bench: Bench) -> None:
