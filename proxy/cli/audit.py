@@ -169,6 +169,15 @@ def _verify_export(context: Context, path: Path, pinned: VerifierKey | None) -> 
         )
         for problem in checked.problems:
             terminal.say(f"  {inert(problem)}")
+        terminal.say(
+            f"as of those {checked.tree_size} leaves at the latest: each text is that of the last "
+            "step in the file, and no file can show that no later step followed"
+        )
+        if checked.unlinked:
+            terminal.say(
+                f"{checked.unlinked} steps were logged before the log named the step before each: "
+                "one that is missing right before them would not show"
+            )
     if not checked.vkey_pinned:
         terminal.note("the verifier key came with the file; pin the log's own with --vkey")
     return Exit.OK if checked.sound else Exit.FAILED

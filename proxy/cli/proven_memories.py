@@ -2,7 +2,9 @@
 
 The first line is the signed head of the log, each further line one memory with all its steps. A
 step has the bytes that were judged, the salt that opens their commitment, and both leaves with
-their paths (RFC 6962) to the signed root. What no file can show is that nothing was left out.
+their paths (RFC 6962) to the signed root. The leaf of each step names that of the step before, so
+no step of a memory is missing up to the last one in the file. What no file can show is that no
+later step followed, and that no memory was left out.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from policy.canonical import decode_canonical, digest_of
 from policy.model import ChangeKind, MemoryClass, SourceKind
 from proxy.cli.proofs import Hex  # noqa: TC001 - msgspec reads the annotation
 from storage.audit import (
+    NO_STEP_BEFORE,
     BadCheckpoint,
     InterceptedLeaf,
     OperatorLeaf,
@@ -84,12 +87,17 @@ class ProvenMemory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a file shows what it says; at most the first hundred problems."""
+    """Whether a file shows what it says; at most the first hundred problems.
+
+    `unlinked` counts the steps whose leaf does not name the step before, because it was written
+    before leaves did: a step that is missing right before one of them would not show.
+    """
 
     sound: bool
     tenant: str
     memories: int
     steps: int
+    unlinked: int
     tree_size: int
     vkey: str
     vkey_pinned: bool
@@ -112,18 +120,14 @@ def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head |
         raise StoreCorrupt("the log has no signed head")
     size = open_checkpoint(note, vkey).size
     live = view.live()
-    chains: dict[str, list[Row]] = {}
+    rows: dict[int, Row] = {}
     vouched: dict[str, int] = {}
-    wanted: list[str] = []
     for ordinal, row in enumerate(view.rows()):
-        if not isinstance(row, Exception) and row is not None and row.tenant == tenant:
-            if row.erased:
-                continue
-            chains.setdefault(row.memory_id, []).append(row)
-            if ordinal in live:
-                wanted.append(row.memory_id)
-        elif isinstance(row, StoreCorrupt):
+        if isinstance(row, StoreCorrupt):
             raise row
+        if row is not None and row.tenant == tenant and not row.erased:
+            rows[ordinal] = row
+    wanted = [ordinal for ordinal in rows if ordinal in live]
     for index in range(size):
         leaf = _leaf_at(view, index)
         if isinstance(leaf, OperatorLeaf) and leaf.action == VOUCH:
@@ -135,16 +139,25 @@ def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head |
         checkpoint=note.decode(),
         verifier_key=vkey.text(),
     )
-    for memory_id in wanted:
-        rows = chains[memory_id]
-        steps = tuple(_step(view, row, size, vouched) for row in rows)
+    for ordinal in wanted:
+        newest = rows[ordinal]
+        steps = tuple(_step(view, row, size, vouched) for row in _chain(rows, ordinal))
         yield ProvenMemory(
-            memory_id=memory_id,
+            memory_id=newest.memory_id,
             text=_texts(steps),
-            memory_class=rows[-1].memory_class,
-            source=rows[-1].source,
+            memory_class=newest.memory_class,
+            source=newest.source,
             steps=steps,
         )
+
+
+def _chain(rows: dict[int, Row], newest: int) -> list[Row]:
+    """The rows of one memory, oldest first, back to its first one or to a purge."""
+    chain: list[Row] = []
+    while newest in rows:
+        chain.append(rows[newest])
+        newest = rows[newest].prev_ordinal
+    return chain[::-1]
 
 
 def _step(view: AuditedView, row: Row, size: int, vouched: dict[str, int]) -> ProvenStep:
@@ -208,6 +221,7 @@ class Checking:
         self._signed: Checkpoint | None = None
         self._memories = 0
         self._steps = 0
+        self._unlinked = 0
         self._seen: set[str] = set()
         self._problems: list[str] = []
 
@@ -237,6 +251,7 @@ class Checking:
             tenant="" if head is None else head.tenant,
             memories=self._memories,
             steps=self._steps,
+            unlinked=self._unlinked,
             tree_size=0 if signed is None else signed.size,
             vkey="" if self._key is None else self._key.text(),
             vkey_pinned=self._pinned is not None,
@@ -259,13 +274,11 @@ class Checking:
         if memory.memory_id in self._seen:
             raise Wrong("the memory is there twice")
         self._seen.add(memory.memory_id)
-        at = -1
+        at = NO_STEP_BEFORE
         label: tuple[MemoryClass, SourceKind] | None = None
         for step in memory.steps:
             verdict = self._step(self._head, memory, step)
-            if step.verdict.index <= at:
-                raise Wrong("its steps are not in the order of the log")
-            at = step.verdict.index
+            at = self._next(step.verdict.index, verdict.previous_index, at)
             label = verdict.memory_class, verdict.source
             if step.vouched is not None:
                 word = self._leaf(step.vouched)
@@ -281,6 +294,19 @@ class Checking:
             raise Wrong("its label is not that of its last verdict")
         if _texts(memory.steps) != memory.text:
             raise Wrong("its text is not that of its steps")
+
+    def _next(self, index: int, previous: int | None, at: int) -> int:
+        """The index of this step, which must follow the step at `at` with none between."""
+        if index <= at:
+            raise Wrong("its steps are not in the order of the log")
+        if previous is None:
+            self._unlinked += 1
+        elif previous != at:
+            raise Wrong(
+                f"a step is left out: leaf {index} follows leaf {previous}, "
+                "which is not the step before it here"
+            )
+        return index
 
     def _step(self, head: Head, memory: ProvenMemory, step: ProvenStep) -> VerdictLeaf:
         seen, verdict = self._leaf(step.intercepted), self._leaf(step.verdict)

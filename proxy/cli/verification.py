@@ -9,6 +9,7 @@ signature, or a pinned verifier key).
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from policy.canonical import digest_of
 from policy.model import ChangeKind
 from storage.audit import (
+    NO_STEP_BEFORE,
     BadCheckpoint,
     Checkpoint,
     InterceptedLeaf,
@@ -102,6 +104,8 @@ class Verifier:
         # Admitting verdict leaves for which no row was found yet.
         self._unmet: dict[int, VerdictLeaf] = {}
         self._purged: set[str | None] = set()
+        # The admitting leaf of each row, by its ordinal; NO_STEP_BEFORE where no step is left.
+        self._admitted_by = array("q")
         self._rows = 0
         self._mode = Mode()
         self._results = Results(lambda text: self._problem("leaf", None, text))
@@ -268,12 +272,23 @@ class Verifier:
         for position, row in enumerate(self._view.rows()):
             self._step()
             self._rows += 1
+            step = NO_STEP_BEFORE
             if isinstance(row, StoreCorrupt):
                 self._problem("row", position, str(row))
             elif row is not None:
                 self._row(position, row)
+                step = NO_STEP_BEFORE if row.erased else row.leaf_index
+            self._admitted_by.append(step)
         for index in self._unmet:
             self._problem("leaf", index, "admits a candidate whose row is not there")
+
+    def _follows(self, row: Row, leaf: VerdictLeaf) -> bool:
+        """Whether the leaf names the step that the row follows; older leaves name none."""
+        if leaf.previous_index is None or row.erased:
+            return True
+        within = 0 <= row.prev_ordinal < len(self._admitted_by)
+        before = self._admitted_by[row.prev_ordinal] if within else NO_STEP_BEFORE
+        return leaf.previous_index == before
 
     def _row(self, position: int, row: Row) -> None:
         leaf = self._unmet.pop(row.leaf_index, None)
@@ -284,6 +299,9 @@ class Verifier:
         renamed = not row.erased and leaf.memory_id not in (None, row.memory_id)
         if renamed or not self._labels.fit(leaf, row):
             self._problem("row", position, "its labels or ids are not those of its verdict leaf")
+            return
+        if not self._follows(row, leaf):
+            self._problem("row", position, "it follows another step than its verdict leaf says")
             return
         seen = self._intercepted(leaf)
         if seen is None:

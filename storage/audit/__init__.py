@@ -11,6 +11,7 @@ from storage.audit.checkpoint import (
     sign_note,
 )
 from storage.audit.leaves import (
+    NO_STEP_BEFORE,
     OBSERVED_HOLD,
     OBSERVED_REJECT,
     SALT_LEN,
@@ -49,6 +50,7 @@ from storage.audit.merkle import (
 
 __all__ = [
     "HASH_LEN",
+    "NO_STEP_BEFORE",
     "OBSERVED_HOLD",
     "OBSERVED_REJECT",
     "SALT_LEN",

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 LEAF_FORMAT: Final = 1
 SALT_LEN: Final = 16
+NO_STEP_BEFORE: Final = 0
+"""Instead of the index of the step before: there is none. Leaf 0 is the store's own birth."""
 LEAF_LEN_MAX: Final = 4_096
 
 _Index = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -101,6 +103,9 @@ class VerdictLeaf(
     session: Annotated[str, Meta(max_length=64)] | None = None
     # At most `source`; absent in format 3.
     ceiling: SourceKind | None = None
+    # Of an admission: the leaf that admitted the step before this one of the same memory, or
+    # NO_STEP_BEFORE. Absent in leaves that were written before leaves said so.
+    previous_index: _Index | None = None
 
     @property
     def objection(self) -> str | None:

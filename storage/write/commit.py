@@ -10,7 +10,7 @@ import msgspec
 
 from policy.model import Candidate, ChangeKind, MemoryId, MemoryStatus, Scope
 from policy.verdict import Hold, InvariantBroken, Reject
-from storage.audit import OBSERVED_HOLD, OBSERVED_REJECT, VerdictLeaf
+from storage.audit import NO_STEP_BEFORE, OBSERVED_HOLD, OBSERVED_REJECT, VerdictLeaf
 from storage.errors import StalePermit
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Added
@@ -180,6 +180,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                 culprit=judged.culprit,
                 session=judged.session,
                 ceiling=self.permit.ceiling,
+                previous_index=step_before(self.stored),
             )
         )
 
@@ -315,6 +316,14 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             draft.delete(VECTORS, ordinal_key(ordinal))
             self.change.erased.append(ordinal)
             ordinal = row.prev_ordinal
+
+
+def step_before(newest: Row | None) -> int:
+    """What the leaf of a memory's next step says of the step before: the newest row is of that one.
+
+    A purge leaves no step behind, so the first one after it has none before.
+    """
+    return NO_STEP_BEFORE if newest is None or newest.erased else newest.leaf_index
 
 
 def file_lineage(draft: Draft, names: KeyedNames, ordinal: int, candidate: Candidate) -> None:

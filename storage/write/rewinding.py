@@ -20,7 +20,7 @@ from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
 from storage.tables.lmdb_store import IDS, ROWS, VECTORS
 from storage.tables.rows import candidate_of, read_id, read_row
 from storage.values import REWIND
-from storage.write.commit import file_lineage
+from storage.write.commit import file_lineage, step_before
 from storage.write.hands import hidden_by
 from storage.write.quarantine import log_standing, place, subject_of
 
@@ -142,7 +142,7 @@ class Rewinding:
         change.version += 1
         ordinal = change.next_ordinal
         change.next_ordinal += 1
-        row = self._readmitted(change, by, old, known.ordinal)
+        row = self._readmitted(change, by, old, known.ordinal, step_before(newest))
         if expires_at is not None:
             row = msgspec.structs.replace(row, expires_at=expires_at)
         stored = encode(row)
@@ -166,7 +166,9 @@ class Rewinding:
         engine.parts.failpoint("after_put")
         return after, row
 
-    def _readmitted(self, change: Change, by: PrincipalId, old: Row, newest: int) -> Row:
+    def _readmitted(
+        self, change: Change, by: PrincipalId, old: Row, newest: int, previous_index: int
+    ) -> Row:
         """The same bytes under the same label, as an admission of an operator."""
         verdict = read_leaf(change.draft, old.leaf_index)
         if not isinstance(verdict, VerdictLeaf):
@@ -203,6 +205,7 @@ class Rewinding:
                 version=change.version,
                 approved_by=by,
                 ruleset_epoch=change.epoch,
+                previous_index=previous_index,
             )
         )
         return msgspec.structs.replace(

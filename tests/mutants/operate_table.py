@@ -32,6 +32,38 @@ OPERATE: Final = (
         tests=(at(_PROVEN, "test_whatever_is_altered_is_named"),),
     ),
     Mutant(
+        name="a step in the middle of an export may be left out",
+        file="proxy/cli/proven_memories.py",
+        old="        elif previous != at:\n",
+        new="        elif previous < at:\n",
+        invariant="an export has every step of a memory up to its last one",
+        tests=(
+            at(_PROVEN, "test_a_step_in_the_middle_is_missed_and_one_at_the_end_is_not"),
+            at(_PROVEN, "test_whatever_is_altered_is_named"),
+        ),
+    ),
+    Mutant(
+        name="what a rewind puts back is logged as following what it goes back to",
+        file="storage/write/rewinding.py",
+        old="old, known.ordinal, step_before(newest))",
+        new="old, known.ordinal, step_before(old))",
+        invariant="the leaf of each step names the step before it",
+        tests=(at(_PROVEN, "test_every_live_memory_of_the_tenant_is_there_as_it_reads_and_holds"),),
+    ),
+    Mutant(
+        name="a row may follow another step than its leaf says",
+        file="proxy/cli/verification.py",
+        old="        return leaf.previous_index == before\n",
+        new="        return leaf.previous_index >= before\n",
+        invariant="the rows of a memory follow each other as the log says",
+        tests=(
+            at(
+                "tests/unit/proxy/cli/test_verification.py",
+                "test_a_row_that_is_taken_out_of_its_memorys_history_is_found",
+            ),
+        ),
+    ),
+    Mutant(
         name="an isolation that is finished later hides what was paroled meanwhile",
         file="storage/write/quarantine.py",
         old="        self._next = incident.leaf_count\n",
@@ -40,7 +72,7 @@ OPERATE: Final = (
         tests=(
             at(
                 _ISOLATION,
-                "test_what_a_person_paroled_since_an_isolation_began_stays_shown_when_it_is_finished",
+                "test_what_a_person_paroled_meanwhile_stays_shown_when_an_isolation_is_finished",
             ),
         ),
     ),

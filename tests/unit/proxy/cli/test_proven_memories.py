@@ -12,10 +12,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope, SourceKind, Tenant
 from proxy.cli.proven_memories import Checking, Head, ProvenMemory, Wrong, proven
-from storage.audit import VerifierKey
+from storage.audit import VerdictLeaf, VerifierKey, decode_leaf
 from storage.incidents import Past, Reach
 from storage.opening import offline_store
 from storage.values import Decision
+from storage.write import commit
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from proxy.cli.proven_memories import Checked
     from storage.embedded import EmbeddedStore
+    from storage.values import Row
 
 Lines = list[Head | ProvenMemory]
 
@@ -135,6 +137,9 @@ def test_whatever_is_altered_is_named(life: tuple[Lines, VerifierKey]) -> None:
         "place": _step(vouched, 0, verdict=msgspec.structs.replace(first.verdict, index=3)),
         "no base64": _step(vouched, 0, canonical_base64="!"),
         "without its first step": _altered(vouched, steps=vouched.steps[2:]),
+        "without a step in the middle": _altered(
+            vouched, steps=(*vouched.steps[:2], *vouched.steps[3:])
+        ),
         "without its last step": _altered(other, steps=other.steps[:-1]),
         "steps turned round": _altered(other, steps=other.steps[::-1]),
         "a word for another": _step(
@@ -148,6 +153,78 @@ def test_whatever_is_altered_is_named(life: tuple[Lines, VerifierKey]) -> None:
     assert not _checked(lines[:-1], key).sound  # a line is missing
     assert not _checked([*lines, lines[-1]], key).sound
     assert not _checked([], key).sound
+
+
+def test_a_step_in_the_middle_is_missed_and_one_at_the_end_is_not(
+    life: tuple[Lines, VerifierKey],
+) -> None:
+    (head, *memories), key = life
+    assert isinstance(head, Head)
+    (rewound,) = (one for one in memories if one.text == "memory 1")  # type: ignore[union-attr]
+    assert isinstance(rewound, ProvenMemory)
+    one_line = msgspec.structs.replace(head, memories=1)
+    assert _checked([one_line, rewound], key).problems == ()  # control: the whole history
+    # What it said while it was poisoned: without that step the text and the label are the same.
+    passed_over = _altered(rewound, steps=(*rewound.steps[:2], *rewound.steps[3:]))
+    (problem,) = _checked([one_line, passed_over], key).problems
+    left_out = rewound.steps[2].verdict.index
+    assert f"follows leaf {left_out}" in problem
+    # A limit: the leaves of a history say what came before each, and nothing of what comes after.
+    last = decode_leaf(base64.b64decode(rewound.steps[2].verdict.leaf_base64))
+    assert isinstance(last, VerdictLeaf)
+    older = _altered(
+        rewound,
+        steps=rewound.steps[:3],
+        text="poisoned",
+        source=last.source,
+        memory_class=last.memory_class,
+    )
+    assert _checked([one_line, older], key).problems == ()
+
+
+def _unnamed(newest: Row | None) -> None:
+    """How leaves were written before they named the step before."""
+    del newest
+
+
+def test_steps_that_were_logged_before_leaves_named_the_one_before_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    with monkeypatch.context() as before:
+        before.setattr(commit, "step_before", _unnamed)
+        store = bench.open()
+        memory_id = id_of(say(store, "first"))
+        _texted(store, memory_id, "second")
+    _texted(store, memory_id, "third")
+    key = VerifierKey.parse(store.audit.head().verifier_key)
+    store.close()
+    with offline_store(bench.state).viewed() as view:
+        head, memory = proven(view, TENANT, key)
+    assert isinstance(memory, ProvenMemory)
+    checked = _checked([head, memory], key)
+    assert (checked.problems, checked.steps, checked.unlinked) == ((), 3, 2)
+    # The last one does name it: from here on nothing can be left out.
+    without = _altered(memory, steps=(memory.steps[0], memory.steps[2]))
+    assert len(_checked([head, without], key).problems) == 1
+
+
+def test_a_memory_that_is_made_again_after_a_purge_begins_anew(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    store = bench.open()
+    memory_id = id_of(say(store, "first"))
+    purge = candidate_of(
+        None, OPERATOR, change=ChangeKind.PURGE, memory_id=memory_id, scope=Scope()
+    )
+    assert write(store, submission_of(purge, OPERATOR))[0].decision is Decision.ADMIT
+    again = candidate_of("again", OPERATOR, memory_id=memory_id)
+    assert write(store, submission_of(again, OPERATOR))[0].decision is Decision.ADMIT
+    _texted(store, memory_id, "and again")
+    key = VerifierKey.parse(store.audit.head().verifier_key)
+    store.close()
+    with offline_store(bench.state).viewed() as view:
+        checked = _checked(list(proven(view, TENANT, key)), key)
+    assert (checked.problems, checked.memories, checked.steps, checked.unlinked) == ((), 1, 2, 0)
 
 
 def test_another_logs_key_and_what_is_no_export_are_refused(

@@ -196,6 +196,29 @@ def test_a_raised_label_is_found(bench: Bench) -> None:
     assert (first.where, first.position) == ("row", 0)
 
 
+def test_a_row_that_is_taken_out_of_its_memorys_history_is_found(bench: Bench) -> None:
+    store = bench.open()
+    first = say(store, "fact 0", OPERATOR)
+    assert first.memory is not None
+    for text in ("fact 1", "fact 2"):
+        step = candidate_of(
+            text, OPERATOR, change=ChangeKind.UPDATE, memory_id=first.memory.memory_id
+        )
+        write(store, submission_of(step, OPERATOR))
+    store.close()
+    assert _verify(bench).problems == ()  # control
+
+    def act(draft: Draft) -> None:
+        *_, before, newest = draft.keys(ROWS)
+        passed_over = decode_row(draft.get(ROWS, before) or b"").prev_ordinal
+        row = decode_row(draft.get(ROWS, newest) or b"")
+        draft.put(ROWS, newest, encode(msgspec.structs.replace(row, prev_ordinal=passed_over)))
+
+    _alter(bench, act)
+
+    assert any("follows another step" in problem.what for problem in _verify(bench).problems)
+
+
 def test_a_row_nobody_admitted_is_found(bench: Bench) -> None:
     def act(draft: Draft) -> None:
         key = next(iter(draft.keys(ROWS)))

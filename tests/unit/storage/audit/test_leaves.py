@@ -22,6 +22,7 @@ from policy.model import (
 )
 from policy.verdict import InvariantBroken, Reason
 from storage.audit import (
+    NO_STEP_BEFORE,
     Culprit,
     IncidentLeaf,
     InterceptedLeaf,
@@ -87,6 +88,8 @@ BLAMED = msgspec.structs.replace(
 )
 JOINED = msgspec.structs.replace(REJECTED, session="00ff" * 8)
 JOINED_AND_BLAMED = msgspec.structs.replace(BLAMED, session="00ff" * 8)
+FOLLOWING = msgspec.structs.replace(ADMITTED, previous_index=1_234_000)
+FIRST = msgspec.structs.replace(ADMITTED, previous_index=NO_STEP_BEFORE)
 RESULT = ResultLeaf(
     candidate_id=CandidateId("0123456789abcdef" * 2),
     at_ms=1_790_000_000_002,
@@ -110,7 +113,7 @@ OPERATOR = OperatorLeaf(at_ms=1, action="key.add", subject="k1", by=PrincipalId(
 
 LEAVES = [
     *(INTERCEPTED, REJECTED, ADMITTED, OPERATOR, BLAMED, RESULT),
-    *(JOINED, JOINED_AND_BLAMED),
+    *(JOINED, JOINED_AND_BLAMED, FOLLOWING, FIRST),
     *(INCIDENT, msgspec.structs.replace(INCIDENT, mode=None)),
 ]
 

@@ -352,7 +352,7 @@ def test_an_isolation_that_a_crash_cut_short_anywhere_is_finished_under_its_id(
     assert halves  # some of them did die between two batches
 
 
-def test_what_a_person_paroled_since_an_isolation_began_stays_shown_when_it_is_finished(
+def test_what_a_person_paroled_meanwhile_stays_shown_when_an_isolation_is_finished(
     bench: Bench,
 ) -> None:
     store = bench.open(options=SMALL)
