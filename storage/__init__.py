@@ -1,1 +1,1 @@
-"""The durable side: memories, verdicts and trust. LMDB is the truth, FAISS follows from it."""
+"""What is kept on disk: memories, verdicts and trust. LMDB is the truth, FAISS is made from it."""

@@ -1,7 +1,8 @@
 """A clock that cannot go back: an expired memory or a revoked key must not become valid again.
 
-The store has the time of the last transaction. A wall clock behind it (a dead battery, a wrong
-server, manipulation) is not trusted: time goes on from there with the monotonic clock.
+The store has the time of its last transaction. Where the wall clock is behind that (a dead battery,
+a wrong server, manipulation), the wall clock is not trusted: time goes on from the stored time with
+the monotonic clock.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ SLACK_NS: Final = 2_000_000_000
 
 
 class SteadyClock:
-    """Unix nanoseconds. Any thread."""
+    """The time in Unix nanoseconds, never less than before. Any thread."""
 
     def __init__(self, wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> None:
         self._wall_ns = wall_ns
         self._monotonic_ns = monotonic_ns
-        # The latest known time, with the monotonic time at that moment; replaced as one.
+        # The latest known time, with the monotonic time at that moment; the pair is replaced as
+        # one.
         self._latest = (wall_ns(), monotonic_ns())
 
     def __call__(self) -> int:
-        """The time now."""
+        """The present time in Unix nanoseconds."""
         latest_ns, at_ns = self._latest
         wall_ns, monotonic_ns = self._wall_ns(), self._monotonic_ns()
         least_ns = latest_ns + monotonic_ns - at_ns
@@ -35,15 +37,15 @@ class SteadyClock:
         return wall_ns if least_ns - wall_ns <= SLACK_NS else least_ns
 
     def now_ms(self) -> int:
-        """The time now in milliseconds."""
+        """The present time in Unix milliseconds."""
         return self() // 1_000_000
 
     def not_before(self, time_ms: int) -> None:
-        """Advance the clock to at least this time, which the store has seen."""
+        """Advance the clock to at least this time, at which the store was written."""
         if time_ms > self.now_ms():
             self._latest = (time_ms * 1_000_000, self._monotonic_ns())
 
     def behind_s(self) -> float:
-        """By how much the wall clock is behind the trusted time; 0 within the slack."""
+        """By how many seconds the wall clock is behind the trusted time; 0 within the tolerance."""
         behind_ns = self() - self._wall_ns()
         return behind_ns / 1e9 if behind_ns > SLACK_NS else 0.0

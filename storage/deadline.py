@@ -1,8 +1,8 @@
 """A deadline for deciding a candidate, on which the waiting request and the writer agree.
 
 A model request waits for its principal's candidates. After the deadline it goes on as if they were
-refused, so they must be: the writer checks this object during the decision, and tells the gate. A
-decision that has begun is not taken back.
+refused, so they have to be refused: the writer asks this object during the decision, and tells the
+gate. A decision that has begun is not taken back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 
 
 class Due:
-    """The deadline of one candidate. Any thread; the first of the two calls wins."""
+    """The deadline of one candidate. Any thread; of `begin` and `expire` the first call wins."""
 
     __slots__ = ("_begun", "_lock", "_over")
 
@@ -21,13 +21,16 @@ class Due:
         self._over = False
 
     def begin(self) -> bool:
-        """The writer decides now; False where the request has given up. Repeated calls agree."""
+        """The writer begins to decide; False where the request has given up.
+
+        Repeated calls agree.
+        """
         with self._lock:
             self._begun = not self._over
             return self._begun
 
     def expire(self) -> bool:
-        """The request gives up; False where the writer has begun. Repeated calls agree."""
+        """The request gives up waiting; False where the writer has begun. Repeated calls agree."""
         with self._lock:
             self._over = not self._begun
             return self._over

@@ -1,4 +1,4 @@
-"""The watch for drift as an operator asks about it; independent of the engine."""
+"""Drift alarms about names, as an operator asks about them; independent of the engine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ DRIFT_ACCEPT: Final = "drift.accept"
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
-    """One name under alarm.
+    """One name under a drift alarm.
 
-    `cell` is its keyed hash (16 hex digits), which leaves, logs and spans have in its place. `name`
-    is read from a live memory that mentions it, in lower case; None where none is found any more.
-    `count`: live memories of low trust that mention it, of which `memory_ids` are the newest.
+    `cell` is the name's keyed hash (16 hex digits), which leaves, logs and spans have in its place.
+    `name` is read from a live memory that mentions it, in lower case; None where none is found any
+    more. `count`: live memories of low trust that mention it, of which `memory_ids` are the newest.
     """
 
     cell: str
@@ -28,9 +28,9 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is watched in one tenant.
+    """How many names are counted in one tenant.
 
-    `floor`: what a new name's count begins with, because names were evicted to make room.
+    `floor`: the count that a new name begins with, because names were evicted to make room.
     """
 
     names: int
@@ -48,12 +48,12 @@ class Drift(Protocol):
         ...
 
     def watched(self, tenant: Tenant) -> Watched:
-        """How much is watched."""
+        """How many names are counted in one tenant."""
         ...
 
     async def accept(self, tenant: Tenant, name: str, by: PrincipalId) -> tuple[str, ...]:
-        """Exempt the words of a name from holds, a leaf each; reads stay capped.
+        """Exempt the words of a name from holds, a leaf each; searches go on to cap their memories.
 
-        Their cells; () where nothing in it could be a name.
+        Returns the names' cells; () where none of the words could be a name.
         """
         ...

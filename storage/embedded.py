@@ -1,4 +1,4 @@
-"""Composition of the embedded engine: LMDB as the truth, FAISS beside it, one writer thread."""
+"""The embedded engine, put together: LMDB as the truth, FAISS beside it, one writer thread."""
 
 from __future__ import annotations
 
@@ -76,30 +76,33 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     quota_bytes: int = 8 * _GIB
     staging_quota_bytes: int = _GIB // 2
-    # How much of the quota one tenant may take; 1 and more: all of it.
+    # The share of the quota that one tenant may take; 1 and more: all of it.
     tenant_share: float = 1.0
     origin: str = "mnemogate"
     segment_len: int = SEGMENT_LEN
-    # True after a restore: a new incarnation begins, earlier nonces are refused, and the checkpoint
-    # outside is rewritten.
+    # Whether the store was just restored: a new incarnation begins, earlier nonces are refused, and
+    # the checkpoint outside is rewritten.
     restored: bool = False
-    # The text and the author of the restore's leaf.
+    # The text and the author of the leaf about the restore.
     restore_detail: str = ""
     restored_by: PrincipalId = THE_STORE
-    # False for a command on a stopped state, which does not change the mode.
+    # False for a command on a stopped state directory, which does not change the gate's mode.
     adopts_mode: bool = True
-    # Memories that an isolation or a rewind changes in one transaction.
+    # How many memories an isolation or a rewind changes in one transaction.
     incident_batch_len: int = BATCH_LEN
     writer: WriterOptions = WriterOptions()
 
 
 def _no_failpoint(name: str) -> None:
-    """The shipped failpoints: they do nothing."""
+    """The failpoints of a normal run: they do nothing."""
     del name
 
 
 class EmbeddedStore:
-    """An open store. `close` gives the directory back; nothing may be used after it."""
+    """An open store.
+
+    `close` gives the directory back; nothing of the store may be used after it.
+    """
 
     def __init__(
         self,
@@ -132,7 +135,7 @@ class EmbeddedStore:
 
     @property
     def staging(self) -> Staging:
-        """Where candidates wait; a test alters them here (MWP 3.2, attack A5)."""
+        """Where candidates wait for a verdict; a test alters them here (MWP 3.2, attack A5)."""
         return self._engine.parts.staging
 
     @property
@@ -142,12 +145,15 @@ class EmbeddedStore:
 
     @property
     def time_ms(self) -> int:
-        """The latest time of any write; the present is later, whatever the wall clock says."""
+        """The latest time of any write.
+
+        The present is never before it, whatever the wall clock says.
+        """
         return self._engine.generation.header.time_ms
 
     @property
     def expired(self) -> Callable[[HeldCandidate, Outcome], None]:
-        """Who is told of each hold that ended undecided."""
+        """The function that is called for each hold that ended without a decision."""
         return self._engine.expired
 
     @expired.setter
@@ -161,39 +167,39 @@ class EmbeddedStore:
 
     @property
     def improving(self) -> bool:
-        """Whether the index has segments that are not yet merged, or without a sketch."""
+        """Whether the index has segments that are not merged yet, or have no sketch."""
         return self._engine.parts.derived.index.improvable
 
     def settle(self, patience_s: float) -> None:
-        """Return when every row of a large store is read. Blocks.
+        """Return when every row of a large store was read. Blocks.
 
         Raises:
-            StoreUnavailable: Not within that time.
-            StoreCorrupt: They cannot be read.
+            StoreUnavailable: The rows were not read within that time.
+            StoreCorrupt: The rows cannot be read.
         """
         self._engine.parts.derived.wait(patience_s)
 
     def read_cursor(self, name: str) -> bytes | None:
-        """How far a follower of the log had come; see `Store`."""
+        """Up to which leaf a reader of the log has come (`Store.read_cursor`)."""
         return self._directory.read_cursor(name)
 
     def write_cursor(self, name: str, cursor: bytes) -> None:
-        """Keep how far a follower of the log has come; see `Store`."""
+        """Store up to which leaf a reader of the log has come (`Store.write_cursor`)."""
         self._directory.write_cursor(name, cursor)
 
     def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
-        """The session ledger's log, and what was in it; see `Store`."""
+        """The session ledger's log, and what was in it (`Store.open_session_log`)."""
         state = self._directory.root
         keys = FrameKeys(self._store_key, self._engine.generation.header.incarnation_name)
-        # Without that directory no model front ever ran on this state, so nothing was lost.
+        # Without that directory no model front ever ran on this state, so no history was lost.
         is_new = not (state / DIRECTORY).exists()
         opened = open_session_log(state, keys, scar, is_new=is_new)
         return opened.log, opened.records
 
     def close(self) -> None:
-        """Finish what is queued, write the checkpoint copy, and give the directory back. Blocks.
+        """Finish queued work, write the checkpoint copy, and give the directory back. Blocks.
 
-        A writer that hangs keeps the directory until the process ends: it may yet write.
+        A writer that hangs keeps the directory until the process ends: it may still write.
         """
         if not self.writer.stop():
             return
@@ -221,7 +227,8 @@ def open_embedded(
     """
     options = options or EmbeddedOptions()
     if not holds_a_store(state):
-        # Before anything is made: a refused start would leave an empty store behind.
+        # This check comes before anything is made: a refused start would leave an empty store
+        # behind.
         check_new_store(checkpoint)
     directory = StateDirectory(state)
     store = LmdbStore(directory.store, options.quota_bytes)
@@ -284,7 +291,7 @@ class _Assembly:
         self._options = options
 
     def assemble(self, checkpoint: Path, embedder_id: str, dimension: int) -> EmbeddedStore:
-        """Load, repair, start."""
+        """Load the store, repair what a crash left, and start the writer."""
         store, options = self._store, self._options
         verifier = VerifierKey.of(options.origin, self._secrets.log_signer())
         copy = CheckpointCopy(checkpoint, verifier)

@@ -36,7 +36,7 @@ class NoSecrets(BadBackup):
 
 
 class UnknownFormat(StorageError):
-    """Another version of this program wrote the store; this one would misread it."""
+    """Another version of this program wrote the store; this version would misread it."""
 
 
 class StoreRolledBack(StorageError):
@@ -76,4 +76,7 @@ class UnknownIncident(StorageError):
 
 
 class NoSuchPast(StorageError):
-    """The store has no such state to go back to; nothing was changed. It names the nearest one."""
+    """The store has no such state to go back to; nothing was changed.
+
+    The message names the nearest.
+    """

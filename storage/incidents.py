@@ -1,9 +1,10 @@
 # ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
-"""Isolation and rewind: what an engine promises of them, and the values that cross.
+"""Isolation and rewind of many memories: what an engine promises, and the values it returns.
 
-Both hide many memories, or put them back, in batches that are one transaction each. An incident is
-the record of one such act: it is durable before the first batch and says when the last one is
-done, so that what a crash cut short is taken up again under the same id.
+Isolation hides many memories, rewind puts them back into an earlier state; each works in batches
+that are one transaction each. An incident is the record of one such act: it is durable before the
+first batch and says when the last one is done, so that an act which a crash cut short is taken up
+again under the same id.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from policy.model import MemoryClass, MemoryId, MemoryStatus, PrincipalId, Sourc
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Which memories are meant: those of which one step fits everything that is given.
+    """A filter for memories: it reaches those of which one step fits every field that is given.
 
     `server` and `tool` are those that the verdict's leaf names as the origin. `under`: a target,
-    and all that continues it after a slash. `since_ms`: steps from then on, Unix milliseconds.
+    and all targets that continue it after a slash. `since_ms`: steps from then on, Unix
+    milliseconds.
     """
 
     tenant: Tenant
@@ -30,12 +32,13 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     session: str | None = None
     under: str | None = None
     since_ms: int | None = None
-    # Also what names one of them as a parent (`derived_from`), and what names that, to the end.
+    # Whether memories are reached too that name a reached one as a parent (`derived_from`), and in
+    # turn those that name these, to the end.
     with_descendants: bool = False
 
     @property
     def whole_tenant(self) -> bool:
-        """Whether it reaches every memory of the tenant, because no filter is set."""
+        """Whether the filter reaches every memory of the tenant, because no field is set."""
         asked = (self.principal_id, self.server, self.session, self.under, self.since_ms)
         return all(one is None for one in asked)
 
@@ -48,7 +51,10 @@ class Kind(enum.Enum):
 
 
 class Stage(enum.Enum):
-    """How far an incident is. `OPEN` and `UNDOING` are taken up again after a crash."""
+    """How far an incident is.
+
+    Incidents that are `OPEN` or `UNDOING` are continued after a crash.
+    """
 
     OPEN = "open"
     DONE = "done"
@@ -66,14 +72,17 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     by: PrincipalId
     at_ms: int
     reason: str
-    # A rewind leads to the state before this leaf. It leaves alone what is newer than `leaf_count`:
-    # that was written while it ran.
+    # A rewind leads to the state before the leaf `point`. Leaves from `leaf_count` on were written
+    # while the rewind ran, and stay as they are.
     point: int = 0
     leaf_count: int = 0
 
 
 class Caught(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory in reach. `descendant`: only because of what it names as a parent."""
+    """One memory that an isolation reaches.
+
+    `descendant`: it is reached only because it names a reached memory as a parent.
+    """
 
     memory_id: MemoryId
     principal_id: PrincipalId
@@ -84,10 +93,10 @@ class Caught(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contained(msgspec.Struct, frozen=True, kw_only=True):
-    """What an isolation, or the undoing of one, did to memories; counts of memories.
+    """What an isolation, or its undoing, did: counts of memories.
 
-    `changed` were hidden, or shown again. `kept` were hidden by somebody else as well, so reads
-    did not show them before and do not show them now.
+    `changed` were hidden, or shown again. `kept` were hidden by somebody else as well, so reads did
+    not show them before and do not show them now.
     """
 
     incident: Incident
@@ -96,9 +105,9 @@ class Contained(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """A state to go back to: right after the commit of a version, or what stood at a time.
+    """An earlier state to go back to: right after the commit of a version, or at a time.
 
-    Exactly one of them; `at_ms` in Unix milliseconds.
+    Exactly one of the two is given; `at_ms` in Unix milliseconds.
     """
 
     version: int | None = None
@@ -106,26 +115,27 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rewound(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rewind did, or would do where it has no incident; counts of memories.
+    """What a rewind did, or what it would do (then it has no incident): counts of memories.
 
     `put_back`: have the text again that they had, deleted ones too. `hidden`: written later, or
-    hidden then. `shown`: hidden by an earlier rewind alone. `behind`: another server has the text,
-    so it stays as it is. `moved`: changed while the rewind ran, and left alone.
+    hidden at that time. `shown`: hidden by an earlier rewind alone. `behind`: another server has
+    the text, so it stays as it is. `moved`: changed while the rewind ran, and left alone.
     """
 
     incident: Incident | None
-    version: int  # the version whose state it is
+    version: int  # the version whose state the rewind restores
     put_back: int = 0
     hidden: int = 0
     shown: int = 0
     behind: int = 0
     moved: int = 0
-    # What was there then and is purged: memory ids, or candidate ids where a client chose the id.
+    # Memories that were there at that time and are purged since: memory ids, or candidate ids where
+    # a client chose the memory's id.
     lost: tuple[str, ...] = ()
 
 
 class Incidents(Protocol):
-    """Isolation and rewind. Coroutines on any loop; the other calls on any thread, blocking.
+    """Isolates and rewinds memories. Coroutines on any loop; other calls on any thread, blocking.
 
     Coroutines raise as `MemoryWriter.submit`; batches before a failure stay done.
     """
@@ -139,14 +149,14 @@ class Incidents(Protocol):
         ...
 
     async def isolate(self, reach: Reach, by: PrincipalId, reason: str = "") -> Contained:
-        """Take all that is in reach out of every read, a leaf for each memory."""
+        """Hide all that is in reach from every read, with a leaf for each memory."""
         ...
 
     async def undo(self, incident_id: str, by: PrincipalId) -> Contained:
-        """Show again what an isolation hid and nobody else hides.
+        """Show the memories again that an isolation hid and that nobody else hides.
 
         Raises:
-            UnknownIncident: There is none of that id, or it is no isolation.
+            UnknownIncident: No incident has that id, or it is no isolation.
         """
         ...
 
@@ -154,30 +164,30 @@ class Incidents(Protocol):
         """What a rewind would do. Walks every row and every leaf.
 
         Raises:
-            NoSuchPast: See `rewind`.
+            NoSuchPast: The store has no such state to go back to; see `rewind`.
         """
         ...
 
     async def rewind(self, reach: Reach, to: Past, by: PrincipalId, reason: str = "") -> Rewound:
         """Put each memory in reach into the state that it had, by new commits.
 
-        What was written later is hidden, and what was deleted later is there again. Trust, nonces,
-        keys, anchors, held candidates and the log stay as they are. What a person or an isolation
-        hid since then stays hidden.
+        Memories that were written later are hidden, and those that were deleted later are there
+        again. Trust, nonces, keys, anchors, held candidates and the log stay as they are. A memory
+        that a person or an isolation hid since then stays hidden.
 
         Raises:
-            NoSuchPast: The version or the time is in the future, before this life of the store, or
-                all that was there is purged; nothing was changed.
+            NoSuchPast: The version or the time is in the future or in an earlier incarnation of the
+                store, or all memories of that time are purged; nothing was changed.
             QuotaReached: No room for the texts; the batches before stay done.
         """
         ...
 
     async def resume(self, incident_id: str, by: PrincipalId) -> Contained:
-        """Finish what was cut short; an incident that is done changes nothing.
+        """Finish an incident that was cut short; one that is done changes nothing.
 
         A memory that a person paroled since an isolation began stays shown.
 
         Raises:
-            UnknownIncident: There is none of that id.
+            UnknownIncident: No incident has that id.
         """
         ...

@@ -84,11 +84,12 @@ class MemoryWriter(Protocol):
         """Stage, judge and, if admitted, commit one candidate, exactly once.
 
         When this returns, nonce, both leaves, trust and (if admitted) row, vector and version are
-        on disk together, and a held one survives a crash. Cancelling the caller cancels no commit.
+        on disk together, and a held candidate survives a crash. Cancelling the caller cancels no
+        commit.
 
         Raises:
-            StoreUnavailable: Queue full, quota reached, not writable, the writer did not get to it
-                in time, or the vector is not a unit vector of its embedder; nothing was written.
+            StoreUnavailable: Queue full, quota reached, not writable, the writer did not begin in
+                time, or the vector is not a unit vector of its embedder; nothing was written.
             OutcomeUnknown: The disk failed mid-commit and the store could not be reopened, or does
                 not answer: repeat the request with the same nonce.
         """
@@ -102,21 +103,22 @@ class MemoryWriter(Protocol):
         """Refuse a held candidate; its staging key is destroyed.
 
         Raises:
-            UnknownCandidate: Nothing of that id is held.
+            UnknownCandidate: No held candidate has that id.
         """
         ...
 
     async def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId
     ) -> dict[CandidateId, Outcome | None]:
-        """Refuse the first of them in one transaction of bounded time; None where one is not held.
+        """Refuse as many of them as one short transaction can; None for each that is not held.
 
-        One at least; those that the answer leaves out are undecided. Then their keys are erased.
+        At least one is refused; candidates that the answer leaves out are undecided. Then keys are
+        erased.
         """
         ...
 
     async def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
-        """Log that a person ended a refused candidate's withholding; returns the leaf's index."""
+        """Log that a person ended the withholding of a refused text; returns the leaf's index."""
         ...
 
     async def quarantine(
@@ -149,17 +151,18 @@ class MemoryWriter(Protocol):
         """Label a stored memory as the words of a person who was shown this version of it.
 
         Raises:
-            UnknownMemory: There is none of that id in the tenant, or it was deleted.
-            MemoryMoved: It is at another version; nothing was changed.
+            UnknownMemory: The tenant has no memory of that id, or it was deleted.
+            MemoryMoved: The memory is at another version; nothing was changed.
         """
         ...
 
     async def lift(
         self, shown: tuple[tuple[MemoryId, int], ...], tenant: Tenant, by: PrincipalId
     ) -> tuple[Standing | None, ...]:
-        """Label memories, at these versions, as a tool's result where they rank below.
+        """Raise the labels of memories, at these versions, to a tool's result where they are lower.
 
-        None for one that is another now, is more than knowledge, or is written to steer.
+        None for a memory at another version, with a class above knowledge, or that reads as an
+        order.
         """
         ...
 
@@ -170,7 +173,7 @@ class MemoryWriter(Protocol):
     async def restore_origin(
         self, tenant: Tenant, server: str, tool: str, by: PrincipalId
     ) -> TrustState:
-        """The same for what a server's tool brings into a tenant's sessions."""
+        """The operator's way to restore trust in what a server's tool brings into a tenant."""
         ...
 
     async def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
@@ -180,13 +183,13 @@ class MemoryWriter(Protocol):
         """Register or replace an anchor; leaves a leaf."""
 
     async def record_outcome(self, reported: Reported) -> bool:
-        """Take an outcome of the closed list into trust; whether it counted."""
+        """Count an outcome of the closed list in trust; returns whether it counted."""
         ...
 
     async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
-        """Put other rules in force for everything judged from here on.
+        """Put other rules in force for everything that is judged from here on.
 
-        Returns them with their epoch. Another digest is another epoch, with a leaf.
+        Returns them with their epoch. Rules with another digest are another epoch, with a leaf.
         """
         ...
 
@@ -211,7 +214,7 @@ class MemoryReader(TrustReader, Protocol):
         ...
 
     def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
-        """Live memories that match, newest first; fewer than asked for if they are large."""
+        """Live memories that match, newest first; fewer than asked for where they are large."""
         ...
 
     def ids(self, tenant: Tenant, where: Filter, limit: int) -> tuple[MemoryId, ...]:
@@ -219,14 +222,16 @@ class MemoryReader(TrustReader, Protocol):
         ...
 
     def turnover(self, tenant: Tenant, where: Filter, seen: object, limit: int) -> Turnover | None:
-        """What changed among the live memories that match; `seen` is None at first.
+        """Which of the live memories that match came and went since `seen`.
 
-        Costs what changed, not what there is. None: more than `limit` memories became live.
+        None for `seen` at first.
+
+        Takes as long as there are changes. Returns None where more than `limit` became live.
         """
         ...
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
-        """The steps of one memory, oldest first, of a long history the newest; () if none."""
+        """The newest steps of one memory, oldest first, as many as fit; () if there is none."""
         ...
 
     def search(
@@ -241,9 +246,9 @@ class MemoryReader(TrustReader, Protocol):
     ) -> tuple[Hit, ...]:
         """The `limit` nearest live memories that match, best first; older first on a tie.
 
-        Over the cap of its origin (`storage.read.exposure`): last. Scores are exact. In a large
-        store the choice of rows is approximate, and may depend on what was merged meanwhile; with
-        `exact` every live row is scored, for replays and tests.
+        A memory over the cap of its origin (`storage.read.exposure`) comes last. Scores are exact.
+        In a large store the choice of rows is approximate, and may depend on what was merged
+        meanwhile; with `exact` every live row is scored, for replays and tests.
 
         Raises:
             StoreUnavailable: The rows of a large store are still being read.
@@ -263,7 +268,7 @@ class MemoryReader(TrustReader, Protocol):
         ...
 
     def held_contents(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, Candidate]:
-        """The contents of those of them that are held, together. Any thread."""
+        """The contents of these candidates, those that are held, of one moment. Any thread."""
         ...
 
     def keys(self) -> tuple[KeyRecord, ...]:
@@ -279,15 +284,15 @@ class MemoryReader(TrustReader, Protocol):
         ...
 
     def usage(self) -> tuple[TenantUsage, ...]:
-        """What each tenant takes of the store, the largest first."""
+        """How many bytes of the store each tenant takes, the largest first."""
         ...
 
     def status(self) -> StoreStatus:
-        """A cheap summary."""
+        """A summary of the store that is cheap to make."""
         ...
 
     def check(self) -> CheckReport:
-        """Walk everything and report each contradiction. Seconds on a large store."""
+        """Walk the whole store and report each contradiction. Seconds on a large store."""
         ...
 
 
@@ -295,7 +300,7 @@ class AuditReader(Protocol):
     """Reads of the audit log at its last signed head. Any thread."""
 
     def head(self) -> AuditHead:
-        """The signed head.
+        """The signed head of the log.
 
         Raises:
             StoreCorrupt: The stored note is missing, or was not signed by this store's key.
@@ -303,7 +308,7 @@ class AuditReader(Protocol):
         ...
 
     def leaves(self, offset: int, limit: int) -> tuple[bytes, ...]:
-        """Leaves as they are hashed, oldest first; () past the end."""
+        """The bytes of leaves, oldest first; () past the end."""
         ...
 
     def prove(self, index: int) -> AuditProof:
@@ -323,11 +328,11 @@ class Quarantined(Protocol):
         ...
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
-        """One of them."""
+        """One quarantined memory; None where the tenant has none of that id."""
         ...
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
-        """The committed steps of one of them, oldest first; () where there is none."""
+        """The committed steps of a quarantined memory, oldest first; () where there is none."""
         ...
 
 
@@ -340,17 +345,17 @@ class Objections(Protocol):
 
 
 class Retained(Protocol):
-    """The stored memories for a pass of retention, without quarantined ones. Any thread."""
+    """The stored memories as retention sees them, without quarantined ones. Any thread."""
 
     def slice(self, start: int, length: int) -> tuple[tuple[Item, ...], int | None]:
         """Memories whose newest row is among `length` rows from an ordinal on, expired ones too.
 
-        Also where the next slice starts; None at the end.
+        Also returns where the next slice starts; None at the end.
         """
         ...
 
     def stands(self, item: Item) -> bool:
-        """Whether nobody changed or deleted the memory since it was seen."""
+        """Whether nobody has changed or deleted the memory since `slice` returned it."""
         ...
 
 
@@ -358,11 +363,11 @@ class Forwards(Protocol):
     """Items on their way to other servers. Any loop; raises as `submit`; reads on any thread."""
 
     async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
-        """Record outcomes of sent items, one leaf each; returns which of them were new."""
+        """Record the outcomes of items that were sent, one leaf each; returns which were new."""
         ...
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
-        """Which of these released items the caller alone shall send."""
+        """Give released items to the caller to send; returns those that nobody else was given."""
         ...
 
     def pending(
@@ -372,7 +377,7 @@ class Forwards(Protocol):
         ...
 
     def standing(self, behind: Behind, key: str) -> TextStanding:
-        """Our own verdicts' knowledge of the text under a key, for a change by this principal."""
+        """What our own verdicts know of the text under a key, for a change by this principal."""
         ...
 
     def unmoved(
@@ -381,7 +386,7 @@ class Forwards(Protocol):
         candidate_ids: tuple[CandidateId, ...],
         waiting: frozenset[CandidateId],
     ) -> bool:
-        """Whether the grounds of these intents still hold; `waiting`: admitted ahead, not sent."""
+        """Whether each intent still rests on the same facts; `waiting`: other intents, not sent."""
         ...
 
 
@@ -389,7 +394,7 @@ class Followed(Protocol):
     """The state of all memories behind other servers, as the log grows. Any thread."""
 
     def since(self, leaf_count: int) -> News:
-        """The changes since the log had so many leaves; everything for -1."""
+        """The changes after the first `leaf_count` leaves of the log; all of them for -1."""
         ...
 
     def decided(self, candidate_id: CandidateId) -> Decided | None:
@@ -405,13 +410,16 @@ class Pins(Protocol):
     """The tools of servers behind the gate. Coroutines on any loop, reads on any thread."""
 
     async def see(self, tenant: Tenant, server: str, tools: Tools) -> Pinned:
-        """Compare a server's tools with those approved; the first list is approved as it is."""
+        """Compare a server's tools with those approved.
+
+        The very first list is approved as it is.
+        """
         ...
 
     async def approve(
         self, tenant: Tenant, server: str, by: PrincipalId, digest: str | None = None
     ) -> Pinned:
-        """Approve the list that was seen last; with a digest, only if it is that one.
+        """Approve the list of tools that was seen last; with a digest, only if the list has it.
 
         Raises:
             UnknownPins: No such server was ever seen, or its tools are others by now.
@@ -419,7 +427,7 @@ class Pins(Protocol):
         ...
 
     def all(self, tenant: Tenant | None = None) -> tuple[Pinned, ...]:
-        """Every server that was seen, by tenant and name."""
+        """The tools of every server that was seen, by tenant and name."""
         ...
 
 
@@ -432,15 +440,15 @@ class SessionLog(Protocol):
 
     @property
     def length(self) -> int:
-        """Bytes in the log."""
+        """The length of the log in bytes."""
         ...
 
     def add(self, records: Iterable[bytes]) -> asyncio.Future[None]:
-        """Have records written soon; the future is done when they are durable."""
+        """Have records written soon; the returned future is done when they are durable."""
         ...
 
     async def append(self, records: Iterable[bytes] = ()) -> None:
-        """Make these records durable, and all that were queued before them."""
+        """Make these records durable, and all that were queued before."""
 
     async def rewrite(self, records: Iterable[bytes]) -> None:
         """Replace all earlier records by these."""
@@ -454,22 +462,22 @@ class SessionLog(Protocol):
 
 
 class Staged(Protocol):
-    """The staged candidates. The evaluation alters them here (MWP 3.2, A5)."""
+    """The staged candidates. The evaluation alters them here (MWP 3.2, attack A5)."""
 
     def staged_ids(self) -> frozenset[CandidateId]:
-        """The undecided candidates."""
+        """The ids of the undecided candidates."""
         ...
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[Contents | None]:
-        """The staged candidates; None for one that does not open."""
+        """The staged candidates; None for one that cannot be decrypted."""
         ...
 
     def sealed(self, candidate_id: CandidateId, contents: Contents) -> Sealed:
-        """A candidate, encrypted and ready to be put."""
+        """A candidate, encrypted and ready to be staged."""
         ...
 
     def put(self, sealed: Sequence[Sealed]) -> None:
-        """Stage candidates, replacing those that are there."""
+        """Stage candidates, replacing those with the same ids."""
 
 
 class Store(Protocol):
@@ -493,12 +501,12 @@ class Store(Protocol):
 
     @property
     def writer(self) -> MemoryWriter:
-        """The only way anything becomes durable."""
+        """The store's writer: the only way anything becomes durable."""
         ...
 
     @property
     def staging(self) -> Staged:
-        """Where candidates wait."""
+        """Where candidates wait for a verdict."""
         ...
 
     @property
@@ -508,7 +516,7 @@ class Store(Protocol):
 
     @property
     def time_ms(self) -> int:
-        """The latest time at which anything was written; it is later now, whatever a clock says."""
+        """The latest time of any write; the present is never before it, whatever a clock says."""
         ...
 
     def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
@@ -523,13 +531,13 @@ class Store(Protocol):
         ...
 
     def read_cursor(self, name: str) -> bytes | None:
-        """The position of a follower of the log; None where it never stored one. Blocks."""
+        """Up to which leaf a reader of the log has come; None where it stored nothing. Blocks."""
 
     def write_cursor(self, name: str, cursor: bytes) -> None:
-        """Store that position durably. Blocks. OSError: the old position stays."""
+        """Store up to which leaf a reader of the log has come. Blocks. OSError: nothing changed."""
 
     def close(self) -> None:
-        """Finish what is queued, and give the store back. Blocks."""
+        """Finish queued work, and give the store back. Blocks."""
 
 
 class AuditedView(Protocol):
@@ -545,7 +553,7 @@ class AuditedView(Protocol):
         """How many leaves and which version the store says it has; None before its first commit.
 
         Raises:
-            UnknownFormat: Another version wrote it.
+            UnknownFormat: Another version of this program wrote the store.
         """
         ...
 
@@ -554,11 +562,11 @@ class AuditedView(Protocol):
         ...
 
     def made_with(self, store_key: bytes) -> bool:
-        """Whether names are kept under this key; True where the store does not say."""
+        """Whether ids and nonces are hashed under this key; True where the store does not say."""
         ...
 
     def leaf(self, index: int) -> bytes | None:
-        """One leaf as it is hashed."""
+        """The bytes of one leaf."""
         ...
 
     def node(self, level: int, index: int) -> bytes | None:
@@ -570,14 +578,14 @@ class AuditedView(Protocol):
         ...
 
     def rows(self) -> Iterator[Row | StoreCorrupt | None]:
-        """Every admitted change in its order; for an unreadable one, the reason."""
+        """Every admitted change in its order; for an unreadable one, why it cannot be read."""
         ...
 
 
 class OfflineStore(Protocol):
     """A store on disk, read without a gate, also while a gate runs. Blocks.
 
-    Never in the gate's own process.
+    Never to be used in the gate's own process.
     """
 
     def viewed(self) -> AbstractContextManager[AuditedView]:
@@ -600,7 +608,7 @@ class OfflineStore(Protocol):
     def back_up(
         self, target: Path, now_ms: int, *, with_secrets: bool, with_held: bool
     ) -> BackupSummary:
-        """Copy one generation of it, with a signed list of the files.
+        """Copy one generation of the store, with a signed list of the files.
 
         Raises:
             BadBackup: The target is not an empty place outside the state directory.
@@ -626,7 +634,7 @@ class Backup(Protocol):
         clock: Callable[[], int],
         accept_rollback: bool = False,
     ) -> StoreStatus:
-        """Restore it into a new state directory as a new incarnation, with a leaf. Blocks.
+        """Restore the backup into a new state directory as a new incarnation, with a leaf. Blocks.
 
         Raises:
             BadBackup: The place is taken, or the restored store contradicts itself.

@@ -72,15 +72,15 @@ def verified_backup(
     secrets: Path | None,
     audit: Callable[[AuditedView, bytes, bytes], str | None],
 ) -> Backup:
-    """A backup once everything in it was recomputed, with secrets of its own or of a directory.
+    """A backup after everything in it was recomputed, with its own secrets or a directory's.
 
-    `audit` says what is wrong with the log first, or None, by the backup's signed checkpoint and
-    the log's signing key.
+    `audit` is called with the log, the backup's signed checkpoint and the log's signing key; it
+    returns what is wrong with the log first, or None.
 
     Raises:
-        NoSecrets: It has none, and no directory was given.
-        BadBackup: Anything in it contradicts.
-        StoreUnavailable: It cannot be read.
+        NoSecrets: The backup has no secrets, and no directory was given.
+        BadBackup: Something in the backup contradicts something else.
+        StoreUnavailable: The backup cannot be read.
     """
     from storage.upkeep.restore import verified  # noqa: PLC0415 - see above
 

@@ -1,8 +1,8 @@
-"""The state directory: its layout, its modes, who holds it, and the secrets in it.
+"""The state directory: its layout, its modes, its lock, and the secrets in it.
 
 Everything under it is mode 0700 or 0600. LMDB does not fsync the directory it creates its files in,
-and a file whose directory entry was never synced may be gone after a power cut: every creation here
-ends with an fsync of the parent.
+and a file whose directory entry was never synced may be gone after a power cut: so every creation
+here ends with an fsync of the parent.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _CURSOR_BYTES_MAX: Final = 4_096
 
 
 class Secrets(msgspec.Struct, frozen=True, kw_only=True):
-    """Key material of one store: 32 raw bytes each; the last two are Ed25519 seeds."""
+    """The keys of one store: 32 raw bytes each; the last two are Ed25519 seeds."""
 
-    store_key: bytes  # HMAC key for nonces, ids and charges
+    store_key: bytes  # HMAC key for nonces, ids and violations that count once
     log_key: bytes  # signs checkpoints of the audit log
     token_key: bytes  # signs promotion tokens
 
@@ -55,7 +55,8 @@ def fsync_directory(directory: Path) -> None:
 def write_durably(path: Path, data: bytes) -> None:
     """Put a file in place whole or not at all, mode 0600, durable when this returns."""
     temporary = path.with_name(f".{path.name}.unfinished")
-    temporary.unlink(missing_ok=True)  # left by a crash; no other process writes here
+    # A temporary file that a crash left; no other process writes here.
+    temporary.unlink(missing_ok=True)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -70,7 +71,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def holds_a_store(root: Path) -> bool:
-    """Whether a store was begun in this directory, or nobody can tell. Makes nothing."""
+    """Whether a store was begun in this directory, or nobody can tell. Creates nothing."""
     try:
         (root / "secrets" / LOG_KEY).stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -81,11 +82,11 @@ def holds_a_store(root: Path) -> bool:
 
 
 class StateDirectory:
-    """One gate's own directory. Opening it takes the lock; closing gives it back.
+    """The directory of one gate. Opening it takes the lock; closing gives the lock back.
 
     Raises:
-        StoreLocked: Another gate holds it.
-        StoreUnavailable: It cannot be created or written.
+        StoreLocked: Another gate holds the directory.
+        StoreUnavailable: The directory cannot be created or written.
     """
 
     def __init__(self, root: Path) -> None:
@@ -100,7 +101,7 @@ class StateDirectory:
             self._create()
             self._lock = self._take_lock()
         except OSError as error:
-            # No permission, no room, or mounted read-only.
+            # The directory has no permission or no room for us, or is mounted read-only.
             raise StoreUnavailable(f"no access to the state directory: {error.strerror}") from error
 
     def _create(self) -> None:
@@ -136,7 +137,7 @@ class StateDirectory:
         self._lock = ()
 
     def read_cursor(self, name: str) -> bytes | None:
-        """How far a follower of the log had come; None where it never said.
+        """Up to which leaf a reader of the log has come; None where it stored nothing.
 
         Raises:
             OSError, UnfitFile: The file cannot be read, or is not this user's own.
@@ -147,10 +148,10 @@ class StateDirectory:
             return None
 
     def write_cursor(self, name: str, cursor: bytes) -> None:
-        """Keep how far a follower of the log has come, durably.
+        """Store up to which leaf a reader of the log has come, durably.
 
         Raises:
-            OSError: It could not be written; the one before is still there.
+            OSError: The file could not be written; the earlier one is still there.
         """
         path = self._cursor(name)
         path.parent.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
@@ -161,7 +162,7 @@ class StateDirectory:
 
     @property
     def bootstrapped(self) -> bool:
-        """Whether a first commit was ever durable here: afterwards nothing may be recreated."""
+        """Whether a first commit was ever durable here: then no missing file may be made anew."""
         return self._marker.exists()
 
     def mark_bootstrapped(self) -> None:

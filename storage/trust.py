@@ -1,4 +1,4 @@
-"""What an engine keeps of trust, and what may be asked of it."""
+"""Trust as an engine keeps it, and the questions that may be asked about it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ TRUST_OUTCOME: Final = "trust.outcome"
 
 
 class TrustEvent(msgspec.Struct, frozen=True, array_like=True):
-    """One of the last changes of a trust, and the leaf that records it.
+    """One of the last changes of a trust, and the leaf that records the change.
 
     `kind` is that of an outcome, or `RESTORED`. `cause` is the index of the leaf of what happened:
-    the verdict, the denial, the quarantine. `became` says `latched` or `unlatched` where it did.
+    the verdict, the denial, the quarantine. `became` says `latched` or `unlatched` where the change
+    did that.
     """
 
     at_ms: int
@@ -35,7 +36,7 @@ class TrustEvent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OriginTrust(msgspec.Struct, frozen=True, kw_only=True):
-    """The trust of what one tool of one server brings into the sessions of a tenant."""
+    """The trust in what one tool of one server brings into the sessions of a tenant."""
 
     tenant: Tenant
     server: str
@@ -44,7 +45,7 @@ class OriginTrust(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrustReader(Protocol):
-    """Reads of trust, as of the last commit. Cheap but for the lists; any thread."""
+    """Reads of trust, as of the last commit. All but the lists are cheap; any thread."""
 
     def trust(self, principal_id: PrincipalId) -> TrustState:
         """The trust of one principal; that of a newcomer where it never wrote."""

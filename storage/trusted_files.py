@@ -1,9 +1,9 @@
-"""Files and directories that an operator names: whose they are, of what type, and how long.
+"""Checks of files and directories that an operator names: owner, type, modes and length.
 
 The rule is sshd's for its keys. A file counts only if it belongs to this user or to root, nobody
-else may write it, and no directory or symlink on its way lets somebody else put another one in its
-place. What sshd refuses and honest machines have is allowed: a directory with the sticky bit, a
-group that has nobody else in it, and what root mounted read-only.
+else may write it, and no directory or symlink on its path lets somebody else put another one in its
+place. Some things that sshd refuses and honest machines have are allowed: a directory with the
+sticky bit, a group that has nobody else in it, and a directory that root mounted read-only.
 """
 
 from __future__ import annotations
@@ -21,37 +21,36 @@ from storage.errors import StorageError
 _LINKS_MAX: Final = 40
 _CHUNK_LEN: Final = 1024 * 1024
 # The owning group may read a secret: a kubelet mounts secrets as root's, readable by the pod's
-# `fsGroup`. No other user may read it, and only its owner may write it.
+# `fsGroup`. No other user may read a secret, and only its owner may write it.
 _OPEN_TO_STRANGERS: Final = 0o037
 
 
 class UnfitFile(StorageError):  # noqa: N818 - as its siblings: named for what it is
-    """A file or directory that is not to be relied on; the message says why, and what to do."""
+    """A file or directory that must not be used; the message says why, and what to do."""
 
 
 class Trust(enum.Enum):
-    """What a file must fulfil before its content is used."""
+    """The conditions that a file must fulfil before its content is used."""
 
-    OURS = enum.auto()  # nobody but this user and root can change it
-    SECRET = enum.auto()  # the same, and strangers cannot read it
-    # any owner's file, because a signature proves its content; or a file that a person named at a
-    # terminal: any owner, a pipe as well.
+    OURS = enum.auto()  # nobody but this user and root can change the file
+    SECRET = enum.auto()  # the same, and nobody else can read the file
     PLAIN = enum.auto()
-    # A person at a terminal named it, to have it examined: any owner, and a pipe as well.
+    # A person named the file at a terminal, to have it examined: any owner, and a pipe as well.
     ANYBODYS = enum.auto()
 
 
 def read_file(path: Path, bytes_max: int, trust: Trust = Trust.OURS) -> bytes:
-    """The bytes of a file, at most so many.
+    """The bytes of a file, at most `bytes_max`.
 
     A path may lead over symlinks: a kubelet swaps a whole directory of secrets by one.
 
     Raises:
-        UnfitFile: It is not what `trust` asks for, or longer than `bytes_max`.
-        OSError: It cannot be opened or read.
+        UnfitFile: The file does not fulfil what `trust` asks for, or is longer than `bytes_max`.
+        OSError: The file cannot be opened or read.
     """
     checked = trust is not Trust.ANYBODYS
-    # Non-blocking: a named pipe in its place would block a start or a reload for ever.
+    # The file is opened non-blocking: a named pipe in its place would block a start or a reload for
+    # ever.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_NONBLOCK if checked else 0))
     try:
         if checked:
@@ -65,13 +64,13 @@ def read_file(path: Path, bytes_max: int, trust: Trust = Trust.OURS) -> bytes:
 
 
 def refuse_replaceable(path: Path) -> None:
-    """Refuse a place that another user can take away, put elsewhere, or put something else in.
+    """Refuse a path where another user could remove, replace or add a file.
 
     For a missing path, its existing parents are checked.
 
     Raises:
-        UnfitFile: Who could do it where, and what to do.
-        OSError: Some part of the way cannot be looked at.
+        UnfitFile: The message says who could do what, and where.
+        OSError: Some directory on the path cannot be looked at.
     """
     at, left, links = Path("/"), list(reversed(path.absolute().parts[1:])), 0
     found = at.lstat()
@@ -135,7 +134,7 @@ def _refuse_writable(directory: Path, found: os.stat_result) -> None:
     if found.st_mode & stat.S_ISVTX:
         return
     if os.path.ismount(directory) and os.statvfs(directory).f_flag & os.ST_RDONLY:
-        return  # as Kubernetes mounts a ConfigMap: mode 0777, and closed to everybody
+        return  # Kubernetes mounts a ConfigMap like this: mode 0777, but below a closed directory
     raise UnfitFile(
         f"out of the reach of others, who can write {directory} and so replace what is in it: "
         f"`chmod {'go-w' if others else 'g-w'} {directory}`, or `chmod +t` where others must write"
@@ -143,7 +142,7 @@ def _refuse_writable(directory: Path, found: os.stat_result) -> None:
 
 
 def _relied_on() -> frozenset[int]:
-    """Users who can change this process without changing a file: this uid and root.
+    """The users who can change this process without changing a file: this uid and root.
 
     In a user namespace every uid from outside has the same number, root's among them.
     """
@@ -153,7 +152,7 @@ def _relied_on() -> frozenset[int]:
         if not whole:
             known.add(int(Path("/proc/sys/kernel/overflowuid").read_text("ascii")))
     except (OSError, ValueError):
-        pass  # another system than Linux has no such namespaces
+        pass  # systems other than Linux have no such namespaces
     return frozenset(known)
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
-"""Values of the store's interface, independent of the engine."""
+"""The values that cross the store's interface, independent of the engine."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ Tools = tuple[tuple[str, str], ...]
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """One intercepted candidate with the evidence gathered before the writer's turn.
+    """One intercepted candidate with the evidence gathered before the writer decides.
 
-    `canonical` are the canonical bytes of `candidate`; what is staged, judged and stored is
-    `canonical` alone, `candidate` is there so that nobody needs to decode it twice.
+    `canonical` are the canonical bytes of `candidate`; only `canonical` is staged, judged and
+    stored. `candidate` is there so that nobody needs to decode the bytes twice.
     """
 
     candidate_id: CandidateId
@@ -73,20 +73,22 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     intercepted_at_ms: int
     reading: Reading
     token: TokenState
-    # Key under which the promotion token is spent on admission (hash of the token), or None.
+    # The key under which the promotion token is spent on admission (hash of the token), or None.
     token_key: bytes | None
     shadow: tuple[AnchorProbe, ...] | None
     budget: BudgetState | None
-    # Unit-norm float32 little-endian vector of the text, and the model it belongs to; b"" for a
-    # change without text.
+    # The vector of the text (unit norm, float32, little-endian) and the model that it belongs to;
+    # b"" for a change without a text.
     vector: bytes
     embedder_id: str
     # trace: W3C id of the request, opaque to the store, kept in the verdict leaf; guard mode: the
     # key under which the server behind files the memory, None for a memory of our own.
     trace_id: str
-    # Guard mode: what the server behind files the memory under; None for a memory of our own.
+    # Guard mode: the key under which the server behind files the memory; None for a memory of our
+    # own.
     guarded_key: str | None = None
-    # If `provenance` rests on containment: the label under taint, and the text it was given for.
+    # If `provenance` rests on containment: the label under rule taint, and the text that
+    # `provenance` was given for.
     tainted: Provenance | None = None
     edit: Edit | None = None
     # version of the memory to change, for token and shadow; 0: there was none
@@ -94,9 +96,10 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     # the deadline that the waiting request shares; and a check whether its credential is still
     # valid (None: it cannot end).
     due: Due | None = None
-    # Whether the credential that it came in on is still good; None: nothing that could end.
+    # Whether the credential of the request is still good; None: a credential that cannot end.
     welcome: Callable[[], bool] | None = None
-    # The words of the text as name cells know them; None: to be read from it where they are asked.
+    # The words of the text as name cells count them; None: they are to be read from the text when
+    # needed.
     words: frozenset[bytes] | None = None
 
 
@@ -116,7 +119,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(enum.Enum):
-    """The outcome of a candidate."""
+    """What the gate decided on a candidate."""
 
     ADMIT = "admit"
     HOLD = "hold"
@@ -124,7 +127,10 @@ class Decision(enum.Enum):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The durable answer for one candidate; without content, except an admitted one's `memory`."""
+    """The durable answer for one candidate, without content.
+
+    Only an admitted candidate's `memory` has content.
+    """
 
     candidate_id: CandidateId
     decision: Decision
@@ -136,17 +142,17 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     basis: Basis
     passed: tuple[int, ...]
     structural: bool
-    version: int  # the store's version after this outcome
-    leaf_index: int  # index of the verdict leaf
+    version: int  # the store's version after this verdict
+    leaf_index: int  # the index of the verdict leaf
     memory: Memory | None
     trust: TrustState
-    # The objection of an enforcing gate, where an observing one admitted all the same.
+    # The objection of an enforcing gate, where a gate that only observes admitted the candidate.
     objection: Hold | Reject | None = None
-    # Names that came under a drift alarm by its admission, as the hex of their cells.
+    # Names that came under a drift alarm by this admission, each as the hex key of its cell.
     alarms: tuple[str, ...] = ()
     # whether it repeats the first verdict of an identical request; then durations in microseconds
     replayed: bool = False
-    # Monotonic durations in microseconds.
+    # Durations in microseconds, by the monotonic clock.
     queued_us: int = 0
     gate_us: int = 0
     commit_us: int = 0
@@ -165,15 +171,15 @@ class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
     ceiling: SourceKind
     basis: Basis
     held_at_ms: int
-    # Its origin, as coarsely as a leaf may say it: a label, a server, a tool.
+    # The origin, in the coarse form that a leaf shows: a label, a server, a tool.
     origin: str = ""
     candidate: Candidate | None = None
-    # Only with the content: the trace of the write, to which its verdicts belong.
+    # The trace of the write, to which its verdicts belong; only given together with the content.
     trace_id: str = ""
 
 
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One API key. Only the SHA-256 of the key is stored; the id is its public handle."""
+    """One API key. Only the SHA-256 of the key is stored; the id is a handle that may be shown."""
 
     key_id: str
     key_sha256: bytes
@@ -203,9 +209,9 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of a listing; `total` counts every match. `cut`.
+    """A slice of a listing; `total` counts every match.
 
-    Shortened because it is too large.
+    `cut`: the slice was shortened because it is too large.
     """
 
     total: int
@@ -214,10 +220,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Turnover(msgspec.Struct, frozen=True, kw_only=True):
-    """Ordinals that became live or ceased to be since an earlier look.
+    """The ordinals that became live, and those that ceased to be, since an earlier call.
 
     An ordinal is one version of a memory: an update ends one and begins another. `seen` is passed
-    to the next look, and is opaque.
+    to the next call; its content is the store's business.
     """
 
     came: tuple[tuple[int, Memory], ...]
@@ -226,7 +232,10 @@ class Turnover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EntityPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of all ids; `total` counts every one. `cut`: shortened because it is too large."""
+    """A slice of all ids; `total` counts every one.
+
+    `cut`: the slice was shortened because it is too large.
+    """
 
     total: int
     entities: tuple[Entity, ...]
@@ -245,15 +254,17 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     leaf_count: int
     bytes_used: int
     bytes_quota: int
-    # False above the quota, and from a write that the disk refused until it takes writes again.
+    # Whether writes are accepted: False above the quota, and from a write that the disk refused
+    # until the disk takes writes again.
     writable: bool
-    reason: str | None  # why not writable; or what a person should know or do
-    retrying: bool = False  # whether a refused write is retried without a restart
+    reason: str | None  # why no writes are accepted, or what a person should know or do
+    retrying: bool = False  # whether the store tries again by itself after a refused write
     observing: bool = False  # whether the gate only observes (observe mode)
     # since when the oldest candidate waits for a person; and where undecided candidates are staged:
     # "memfd", "unlinked file", or "" for nowhere yet
     held_since_ms: int | None = None
-    # Where candidates are before their verdict: "memfd", "unlinked file", or "" for nowhere yet.
+    # Where candidates are kept before their verdict: "memfd", "unlinked file", or "" for nowhere
+    # yet.
     staged_in: str = STAGED_IN_MEMORY
 
 
@@ -286,7 +297,10 @@ class AuditProof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether reads may show a memory; `leaf_index` is of the change, where there was one."""
+    """Whether reads may show a memory.
+
+    `leaf_index` names the leaf of the change, if there was one.
+    """
 
     memory_id: MemoryId
     tenant: Tenant
@@ -306,17 +320,17 @@ class TenantUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Objection(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored memory, and the first objected step in its history."""
+    """A stored memory, and the first step in its history that was admitted over an objection."""
 
     memory: Memory
-    decision: str  # "hold" | "reject"
+    decision: str  # "hold" or "reject"
     reason: Reason | None
     step: int | None
     leaf_index: int
 
 
 class Behind(msgspec.Struct, frozen=True, kw_only=True):
-    """A server behind, the tenant whose memory it keeps, and the requesting principal."""
+    """A server behind the gate, the tenant whose memory it keeps, and the requesting principal."""
 
     tenant: Tenant
     target: str
@@ -324,16 +338,16 @@ class Behind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted change that the server behind may not have."""
+    """An admitted change that the server behind may not have received."""
 
     candidate_id: CandidateId
     candidate: Candidate
     sent: bool
-    unknown: bool  # the log says that the answer was lost
+    unknown: bool  # the log says that the server's answer was lost
 
 
 class Stands(enum.Enum):
-    """The state of a change that was to reach another server."""
+    """The state of a change that is meant for another server."""
 
     HELD = "held"
     DENIED = "denied"
@@ -356,7 +370,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes up to a leaf, in order. `whole`: all earlier knowledge is void."""
+    """Changes up to a leaf, in order. `whole`: these are all, and earlier knowledge is void."""
 
     leaf_count: int
     moved: tuple[Moved, ...]
@@ -364,7 +378,7 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The tools of one server as (name, digest), sorted. Their times are in the log."""
+    """The tools of one server as (name, digest), sorted. The log says when they were seen."""
 
     tenant: Tenant
     server: str
@@ -373,22 +387,22 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """Names of tools that are new, gone, or changed since the approval."""
+        """Names of tools that are new, gone, or changed since the list was approved."""
         return tuple(sorted({name for name, _ in set(self.approved) ^ set(self.seen)}))
 
     @property
     def digest(self) -> str:
         """The digest by which a person approves exactly this list: hex, 16 digits.
 
-        It covers the sorted names and digests. A name cannot hold the separator: digests are hex,
-        and come first.
+        The digest covers the sorted names and digests. A name cannot be read as the end of a
+        digest: digests are hex, and come first.
         """
         joined = "\n".join(f"{digest} {name}" for name, digest in sorted(self.seen))
         return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """The fields that an update left unchanged: the values of the row before it."""
+    """The fields that an update left unchanged, with the values that the earlier row had."""
 
     text: str | None
     metadata_json: str | None
@@ -401,9 +415,9 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
-    """One admitted change. Immutable, except that a purge replaces it by an `erased` one.
+    """One admitted change. Immutable, except that a purge replaces the row by an `erased` one.
 
-    `canonical` are the judged bytes themselves: with `salt` they open the commitment in the leaf.
+    `canonical` are the judged bytes themselves: with `salt` they prove the commitment in the leaf.
     """
 
     change: ChangeKind
@@ -426,14 +440,14 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     kept: Kept | None
     canonical: bytes
     erased: bool = False
-    # Guard mode: keyed name (8 bytes) of tenant, target and key; b"" where nothing is forwarded.
+    # Guard mode: keyed hash (8 bytes) of tenant, target and key; b"" where nothing is forwarded.
     keyed: bytes = b""
-    # None in a row of format 3: `policy.labels.ceiling.ceiling_of` says what it counts as.
+    # None in a row of format 3: `policy.labels.ceiling.ceiling_of` gives the ceiling that counts.
     ceiling: SourceKind | None = None
 
 
 class BackupSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The origin and the contents of a backup."""
+    """What a backup is of, and what it contains."""
 
     directory: str
     incarnation: str
@@ -441,5 +455,5 @@ class BackupSummary(msgspec.Struct, frozen=True, kw_only=True):
     leaf_count: int
     held_count: int
     with_secrets: bool  # whether it can be restored without separately kept secrets
-    with_held: bool  # whether held candidates are in it
+    with_held: bool  # whether held candidates are in the backup
     bytes: int

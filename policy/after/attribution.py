@@ -144,7 +144,7 @@ class Plan:
         trusted: The memories that are above suspicion; every question but a control includes them.
         limits: How often a question is asked, and how many replays there may be.
         whole_cause: Also ask about each suspect that was not blamed, alone beside the trusted ones;
-        this also finds the memories that would have been enough to cause the failure by themselves.
+            this finds every memory that is enough by itself to cause the failure.
 
     Raises:
         ValueError: A memory is named twice.

@@ -1,7 +1,7 @@
 """Signed tree heads in the C2SP forms: tlog-checkpoint inside a signed note (c2sp.org).
 
-Any verifier of that ecosystem can open these notes. Reading is strict here, because an attacker
-would edit the copy outside the store.
+Any verifier for these forms can open the notes. Notes are read strictly here, because an attacker
+could edit the copy that is kept outside the store.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BadCheckpoint(StorageError):  # noqa: N818 - named for what it says, like 
 
 
 class ForeignCheckpoint(BadCheckpoint):
-    """A well-formed note, and only other keys signed it: another log's."""
+    """A well-formed note that only other keys signed: it belongs to another log."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,14 +54,14 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A name with an Ed25519 public key, as a verifier is given it."""
+    """A name with an Ed25519 public key, in the form that a verifier is given."""
 
     name: str
     public_key: bytes
 
     @classmethod
     def of(cls, name: str, private_key: Ed25519PrivateKey) -> VerifierKey:
-        """The verifier's half of a signing key.
+        """The verifier's half of a signing key: its name and public key.
 
         Raises:
             ValueError: The name is empty, or holds a space, a plus or a control character.
@@ -72,10 +72,11 @@ class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, vkey: str) -> VerifierKey:
-        """Read a vkey, `name+hash+base64`.
+        """Read a verifier key in its text form, `name+hash+base64`.
 
         Raises:
-            BadCheckpoint: It is none, not an Ed25519 key, or its hash does not fit.
+            BadCheckpoint: The text is no such key, the key is not Ed25519, or its hash does not
+                fit.
         """
         parts = vkey.split("+", _VKEY_PARTS - 1)
         if len(parts) != _VKEY_PARTS or not _is_key_name(parts[0]):
@@ -90,12 +91,12 @@ class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key_id(self) -> bytes:
-        """Four bytes that tell keys of one name apart; not a fingerprint."""
+        """Four bytes that tell apart keys of the same name; too short for a fingerprint."""
         hashed = hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.public_key)
         return hashed.digest()[:_KEY_ID_LEN]
 
     def text(self) -> str:
-        """The vkey, `name+hash+base64`, to hand to a verifier."""
+        """The verifier key as text, `name+hash+base64`, to be handed to a verifier."""
         return f"{self.name}+{self.key_id.hex()}+{_encoded(_ED25519 + self.public_key)}"
 
 
@@ -108,7 +109,7 @@ def sign_note(text: str, name: str, private_key: Ed25519PrivateKey) -> bytes:
     """A note with one signature. Ed25519 is deterministic, so equal input gives equal bytes.
 
     Raises:
-        ValueError: The text cannot be a note's, or the name a key's.
+        ValueError: The text cannot be the text of a note, or the name the name of a key.
     """
     key = _key_of(name, private_key)
     if not text.endswith("\n") or _has_control(text):
@@ -123,7 +124,7 @@ def open_note(note: bytes, verifier: VerifierKey) -> str:
 
     Raises:
         BadCheckpoint: The note is malformed or wrongly signed.
-        ForeignCheckpoint: That key did not sign it.
+        ForeignCheckpoint: The verifier's key did not sign the note.
     """
     text, lines = _split_note(note)
     verified = False
@@ -143,11 +144,11 @@ def open_note(note: bytes, verifier: VerifierKey) -> str:
 
 
 def sign_checkpoint(origin: str, size: int, root: bytes, private_key: Ed25519PrivateKey) -> bytes:
-    """The head of the log `origin` as a note that it signed under its own name.
+    """The head of the log `origin` as a note, signed by the log's key under the log's name.
 
     Raises:
-        ValueError: The origin cannot be a key's name.
-        InvariantBroken: The size or the root cannot be a tree's.
+        ValueError: The origin cannot be the name of a key.
+        InvariantBroken: The size or the root cannot be those of a tree.
     """
     if not 0 <= size <= _TREE_SIZE_MAX or len(root) != HASH_LEN:
         raise InvariantBroken("not a tree head")
@@ -155,10 +156,10 @@ def sign_checkpoint(origin: str, size: int, root: bytes, private_key: Ed25519Pri
 
 
 def open_checkpoint(note: bytes, verifier: VerifierKey) -> Checkpoint:
-    """The tree head in a note, once its signature holds.
+    """The tree head in a note, after its signature was checked.
 
     Raises:
-        BadCheckpoint: The note does not open, is no checkpoint, or speaks for another origin.
+        BadCheckpoint: The note does not open, is no checkpoint, or names another origin.
     """
     lines = open_note(note, verifier).removesuffix("\n").split("\n")
     if len(lines) < _BODY_LINES_MIN or not all(lines):
@@ -176,7 +177,7 @@ def open_checkpoint(note: bytes, verifier: VerifierKey) -> Checkpoint:
 
 
 def _split_note(note: bytes) -> tuple[str, list[str]]:
-    """The signed text and the signature lines; the last empty line parts them."""
+    """The signed text of a note and its signature lines; the last empty line separates them."""
     if len(note) > NOTE_LEN_MAX:
         raise BadCheckpoint("note too long")
     try:
@@ -203,7 +204,8 @@ def _check(verifier: VerifierKey, signature: bytes, text: str) -> None:
 def _is_key_name(name: str) -> bool:
     if not name or "+" in name or _has_control(name):
         return False
-    # A lone surrogate (a command line's byte that is no UTF-8) has no bytes that could be hashed.
+    # A lone surrogate (a byte of a command line that is no UTF-8) has no bytes that could be
+    # hashed.
     return not any(char.isspace() or "\ud800" <= char <= "\udfff" for char in name)
 
 

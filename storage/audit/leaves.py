@@ -49,7 +49,7 @@ _Short = Annotated[str, Meta(max_length=256)]
 
 
 class Culprit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The segment that contains a candidate's text. Names, never content."""
+    """A segment that contains a candidate's text: where it came from, in names without content."""
 
     kind: SourceKind
     server: _Short
@@ -60,7 +60,7 @@ class Culprit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 class InterceptedLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=1
 ):
-    """A candidate was seen, before anybody judged it. Times are Unix milliseconds."""
+    """A candidate was intercepted and is not judged yet. Times are Unix milliseconds."""
 
     candidate_id: CandidateId
     at_ms: _Index
@@ -73,14 +73,17 @@ class InterceptedLeaf(
     claimed_source: SourceKind | None
     claimed_class: MemoryClass | None
     class_named: bool
-    ruleset_digest: Annotated[str, Meta(max_length=64)]  # first 16 hex digits
+    ruleset_digest: Annotated[str, Meta(max_length=64)]  # the first 16 hex digits
     trace_id: Annotated[str, Meta(max_length=64)]
 
 
 class VerdictLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=2
 ):
-    """The verdict on a candidate, and its label; `version` is the store's after it."""
+    """The verdict on a candidate, and its label.
+
+    `version` is the store's version after the verdict.
+    """
 
     candidate_id: CandidateId
     at_ms: _Index
@@ -97,11 +100,13 @@ class VerdictLeaf(
     ruleset_epoch: _Index
     structural: bool
     trust_level: Annotated[str, Meta(max_length=16)]
-    # The segment that contains the text: kind, server, tool and call. Left out where none is named.
+    # Kind, server, tool and call of the segment that contains the text. Left out where none is
+    # named.
     culprit: Culprit | None = None
-    # Our own id of the session that it belongs to (32 hex digits); left out in the same way.
+    # Our own id of the session that the candidate belongs to (32 hex digits); left out where none
+    # is known.
     session: Annotated[str, Meta(max_length=64)] | None = None
-    # At most `source`; absent in format 3.
+    # The ceiling of the text; at most `source`; absent in format 3.
     ceiling: SourceKind | None = None
     # Of an admission: the leaf that admitted the step before this one of the same memory, or
     # NO_STEP_BEFORE. Absent in leaves that were written before leaves said so.
@@ -109,12 +114,15 @@ class VerdictLeaf(
 
     @property
     def objection(self) -> str | None:
-        """`hold` or `reject`: the decision of an enforcing gate; None where it agreed."""
+        """What an enforcing gate would have answered, `hold` or `reject`.
+
+        None where it would have admitted.
+        """
         return _OBJECTIONS.get(self.approved_by) if self.approved_by else None
 
 
 # The approver of an admission over an objection: not a person, but observe mode. No principal can
-# have this name: names have no colon, and `uid:` is the only prefix that we make.
+# have this name: a principal's name has no colon, except for the prefix `uid:`.
 OBSERVED_HOLD: Final = PrincipalId("observe:hold")
 OBSERVED_REJECT: Final = PrincipalId("observe:reject")
 
@@ -122,7 +130,7 @@ OBSERVED_REJECT: Final = PrincipalId("observe:reject")
 class OperatorLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=3
 ):
-    """An operator's act, or one of the store itself: a key, an anchor, trust, a purge."""
+    """An act of an operator or of the store itself: a key, an anchor, trust, a purge."""
 
     at_ms: _Index
     action: Annotated[str, Meta(min_length=1, max_length=64)]
@@ -134,9 +142,9 @@ class OperatorLeaf(
 class ResultLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=4
 ):
-    """The outcome of an admitted change at the server behind (guard mode).
+    """The outcome of an admitted change at the server behind the gate.
 
-    Until such a leaf says `done` or `failed`, the verdict leaf is an intent.
+    Until such a leaf says `done` or `failed`, the admission counts as an intent.
     """
 
     candidate_id: CandidateId
@@ -170,13 +178,13 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def class_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
-    """Whether it was judged below the class that its client named; both leaves say so."""
+    """Whether the candidate was judged below the class that its client named, by its two leaves."""
     named = intercepted.claimed_class if intercepted.class_named else None
     return is_lowered(intercepted.change, named, verdict.memory_class)
 
 
 def wrongly_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
-    """Whether it landed below the class that its client named although no gate may do that.
+    """Whether the candidate got a lower class than its client named although no gate may do that.
 
     Only a preference may become knowledge, and only under a label that nobody vouched for.
     """
@@ -194,7 +202,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[Any])
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 # Ids are hex text in memory and raw bytes on disk: half the size, and most of a leaf is ids.
-# Position 0 is the tag.
+# Position 0 of a leaf is the tag of its kind.
 _HEX_AT: Final[dict[int, tuple[int, ...]]] = {1: (1, 12, 13), 2: (1, 17), 3: (), 4: (1,), 5: (1,)}
 _RAW: Final = (bytes,)
 _NO_LETTER: Final = re.compile(r"[\W_]+")
@@ -202,12 +210,12 @@ _RUN_LEN: Final = 8
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{0,64}")
 _FORMAT_BYTE: Final = bytes((LEAF_FORMAT,))
 _UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: (), 4: (), 5: ()}
-# The first optional field, by tag: trailing fields that are None are not written.
+# The first optional field of a leaf, by tag: trailing fields that are None are not written.
 _APPENDED: Final[dict[int, int]] = {2: 16}
 
 
 def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | None:
-    """The first named segment, with only the names that are safe to log.
+    """The first segment that has a name, with only the names that are safe to log.
 
     None where the candidate's own channel is the only origin. A name that shares eight letters in a
     row with the candidate is left out: otherwise a caller could name a tool, or number a call, so
@@ -226,7 +234,7 @@ def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | N
 
 
 def plain_name(name: str, *texts: str | None) -> str:
-    """The name as a leaf may say it; "other" where it could spell a part of these texts."""
+    """The name as a leaf may have it; "other" where the name could spell a part of these texts."""
     said = _letters(" ".join(text or "" for text in texts))
     letters = _letters(name)
     runs = (letters[at : at + _RUN_LEN] for at in range(len(letters) - _RUN_LEN + 1))
@@ -240,7 +248,7 @@ def _letters(text: str) -> str:
 
 
 def commitment(salt: bytes, digest: bytes) -> bytes:
-    """SHA-256(salt || digest), what a leaf says of the content.
+    """SHA-256(salt || digest): a value by which a leaf stands for content without revealing it.
 
     Raises:
         InvariantBroken: The salt or the digest has another length, so that bytes could move from
@@ -252,7 +260,7 @@ def commitment(salt: bytes, digest: bytes) -> bytes:
 
 
 def veiled_target(target: str, salt: bytes) -> str:
-    """A salted stand-in for a client's target, which must not be readable in the log.
+    """A salted hash in place of a client's target, which must not be readable in the log.
 
     A target is the client's own text: a refused candidate could carry its content there.
     """
@@ -260,7 +268,7 @@ def veiled_target(target: str, salt: bytes) -> str:
 
 
 def encode_leaf(leaf: Leaf) -> bytes:
-    """The bytes that are hashed into the tree and stored; one spelling for each leaf.
+    """The bytes of a leaf that are stored, and hashed into the tree; each leaf has one spelling.
 
     Raises:
         InvariantBroken: The leaf is longer than any leaf may be.
@@ -305,16 +313,17 @@ def decode_leaf(data: bytes) -> Leaf:
 
 
 class Results:
-    """The log's knowledge of all sent items, collected leaf by leaf."""
+    """What the log says of the items that were sent to other servers, collected leaf by leaf."""
 
     def __init__(self, problem: Callable[[str], None]) -> None:
         self._problem = problem
-        # By index of the admitting leaf: its final result; and those whose answer was lost.
+        # By index of the admitting leaf: the final result of the item, and the items whose answer
+        # was lost.
         self.ended: dict[int, Forwarded] = {}
         self.lost: set[int] = set()
 
     def take(self, index: int, leaf: ResultLeaf, verdict: VerdictLeaf | None) -> None:
-        """Take in one result leaf, with the admission that it names."""
+        """Add one result leaf, together with the admission that it names."""
         if verdict is None or verdict.decision is not Decision.ADMIT:
             self._problem(f"result leaf {index} names no admission")
         elif verdict.candidate_id != leaf.candidate_id:
@@ -330,21 +339,21 @@ class Results:
 
 
 class Labels:
-    """The label that the log gives each admission: its verdict's, or that of a later word."""
+    """The label that the log gives each admission: from its verdict, or from a later leaf."""
 
     def __init__(self) -> None:
         self._vouched: set[str] = set()
         self._lifted: set[str] = set()
 
     def take(self, leaf: Leaf | None) -> None:
-        """Take in one leaf; None for an unreadable one."""
+        """Add one leaf of the log; None for an unreadable one."""
         if isinstance(leaf, OperatorLeaf) and leaf.action == VOUCH:
             self._vouched.add(leaf.subject)
         elif isinstance(leaf, OperatorLeaf) and leaf.action == LIFT:
             self._lifted.add(leaf.subject)
 
     def fit(self, leaf: VerdictLeaf, row: Row) -> bool:
-        """Whether the row admitted by this leaf agrees with the log. After the last `take`."""
+        """Whether a row agrees with the log about its label. Call it after the last `take`."""
         label = (leaf.source, ceiling_of(leaf), leaf.basis)
         if vouched_subject(leaf.candidate_id) in self._vouched:
             label = (SourceKind.USER_INPUT, SourceKind.USER_INPUT, Basis.CONFIRMATION)
@@ -356,7 +365,7 @@ class Labels:
 
 
 def vouched_subject(candidate_id: CandidateId) -> str:
-    """The subject of a vouching leaf. It names one row, so a later version is not vouched for."""
+    """What a vouching leaf names: one row of a memory, so that no later version is vouched for."""
     return f"candidate {candidate_id}"
 
 

@@ -26,14 +26,14 @@ _EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
 
 
 class NodeStore(Protocol):
-    """The store of subtree hashes; bound to the caller's transaction."""
+    """The store of subtree hashes, as seen in the caller's transaction."""
 
     def put(self, level: int, index: int, node: bytes) -> None:
         """Keep the hash over leaves `index << level` up to `(index + 1) << level`, exclusive."""
         ...
 
     def get(self, level: int, index: int) -> bytes | None:
-        """The hash that was put, or None."""
+        """The hash that was stored for this subtree, or None."""
         ...
 
 
@@ -63,7 +63,7 @@ class Tree:
 
     @classmethod
     def load(cls, size: int, leaf_at: LeafSource, nodes: NodeStore) -> Tree:
-        """Rebuild the tree of `size` leaves from at most 255 leaves and 255 nodes per band.
+        """Rebuild the tree of `size` leaves from at most 255 leaves and 255 nodes per stored level.
 
         Raises:
             StoreCorrupt: A node that must be there is missing.
@@ -78,13 +78,16 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """How many leaves were appended."""
+        """The number of leaves in the tree."""
         return self._size
 
     def append(self, leaf: bytes, nodes: NodeStore) -> int:
-        """Add one encoded leaf; its index. `nodes` belongs to the transaction that stores it.
+        """Add one encoded leaf; returns its index.
 
-        Take a `copy` before the transaction, and go back to it when the transaction fails.
+        `nodes` belongs to the transaction that stores it.
+
+        Take a `copy` of the tree before the transaction, and go back to the copy when the
+        transaction fails.
         """
         index = self._size
         node, level, left = leaf_hash(leaf), 0, index
@@ -179,7 +182,8 @@ def consistency_proof(
         else:
             path.append(range_root(start, middle, leaf_at, nodes))
             start = middle
-    # The old root is left out where it is a subtree of the new tree: the verifier has it.
+    # The old root is left out where it is a subtree of the new tree: the verifier knows the old
+    # root.
     if start:
         path.append(range_root(start, stop, leaf_at, nodes))
     return tuple(reversed(path))
@@ -217,13 +221,13 @@ def verify_consistency(
         return not proof and old_root == new_root
     if old == 0:
         return not proof and old_root == _EMPTY_ROOT
-    # A complete old tree is a subtree of the new one, so the proof leaves out its root.
+    # A complete old tree is a subtree of the new one, so the proof leaves out the old root.
     nodes = [old_root, *proof] if old & (old - 1) == 0 else list(proof)
     return bool(nodes) and _roots_of(old, new, nodes) == (old_root, new_root)
 
 
 def _roots_of(old: int, new: int, nodes: Sequence[bytes]) -> tuple[bytes, bytes] | None:
-    """Both roots that a consistency proof leads to; None where it has a wrong length."""
+    """Both roots that follow from a consistency proof; None for a proof of a wrong length."""
     place, last = old - 1, new - 1
     while place & 1:
         place >>= 1

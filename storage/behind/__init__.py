@@ -1,1 +1,1 @@
-"""Memories of servers behind: intents, their results, and the tools that are pinned."""
+"""Memories that other servers keep: intents, their results, and the servers' approved tools."""

@@ -1,7 +1,7 @@
-"""The state of all memories behind other servers, read off the audit log as it grows.
+"""The state of all memories behind other servers, read from the audit log as it grows.
 
-Nothing that a read may show changes without a leaf. So a cache asks for what is new since the last
-leaf that it saw.
+Nothing that a read may show changes without a leaf. So a cache asks for the changes since the last
+leaf that the cache knows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OF_STATUS: Final = {
 
 
 class EmbeddedFollowed:
-    """Implements `Followed`; every call takes one view of its own."""
+    """Implements `Followed`; each call reads from one snapshot of the store."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -54,8 +54,8 @@ class EmbeddedFollowed:
         self._names = engine.parts.names
 
     def since(self, leaf_count: int) -> News:
-        """The changes since the log had so many leaves; everything for -1."""
-        # A cheap check first: most reads come when nothing has changed.
+        """The changes after the first `leaf_count` leaves of the log; all of them for -1."""
+        # This check is cheap and comes first: most reads come when nothing has changed.
         if self._engine.generation.header.leaf_count == leaf_count:
             return News(leaf_count=leaf_count, moved=())
         with self._store.reading() as view:
@@ -95,8 +95,8 @@ class EmbeddedFollowed:
             case VerdictLeaf(decision=Decision.HOLD):
                 yield from self._held(view, leaf.candidate_id)
             case VerdictLeaf(decision=Decision.REJECT):
-                # A refused candidate is only reported if it was held before: then a person, or its
-                # release, refused it.
+                # The refusal of a candidate is only reported if the candidate was held before: then
+                # a person refused it, or the gate did when a person released it.
                 yield Moved(name=leaf.candidate_id, stands=Stands.DENIED)
             case VerdictLeaf():
                 yield Moved(name=leaf.candidate_id, stands=Stands.GONE)
@@ -109,9 +109,10 @@ class EmbeddedFollowed:
                 return
 
     def _admitted(self, view: View, leaf: VerdictLeaf) -> Iterator[Moved]:
-        """The state of an admission's memory.
+        """The state of the memory that an admission wrote.
 
-        After a deletion, of all memories that it may have ended.
+        For the admission of a deletion: the states of all memories that the deletion may have
+        ended.
         """
         if leaf.memory_id is None:
             return  # an id that a client chose is never that of a memory behind another server
@@ -136,13 +137,13 @@ class EmbeddedFollowed:
         key = held_key(candidate_id)
         payload = None if key is None else view.get(HELD, key)
         if payload is None:
-            return  # decided meanwhile; a later leaf has the outcome
+            return  # the candidate was decided meanwhile; a later leaf has the outcome
         contents = self._engine.parts.staging.read_held(candidate_id)
         if contents is None:
             return
         candidate = decode_canonical(contents.canonical)
         guarded = decode_evidence(contents.evidence).guarded_key is not None
-        # A held deletion names a memory that still exists.
+        # A held deletion names a memory that still exists, and that memory is reported.
         if guarded and candidate.change is not ChangeKind.DELETE:
             yield Moved(
                 name=candidate_id,
@@ -159,7 +160,7 @@ class EmbeddedFollowed:
 
 
 def _of_row(row: GuardedRow) -> Moved:
-    # A deletion has nothing that a read could show.
+    # The row of a deletion has nothing that a read could show.
     removal = row.sent.change is ChangeKind.DELETE
     return Moved(
         name=row.sent.memory_id,

@@ -1,7 +1,8 @@
-"""Guard mode: what was admitted, and what the server behind made of it (docs/architecture.md#mcp).
+"""Guard mode: admitted changes to other servers, and what each server made of its change.
 
-An admission is an intent: its row is there with both leaves, and no read shows it. A result leaf
-makes it a memory or ends it; without one the outcome is unknown, and it stays listed.
+An admission is an intent: its row is stored with both leaves, and no read shows it. A result leaf
+makes it a memory or ends it; without a result leaf the outcome is unknown, and the intent stays
+listed (docs/architecture.md#mcp).
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ if TYPE_CHECKING:
 
 
 class EmbeddedForwards:
-    """Implements `Forwards`."""
+    """Implements `Forwards` on the embedded engine."""
 
     def __init__(self, engine: Engine, writer: EmbeddedWriter) -> None:
         self._engine = engine
         self._writer = writer
 
     async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
-        """Record outcomes of sent items; returns which of them were new."""
+        """Record the outcomes of items that were sent; returns which of these outcomes were new."""
         return await self._writer.run(lambda: self._settled(behind, settled))
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
-        """Which of these released items the caller alone shall send.
+        """Give released items to the caller to send; returns those that nobody else was given.
 
-        After a crash they are looked up, not sent again.
+        After a crash such items are looked up on the server, and not sent again.
         """
         return await self._writer.run(lambda: self._claimed(behind, candidate_ids))
 
@@ -71,7 +72,7 @@ class EmbeddedForwards:
         return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
 
     def standing(self, behind: Behind, key: str) -> TextStanding:
-        """Our own verdicts' knowledge of the text under a key, for a change by this principal."""
+        """What our own verdicts know of the text under a key, for a change by this principal."""
         names = self._engine.parts.names
         with self._engine.parts.store.reading() as view:
             thing = read_thing(view, names, behind.tenant, behind.target, key, behind.by)
@@ -149,12 +150,13 @@ class EmbeddedForwards:
     def _conclude(self, change: Change, record: ForwardRecord, *, done: bool) -> None:
         known = read_id(change.draft, record.name)
         if known != IdRecord(record.ordinal, MemoryStatus.FORWARDING):
-            return  # purged, or replaced by somebody who chose the same id
+            return  # the memory was purged, or replaced by somebody who chose the same id
         row = read_row(change.draft, record.ordinal)
         removal = row.change is ChangeKind.DELETE
         shown = done and not removal
         status = MemoryStatus.LIVE if shown else MemoryStatus.DELETED
-        # An incident reached it on its way: it goes where the others of that incident are.
+        # An incident hid this memory while it was on its way, so it is hidden like the incident's
+        # others.
         hidden = shown and change.draft.has(QUARANTINES, record.name)
         status = MemoryStatus.QUARANTINED if hidden else status
         change.draft.put(IDS, record.name, encode(IdRecord(record.ordinal, status)))
@@ -165,7 +167,7 @@ class EmbeddedForwards:
             self._take_away(change, record, row)
 
     def _take_away(self, change: Change, record: ForwardRecord, row: Row) -> None:
-        """End the memories that the server behind has deleted. Evidence stays as it is."""
+        """End the memories that the server behind has deleted. Their rows stay, as evidence."""
         deletion = call_of(candidate_of(row))
         if deletion is None:
             return
@@ -193,7 +195,7 @@ def _pending(key: bytes, record: ForwardRecord, row: Row) -> Pending:
 def _record(
     view: View, behind: Behind, candidate_id: CandidateId
 ) -> tuple[bytes, ForwardRecord | None]:
-    """The record of an item, if it is this tenant's and server's."""
+    """The record of an item; None where it belongs to another tenant or server."""
     key = held_key(candidate_id)
     if key is None:
         raise UnknownCandidate("no candidate has such an id")

@@ -1,4 +1,4 @@
-"""The pinned tools of servers behind: the approved ones, and the present ones."""
+"""The pinned tools of servers behind the gate: the approved list, and the list seen last."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ APPROVED: Final = "tools.approve"
 
 
 class EmbeddedPins:
-    """Implements `Pins`."""
+    """Implements `Pins` on the embedded engine."""
 
     def __init__(self, engine: Engine, writer: EmbeddedWriter) -> None:
         self._engine = engine
         self._writer = writer
 
     async def see(self, tenant: Tenant, server: str, tools: Tools) -> Pinned:
-        """Compare a server's tools with the approved ones; the first list is approved as it is.
+        """Compare a server's tools with the approved ones.
 
-        Writes only where something is new, with a leaf.
+        The very first list is approved as it is.
+
+        A leaf is written only where something is new.
         """
         seen = tuple(sorted(tools))
         known = self.get(tenant, server)
@@ -46,16 +48,16 @@ class EmbeddedPins:
     async def approve(
         self, tenant: Tenant, server: str, by: PrincipalId, digest: str | None = None
     ) -> Pinned:
-        """Approve the last seen list; with a digest, only if it has that digest."""
+        """Approve the list that was seen last; with a digest, only if the list has that digest."""
         return await self._writer.run(lambda: self._approve(tenant, server, by, digest))
 
     def get(self, tenant: Tenant, server: str) -> Pinned | None:
-        """The pins of one server."""
+        """The approved tools and the tools seen last, of one server."""
         with self._engine.parts.store.reading() as view:
             return self._read(view, tenant, server)
 
     def all(self, tenant: Tenant | None = None) -> tuple[Pinned, ...]:
-        """Every server that was seen, by tenant and name."""
+        """The tools of every server that was seen, by tenant and name."""
         with self._engine.parts.store.reading() as view:
             found = [decode_pins(payload) for _, payload in view.scan(PINS)]
         mine = [one for one in found if tenant in {None, one.tenant}]

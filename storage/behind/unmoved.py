@@ -1,8 +1,8 @@
-"""Whether the grounds of an admission still hold, read off the store at the moment of sending.
+"""Whether an admission still rests on the same facts, read at the moment when its call is sent.
 
 Minutes may pass between a verdict and the call, because a host asks its user first. Nothing extra
-is stored at the verdict: the leaf names trust level and ruleset, and every later change has a leaf
-or a row.
+is stored at the verdict: the leaf names trust level and ruleset, and every later change of these
+has a leaf or a row.
 """
 
 from __future__ import annotations
@@ -33,28 +33,29 @@ if TYPE_CHECKING:
     from storage.values import Behind, Row
 
 LOOKED_BACK_MAX: Final = 8_192
-# A relay pins its tools just before its first call, so such a leaf does not count as a change.
+# A relay has its server's tools recorded just before its first call, so a leaf about that does not
+# count as a change.
 _OF_TOOLS: Final = "tools."
 _ORDINAL_LEN: Final = 8
 
 
 class Unmoved:
-    """One view of the store, for the items of one call."""
+    """One snapshot of the store, in which the items of one call are examined."""
 
     def __init__(
         self, view: View, names: KeyedNames, epoch: int, waiting: frozenset[CandidateId]
     ) -> None:
-        """`waiting`: intents that were admitted ahead like these and not sent yet."""
+        """`waiting` are the other intents that were admitted and not sent yet."""
         self._view = view
         self._names = names
         self._epoch = epoch
         self._waiting = waiting
 
     def holds(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> bool:
-        """Whether each of these is still an intent, and would be judged on the same grounds.
+        """Whether each item is still an intent, and would be judged on the same facts.
 
-        Grounds are trust level, ruleset, decisions of people and operators, and the memory under
-        its key.
+        These facts are the trust level, the ruleset, decisions of people and operators, and the
+        memory under the item's key.
         """
         return all(self._one(behind, one, frozenset(candidate_ids)) for one in candidate_ids)
 
@@ -77,7 +78,7 @@ class Unmoved:
         return all(self._counted(one, row, ended) for one in self._beside(record, row, together))
 
     def _record(self, behind: Behind, candidate_id: CandidateId) -> ForwardRecord | None:
-        """The intent, if nobody settled, lost, erased or changed it meanwhile."""
+        """The record of an intent; None if it was settled, lost, erased or changed meanwhile."""
         key = held_key(candidate_id)
         payload = None if key is None else self._view.get(FORWARDS, key)
         if payload is None:
@@ -95,7 +96,8 @@ class Unmoved:
     def _since(self, record: ForwardRecord) -> dict[CandidateId, Forwarded] | None:
         """The calls that ended since the verdict; None where a person or an operator acted since.
 
-        An act's leaf does not always name whom it concerns, so each counts for everybody.
+        The leaf of such an act does not always name whom it concerns, so each act counts for
+        everybody.
         """
         header = self._view.header()
         now = 0 if header is None else header.leaf_count
@@ -118,7 +120,7 @@ class Unmoved:
     def _beside(
         self, record: ForwardRecord, row: Row, together: frozenset[CandidateId]
     ) -> Iterator[GuardedRow]:
-        """The other rows under its key that were considered for the verdict."""
+        """The other rows under the item's key that were considered for the verdict."""
         call = call_of(candidate_of(row))
         made_new = row.change is ChangeKind.CREATE and (call is None or call.effect is None)
         if made_new or call is None or not call.key:
@@ -131,15 +133,16 @@ class Unmoved:
                 yield one
 
     def _counted(self, one: GuardedRow, row: Row, ended: dict[CandidateId, Forwarded]) -> bool:
-        """Whether another row still means the same for this admission."""
+        """Whether another row still means for this admission what it meant at the verdict."""
         waits = one.sent.candidate_id in self._waiting
         if one.sent.version > row.version:
-            # It was judged later, with this one in sight. If it was done earlier, the order has
-            # changed.
+            # The other row was judged later, knowing of this one. If it was done earlier, the order
+            # has changed.
             failed = one.status is MemoryStatus.DELETED and one.sent.change is not ChangeKind.DELETE
             return waits or (failed and one.row is one.sent)
         if waits or one.row.version > row.version:
-            return False  # judged before it and not done yet, or changed here since
+            # The other row was judged before and is not done yet, or was changed here since.
+            return False
         how = ended.get(one.sent.candidate_id)
         if one.sent.change is ChangeKind.DELETE:
             return how is not Forwarded.DONE
@@ -147,7 +150,10 @@ class Unmoved:
 
 
 def _is_nobodys_act(leaf: OperatorLeaf) -> bool:
-    """Whether it changes no verdict: tools that were pinned, or an outcome that latched nobody."""
+    """Whether an operator's leaf changes no verdict.
+
+    Recording a server's tools changes none, and neither does an outcome that latched nobody.
+    """
     if leaf.action == TRUST_OUTCOME:
         return not leaf.detail.endswith(LATCHED)
     return leaf.action.startswith(_OF_TOOLS)

@@ -1,1 +1,1 @@
-"""Indexes that may be deleted and are rebuilt from the tables."""
+"""Indexes that may be deleted: they are rebuilt from the tables."""

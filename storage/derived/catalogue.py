@@ -1,7 +1,7 @@
-"""The live ordinals, by tenant and ids: derived from rows, held in memory.
+"""Which rows are live, by tenant and ids: read from the tables and held in memory.
 
 The writer appends; readers take views of arrays that never change below the length they saw. Only
-the live marks change, and every reader checks its hits against the store afterwards.
+the marks of live rows change, and every reader checks its hits against the store afterwards.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class _Ordinals:
         self._length = 0
         self.dead = 0
         self._marking = threading.Lock()
-        # The list as a mask indexed by ordinal, and how many of its entries the mask includes.
+        # The list as a mask indexed by ordinal, and how many entries of the list the mask includes.
         self._marks: tuple[Mask, int] | None = None
 
     def marks(self, reach: int) -> Mask:
-        """A mask that is True at each ordinal of the list, at least `reach` long.
+        """A mask, at least `reach` long, that is True at each ordinal of the list.
 
         Ordinals that are added later may be marked in the same mask.
         """
@@ -72,7 +72,7 @@ class _Ordinals:
             return marks
 
     def forget_marks(self) -> None:
-        """Drop the mask: the list changed elsewhere than at its end."""
+        """Drop the mask: an entry in the middle of the list changed."""
         with self._marking:
             self._marks = None
 
@@ -96,8 +96,8 @@ class _Ordinals:
         if at < len(kept) and kept[at] == ordinal:
             self.dead -= 1
             return
-        # It was removed from the list. A copy is made, because a reader may be using the old
-        # buffer.
+        # The ordinal was removed from the list earlier. The buffer is copied, because a reader may
+        # be using the old one.
         buffer: Ordinals = np.empty(max(_FIRST_CAPACITY, 2 * (len(kept) + 1)), dtype=np.int64)
         buffer[:at] = kept[:at]
         buffer[at] = ordinal
@@ -107,8 +107,8 @@ class _Ordinals:
         self.forget_marks()
 
     def view(self) -> Ordinals:
-        # Buffer and length are read one after the other; length first, so that it never exceeds the
-        # buffer.
+        # Buffer and length are read one after the other; the length comes first, so that it never
+        # exceeds the buffer.
         length = self._length
         return self._buffer[:length]
 
@@ -120,7 +120,8 @@ class _Ordinals:
         kept = kept[live[kept]]
         buffer: Ordinals = np.empty(max(_FIRST_CAPACITY, 2 * len(kept)), dtype=np.int64)
         buffer[: len(kept)] = kept
-        # Length first: a reader in between sees fewer rows of the old buffer, never garbage.
+        # The length is set first: a reader in between sees fewer rows of the old buffer, and never
+        # garbage.
         self._length = min(self._length, len(kept))
         self._buffer = buffer
         self.dead = 0
@@ -128,17 +129,17 @@ class _Ordinals:
 
 
 class Catalogue:
-    """Writer thread changes it; any thread reads it.
+    """The live rows of a store. The writer thread changes the catalogue; any thread reads it.
 
     `stamp` is the header's `leaf_count` that the catalogue agrees with, or -1 during a change;
-    every visible change has a leaf. A reader that finds the same stamp before, after, and in its
-    view of the store has seen one generation.
+    every visible change has a leaf. A reader that finds the same stamp before its read, after it,
+    and in its view of the store has seen one generation.
     """
 
     def __init__(self) -> None:
         self.stamp = -1
         self._live: Mask = np.zeros(_MARKS_CAPACITY, dtype=np.bool_)
-        # One more than the highest ordinal there is.
+        # One more than the highest ordinal of the store.
         self._reach = 0
         self._tenants: dict[Tenant, _Ordinals] = {}
         self._named: dict[tuple[Tenant, str, str], _Ordinals] = {}
@@ -147,7 +148,7 @@ class Catalogue:
     def begin(
         self, groups: Iterable[tuple[Tenant, Scope, Ordinals]], expiring: Mapping[int, str]
     ) -> None:
-        """Fill an empty catalogue with live rows, each in one group of the same tenant and ids."""
+        """Fill an empty catalogue with live rows; the rows of a group share tenant and ids."""
         parts: defaultdict[int, list[Ordinals]] = defaultdict(list)
         entries: dict[int, _Ordinals] = {}
         for tenant, scope, ordinals in groups:
@@ -198,7 +199,7 @@ class Catalogue:
         self._live = grown
 
     def _lists(self, tenant: Tenant, scope: Scope) -> Iterator[_Ordinals]:
-        # Not `setdefault`: it would create an empty list for every known name.
+        # `setdefault` would create an empty list for every known name, so it is not used.
         mine = self._tenants.get(tenant)
         if mine is None:
             mine = self._tenants[tenant] = _Ordinals()
@@ -210,28 +211,31 @@ class Catalogue:
             yield entry
 
     def candidates(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Ordinals, bool]:
-        """Live ordinals of a tenant that may match, ascending; and whether all of them match."""
+        """The live ordinals of a tenant that may match a filter, ascending.
+
+        And whether all of them match.
+        """
         lists, exact = self._asked(tenant, where)
         if all(self._dense(entry) for entry in lists):
             return np.flatnonzero(self._marked(lists, now_ms)), exact
         return self._listed(lists, now_ms), exact
 
     def allowed(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Mask, bool]:
-        """The same, as marks indexed by ordinal."""
+        """Like `candidates`, but as a mask indexed by ordinal."""
         lists, exact = self._asked(tenant, where)
         if all(self._dense(entry) for entry in lists):
             return self._marked(lists, now_ms), exact
         return self.mask(self._listed(lists, now_ms)), exact
 
     def _asked(self, tenant: Tenant, where: Filter) -> tuple[list[_Ordinals], bool]:
-        """The lists that contain every match, and whether nothing else is tested."""
+        """The lists that contain every match, and whether the filter tests nothing else."""
         narrowed = _narrow(where)
         lists = [self._tenants.get(tenant) or _Ordinals()]
         lists += [self._union(tenant, kind, names) for kind, names in narrowed.ids]
         return lists, narrowed.exact
 
     def _dense(self, entry: _Ordinals) -> bool:
-        """Whether marks are cheaper than a list; only few lists may have them."""
+        """Whether a mask is cheaper than a list; only few lists may have one."""
         return len(entry) * _DENSE_SHARE >= self._reach > MARKED_OVER
 
     def _marked(self, lists: Sequence[_Ordinals], now_ms: int) -> Mask:
@@ -249,7 +253,7 @@ class Catalogue:
         for entry in others:
             if self._dense(entry):
                 marks = entry.marks(self._reach)
-                # Entries added after the marks were made belong to a later generation.
+                # Entries that were added after the mask was made belong to a later generation.
                 found = found[found < len(marks)]
                 found = found[marks[found]]
             else:
@@ -258,13 +262,13 @@ class Catalogue:
         return self._unexpired(found, now_ms)
 
     def mask(self, found: Ordinals) -> Mask:
-        """Marks indexed by ordinal, set at these ordinals."""
+        """A mask indexed by ordinal that is True at these ordinals."""
         mask: Mask = np.zeros(int(found[-1]) + 1 if len(found) else 0, dtype=np.bool_)
         mask[found] = True
         return mask
 
     def entities(self, tenant: Tenant, now_ms: int) -> Iterator[tuple[str, str, Ordinals]]:
-        """Every id of a tenant with its live ordinals, if there are any."""
+        """Every id of a tenant that has live ordinals, with these ordinals."""
         for (owner, kind, name), entry in tuple(self._named.items()):
             if owner != tenant:
                 continue
@@ -297,7 +301,7 @@ class Catalogue:
 
 
 class _Narrowed:
-    """The ids that every match must have, and whether nothing else is tested."""
+    """The ids that every match of a filter must have, and whether the filter tests nothing else."""
 
     __slots__ = ("exact", "ids")
 
@@ -324,7 +328,7 @@ def _narrow(where: Filter) -> _Narrowed:
 
 
 def names_of(scope: Scope) -> Iterator[tuple[str, str]]:
-    """The ids in a scope as (kind, name)."""
+    """The ids in a scope, as pairs of kind and name."""
     if scope.user_id is not None:
         yield "user", scope.user_id
     if scope.agent_id is not None:

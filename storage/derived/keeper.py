@@ -1,8 +1,8 @@
-"""The catalogue and the index: derived from rows at start, then kept in step with writes.
+"""The catalogue and the vector index: built from rows at start, then kept in step with writes.
 
 A small store is read before it opens. A large one opens at once: writes do not need the rows, so
 they are judged and durable while rows are still being read, and their changes are queued. Reads
-that need all rows wait until then; none answers from a part.
+that need all rows wait until then; no read answers from a part of them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DerivedState:
         self.catalogue = catalogue
         self.index = index
         self.files = files
-        # Findings for a person, by subject; shared with the engine.
+        # Remarks for a person, by subject; the engine writes to the same ones.
         self.remarks = remarks
         self._complete = threading.Event()
         self._failure: str | None = None
@@ -89,7 +89,8 @@ class DerivedState:
                 self._read(view, header)
             return
         self.remarks[_SUBJECT] = WARMING
-        # The view is taken here: what is committed from now on comes through `follow`.
+        # The view is taken before the writer goes on: what is committed later comes through
+        # `follow`.
         with ExitStack() as stack:
             view = stack.enter_context(store.reading())
             held = stack.pop_all()
@@ -98,8 +99,8 @@ class DerivedState:
     def _load_beside(
         self, view: View, held: ExitStack, header: StoreHeader, failed: Callable[[str], None]
     ) -> None:
-        # Marked as incomplete first: if this thread dies, readers must get an error and no partial
-        # answer.
+        # Mark the rows as incomplete before the reading starts: if this thread dies, readers must
+        # get an error and no partial answer.
         self._failure = "the rows could not be read to the end"
         try:
             with held:
@@ -139,25 +140,25 @@ class DerivedState:
 
     @property
     def complete(self) -> bool:
-        """Whether all rows are read."""
+        """Whether all rows of the store were read."""
         return self._complete.is_set()
 
     def wait(self, patience_s: float | None = None) -> None:
-        """Return when all rows are here, within `PATIENCE_S` unless told otherwise.
+        """Return once all rows are read, within `PATIENCE_S` unless told otherwise.
 
         Raises:
-            StoreUnavailable: They are still being read.
-            StoreCorrupt: They cannot be read.
+            StoreUnavailable: The rows are still being read.
+            StoreCorrupt: The rows cannot be read.
         """
         if not self._complete.wait(PATIENCE_S if patience_s is None else patience_s):
             raise StoreUnavailable(WARMING)
         if self._failure is not None:
             raise StoreCorrupt(self._failure)
 
-    # ---- in step with the writer ---------------------------------------------------------------
+    # ---- in step with the writer -----------------------------------------------------------
 
     def follow(self, step: Step) -> None:
-        """Apply a durable transaction, at once or after the rows before it were read."""
+        """Apply a durable transaction; at once, or after all earlier rows were read."""
         if not self._complete.is_set():
             with self._lock:
                 if not self._complete.is_set():
@@ -179,7 +180,8 @@ class DerivedState:
         for added in step.added:
             if added.shown:
                 catalogue.add(added.ordinal, added.row)
-        # After the additions: a row of this transaction may be replaced in it already.
+        # Removals come after additions: a row of this transaction may be replaced in the same
+        # transaction.
         for ordinal, row in step.superseded:
             catalogue.retire(ordinal, row)
         for ordinal, row in step.readmitted:
@@ -199,7 +201,7 @@ class DerivedState:
     # ---- beside the writing --------------------------------------------------------------------
 
     def improve_beside(self) -> None:
-        """Merge and sketch new segments on a thread of its own. Cheap if nothing is due.
+        """Merge and sketch new segments of the index on a separate thread. Cheap if nothing is due.
 
         Writer thread only.
         """
@@ -215,13 +217,14 @@ class DerivedState:
 
     def _improve(self) -> None:
         with suppress(OSError):
-            # Without this only the search of new rows is slower; a write must not wait for it.
+            # Without merging only the search of new rows is slower, so a write does not wait for
+            # this.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         while not self._stopping and self.index.improve():
             pass
 
     def save(self) -> None:
-        """Write sealed segments to disk; a failure only costs the next start time."""
+        """Write sealed segments to disk; where that fails, only the next start takes longer."""
         if not self.complete:
             return
         try:
@@ -232,7 +235,7 @@ class DerivedState:
             self.remarks.pop("segments", None)
 
     def save_beside(self) -> None:
-        """The same, without making the writer wait for the disk."""
+        """Write sealed segments to disk on a separate thread, so that the writer does not wait."""
         shape = self._shape()
         if self.complete and shape != self._saved:
             self._saved = shape

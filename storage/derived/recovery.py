@@ -1,4 +1,4 @@
-"""What happens at start: the header is made or checked, and everything derived is rebuilt."""
+"""The start of a store: its header is made or checked, and everything derived is rebuilt."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LOOK_UP_EVERY: Final = 1_024
 
 
 def found(embedder_id: str, dimension: int, now_ms: int) -> Generation:
-    """The generation of a store that has nothing in it yet."""
+    """The generation of a new and empty store."""
     header = StoreHeader(
         incarnation=secrets.token_hex(_INCARNATION_LEN),
         restores=0,
@@ -58,7 +58,10 @@ def found(embedder_id: str, dimension: int, now_ms: int) -> Generation:
 
 
 def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> Generation:
-    """The same generation under another embedder; the next transaction stores that."""
+    """The same generation under another embedder.
+
+    The next transaction stores the embedder's name.
+    """
     header = msgspec.structs.replace(
         generation.header, embedder_id=embedder_id, dimension=dimension
     )
@@ -66,12 +69,13 @@ def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> G
 
 
 def with_key(generation: Generation, key_check: str) -> Generation:
-    """The same generation, checked against the key.
+    """The same generation, after its key was checked.
 
     The next transaction stores the key's check value.
 
     Raises:
-        StoreCorrupt: It was made with another one: no nonce, no id and no trust would be found.
+        StoreCorrupt: The store was made with another key: no nonce, no id and no trust would be
+            found.
     """
     known = generation.header.key_check
     if known and known != key_check:
@@ -84,23 +88,25 @@ def with_key(generation: Generation, key_check: str) -> Generation:
 
 
 def with_incarnation(generation: Generation) -> Generation:
-    """The same generation in a new incarnation: earlier nonces are refused from here on.
+    """The same generation in a new incarnation: from here on earlier nonces are refused.
 
-    It also has a new random part. With the counter alone, a second restore of a backup would begin
-    the same incarnation again, and nonces spent in the first could be replayed.
+    An incarnation also has a new random part. With the counter alone, a second restore of a backup
+    would begin the same incarnation again, and nonces spent in the first could be replayed.
     """
     header = generation.header
     renewed = msgspec.structs.replace(
         header,
         incarnation=secrets.token_hex(_INCARNATION_LEN),
         restores=header.restores + 1,
-        time_ms=0,  # allows a clock that was far ahead to be corrected
+        time_ms=0,  # the time starts anew too, so that a clock that was far ahead can be corrected
     )
     return msgspec.structs.replace(generation, header=renewed)
 
 
 def load(store: LmdbStore) -> Generation | None:
-    """The committed generation, its signed root checked; None in a store without a commit.
+    """The committed generation, after its signed root was checked.
+
+    None in a store without a commit.
 
     Raises:
         StoreCorrupt: Header, leaves or tree contradict each other.
@@ -124,7 +130,7 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True):
 def derive(
     view: View, embedder_id: str, catalogue: Catalogue, stopping: Callable[[], bool]
 ) -> Derived:
-    """Fill the catalogue, and find what the index must hold.
+    """Fill the catalogue, and find which vectors the index must hold.
 
     Raises:
         StoreCorrupt: A row or an id is missing or damaged.
@@ -164,7 +170,7 @@ def derive(
 
 
 def load_index(view: View, files: SegmentFiles, searchable: Ordinals, index: VectorIndex) -> Loaded:
-    """Fill the empty index with these ordinals, from its files as far as they fit.
+    """Fill the empty index with the vectors of these ordinals, from index files as far as they fit.
 
     Raises:
         StoreCorrupt: A vector is missing or damaged.

@@ -1,4 +1,4 @@
-"""A lease on the environment: many readers, or one thread that reopens it."""
+"""A lease on the LMDB environment: many readers at once, or one thread that reopens it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Lease:
-    """Many readers, or the one reopening that takes the environment away from under them.
+    """Lets many readers use the environment at once, or one thread alone that reopens it.
 
     Not reentrant: a thread that holds a shared lease must not ask for another.
     """
@@ -23,7 +23,7 @@ class Lease:
 
     @contextmanager
     def shared(self) -> Generator[None]:
-        """Hold it together with other readers; waits for an exclusive holder."""
+        """Hold the lease together with other readers; waits for a thread that holds it alone."""
         with self._changed:
             self._changed.wait_for(lambda: not self._closing)
             self._readers += 1
@@ -37,7 +37,7 @@ class Lease:
 
     @contextmanager
     def exclusive(self) -> Generator[None]:
-        """Hold it alone; new readers wait, and present ones are waited for."""
+        """Hold the lease alone; new readers wait, and present readers are waited for."""
         with self._changed:
             self._closing = True
             self._changed.wait_for(lambda: self._readers == 0)

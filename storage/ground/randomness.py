@@ -1,7 +1,7 @@
-"""Random bytes for ids, salts, keys and nonces, out of the kernel's source in blocks.
+"""Random bytes for ids, salts, keys and nonces, read from the kernel in blocks.
 
-Each read of that source gives the interpreter lock away, and under load it takes half a millisecond
-to get it back: four reads per candidate were most of what a batch waited for.
+Each read from the kernel releases the interpreter lock, and under load it takes half a millisecond
+to get the lock back: four reads per candidate were most of what a batch waited for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BLOCK_LEN: Final = 4_096
 
 
 class _Pool(threading.local):
-    """The bytes of one thread."""
+    """The unused random bytes of one thread."""
 
     def __init__(self) -> None:
         self.forget()
@@ -25,8 +25,8 @@ class _Pool(threading.local):
 
 
 _POOL: Final = _Pool()
-# After a fork the child must not use the parent's bytes, or two keys would be equal. In the child
-# only the forking thread exists, and this runs on it.
+# After a fork the child must not use the parent's random bytes, or two keys would be equal. In the
+# child only the forking thread exists, and this function runs on it.
 os.register_at_fork(after_in_child=_POOL.forget)
 
 
@@ -40,6 +40,6 @@ def random_bytes(count: int) -> bytes:
         start, stop = 0, count
     pool.at = stop
     drawn = bytes(pool.block[start:stop])
-    # Cleared, so that a destroyed key does not survive in this pool.
+    # Bytes that were handed out are cleared, so that a destroyed key does not survive in this pool.
     pool.block[start:stop] = bytes(count)
     return drawn

@@ -23,7 +23,7 @@ _IDS_SHOWN: Final = 5
 
 
 class EmbeddedDrift:
-    """Implements `Drift`."""
+    """Implements `Drift` on the embedded engine."""
 
     def __init__(self, engine: Engine, writer: EmbeddedWriter) -> None:
         self._engine = engine
@@ -32,7 +32,7 @@ class EmbeddedDrift:
         self._cells = engine.parts.judge.cells
 
     def alarms(self, tenant: Tenant) -> tuple[Alarm, ...]:
-        """Every name under alarm, the most mentioned first; see `Drift`."""
+        """Every name under alarm, the most mentioned first (`Drift.alarms`)."""
         words = self._cells.alarmed(tenant)
         hashed = self._names.cells(tenant).word
         names: dict[bytes, str] = {}
@@ -59,7 +59,7 @@ class EmbeddedDrift:
         return tuple(sorted(found, key=lambda one: (-one.count, one.cell)))
 
     def watched(self, tenant: Tenant) -> Watched:
-        """How much is watched in a tenant."""
+        """How many names are counted in a tenant."""
         with self._engine.parts.store.reading() as view:
             tally = self._cells.tally(view, tenant)
         return Watched(
@@ -71,7 +71,7 @@ class EmbeddedDrift:
         )
 
     async def accept(self, tenant: Tenant, name: str, by: PrincipalId) -> tuple[str, ...]:
-        """Exempt the words of a name from holds; see `Drift`."""
+        """Exempt the words of a name from holds (`Drift.accept`)."""
         words = sorted(mentioned_in(name).every)
         if not words:
             return ()
@@ -79,7 +79,7 @@ class EmbeddedDrift:
         def work(change: Change) -> tuple[str, ...]:
             cells = tuple(self._cells.accept(change, tenant, word) for word in words)
             for cell in cells:
-                # A leaf outlives a purge, so it has the cell in place of the name.
+                # A leaf stays after a purge, so it has the name's cell and not the name.
                 change.log(
                     OperatorLeaf(
                         at_ms=change.now_ms,
@@ -94,7 +94,7 @@ class EmbeddedDrift:
         return await self._writer.run(lambda: self._engine.transact(work))
 
     def _low(self, tenant: Tenant) -> Iterator[Memory]:
-        """Live memories of low trust, newest first."""
+        """The live memories of low trust, newest first."""
         catalogue, clock = self._engine.parts.derived.catalogue, self._engine.parts.clock
         self._engine.parts.derived.wait()
         found, _ = catalogue.candidates(tenant, EVERYTHING, clock())

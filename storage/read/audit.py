@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 class EmbeddedAudit:
-    """Every call takes one view of its own, so head and proof are of the same generation."""
+    """Each call reads from one snapshot, so head and proof are of the same generation."""
 
     def __init__(self, store: LmdbStore, verifier: VerifierKey) -> None:
         self._store = store
         self._verifier = verifier
 
     def head(self) -> AuditHead:
-        """The signed head."""
+        """The signed head of the log."""
         with self._store.reading() as view:
             return self._head(view)[0]
 
     def leaves(self, offset: int, limit: int) -> tuple[bytes, ...]:
-        """Leaves as they are hashed, oldest first; () past the end."""
+        """The bytes of leaves, oldest first; () past the end."""
         with self._store.reading() as view:
             stop = min(self._head(view)[1].size, offset + limit)
             return tuple(stored_leaf(view, index) for index in range(offset, stop))
@@ -63,10 +63,10 @@ class EmbeddedAudit:
 
 
 def stored_leaf(view: View, index: int) -> bytes:
-    """One leaf as it is hashed.
+    """The bytes of one leaf.
 
     Raises:
-        StoreCorrupt: It is not there, or damaged.
+        StoreCorrupt: The leaf is missing or damaged.
     """
     leaf = view.get(LEAVES, ordinal_key(index))
     if leaf is None:

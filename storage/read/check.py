@@ -1,4 +1,4 @@
-"""`check()`: walk the whole store and name every contradiction between its tables."""
+"""The check of a whole store: it names every contradiction between the tables."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _PROBLEMS_MAX: Final = 1_000
 
 
 def check_store(engine: Engine) -> CheckReport:
-    """Walk everything; safe beside a running writer, because it reads one generation."""
+    """Walk the whole store; safe beside a running writer, because it reads one generation."""
     parts = engine.parts
     with parts.store.reading() as view:
         header = view.header()
@@ -131,7 +131,7 @@ class _Walk:
         )
 
     def _check_values(self) -> None:
-        """Every value matches its digest; one that does not must not hide the others."""
+        """Check each value against its digest, and go on after one that does not match."""
         for table in TABLES:
             for key in self._view.keys(table):
                 try:
@@ -182,7 +182,7 @@ class _Walk:
         except BadCheckpoint as error:
             self._problem(f"the checkpoint does not open: {error}")
             return
-        # From the leaves alone, so that a wrong inner node shows as well.
+        # The tree is rebuilt from the leaves alone, so that a wrong inner node shows as well.
         whole, kept = Tree(), _Kept()
         for _, data in self._view.scan(LEAVES):
             whole.append(data, kept)
@@ -280,7 +280,7 @@ class _Walk:
                 self._problem(f"a nonce and its leaf {outcome.leaf_index} disagree")
 
     def _check_forwards(self) -> None:
-        """Intents, results, and rows filed under keys of other servers, against each other."""
+        """Compare intents, results, and rows of servers behind the gate with each other."""
         waiting = self._check_intents()
         for key, payload in self._view.scan(IDS):
             if decode_id(payload).status is MemoryStatus.FORWARDING and key not in waiting:
@@ -353,7 +353,7 @@ class _Walk:
 
 
 class _Kept:
-    """Nodes of a tree that is rebuilt from its leaves alone."""
+    """The inner nodes of a tree that is rebuilt from its leaves alone."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[int, int], bytes] = {}

@@ -1,8 +1,9 @@
 """How much of one search one origin may fill: a cap that reorders, and hides nothing by itself.
 
-However many texts an origin gets in, a reader is shown a few of them beside what others say. What
-is over the cap goes to the end, and fills the places that nothing else can fill. A latched origin
-has a hard cap, and a name under alarm where the rules hold for it: theirs fill no more places.
+However many texts an origin gets in, a reader is shown a few of them beside what others say. Hits
+over the cap go to the end, into places that no other hit can fill. The cap is hard for a latched
+origin, and for a name under alarm where the rules hold texts for it: then hits over the cap are not
+shown at all.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ NEAR_COPY: Final = 0.9
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a memory of low trust came from, as the cap counts it.
+    """The origin of a memory of low trust, as the cap counts it.
 
-    `group`: server, tool and session; else the session; else the principal. Whose trust decides
-    how much is shown: the principal's, and that of server and tool where they are known.
+    `group`: server, tool and session; else the session; else the principal. How many of its
+    memories are shown depends on the trust in the principal, and in server and tool where they are
+    known.
     """
 
     group: Hashable
@@ -41,9 +43,10 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Placing(msgspec.Struct, frozen=True):
-    """One memory that competes for a place. `origin` None: its label is at `user_input` or above.
+    """One memory that competes for a place in a search's result.
 
-    `names`: names under alarm that it mentions.
+    `origin` None: its label is at `user_input` or above. `names`: names under alarm that it
+    mentions.
     """
 
     hit: Hit
@@ -53,7 +56,7 @@ class Placing(msgspec.Struct, frozen=True):
 
 
 class Exposure:
-    """The places of one search, filled best first."""
+    """The places in the result of one search; they are filled best first."""
 
     def __init__(
         self,
@@ -64,9 +67,9 @@ class Exposure:
         *,
         names_are_hard: bool = False,
     ) -> None:
-        """`is_restricted`: whether an origin is latched, as one on probation is.
+        """`is_restricted`: whether an origin is latched or on probation.
 
-        `names_are_hard`: whether what is over the cap of a name under alarm is not shown at all.
+        `names_are_hard`: whether memories over the cap of a name under alarm are not shown at all.
         """
         self._names_are_hard = names_are_hard
         self._limit = limit
@@ -84,15 +87,15 @@ class Exposure:
 
     @property
     def hits(self) -> tuple[Hit, ...]:
-        """What is shown, in its order."""
+        """The hits to be shown, in their order."""
         return tuple(self._hits)
 
     def is_over(self, origin: Origin | None) -> bool:
-        """Whether the origin has its share already, so that the memory need not be read."""
+        """Whether the origin has used up its share, so that the memory need not be read."""
         return origin is not None and self._counts[origin.group] >= self._share(origin)
 
     def place(self, one: Placing) -> bool:
-        """Give the memory a place, or leave it for the end; whether it got one."""
+        """Give the memory a place, or leave it for the end; returns whether it got a place."""
         copied = self._copied(one)
         keys = _keys(one, copied)
         if any(self._counts[key] >= share for key, share, _ in self._caps(one, keys)):
@@ -101,10 +104,10 @@ class Exposure:
         return True
 
     def fill(self, left: list[Placing]) -> None:
-        """Fill the places that are left with what was over a cap, best first.
+        """Fill the places that are left with memories that were over a cap, best first.
 
-        What mentions a name under alarm more often than its cap comes behind all else, and what is
-        over a hard cap gets no place.
+        Memories over the cap of a name under alarm come behind all others, and memories over a hard
+        cap get no place.
         """
         behind: list[Placing] = []
         for one in left:
@@ -129,7 +132,7 @@ class Exposure:
         return self._restricted if self._is_restricted(origin) else self._shown
 
     def _caps(self, one: Placing, keys: list[Hashable]) -> list[tuple[Hashable, int, bool]]:
-        """Each cap that counts for it: what it counts, how many, and whether it is hard."""
+        """Each cap on a memory: what it counts, how many it allows, whether it is hard."""
         if one.origin is None:
             return []
         share, hard = self._share(one.origin), self._is_restricted(one.origin)
@@ -146,7 +149,10 @@ class Exposure:
             self._copies.append((one.vector, copied))
 
     def _copied(self, one: Placing) -> Hashable:
-        """The group of near copies that it belongs to; a new one where it is near none."""
+        """The group of near copies that the memory belongs to.
+
+        A new group where it is near none.
+        """
         if one.vector is not None:
             for vector, copied in self._copies:
                 if float(vector @ one.vector) >= NEAR_COPY:
@@ -155,7 +161,7 @@ class Exposure:
 
 
 def places(limit: int, of_ten: int) -> int:
-    """The share of a search's places that `of_ten` in each ten, or in what is left of ten, are."""
+    """How many places of a search one origin may have, if `of_ten` are its share of each ten."""
     return of_ten * -(-limit // 10)
 
 

@@ -1,4 +1,4 @@
-"""Which memories observe mode let in over an objection: what an enforcing gate would not have."""
+"""Which memories observe mode admitted that an enforcing gate would have refused or held."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class EmbeddedObjections:
-    """Implements `Objections`.
+    """Implements `Objections` on the embedded engine.
 
-    One objected step marks the memory for good: a later change that left the text or the metadata
-    alone was judged without them.
+    One step over an objection marks the memory for good: a later change that left the text or the
+    metadata alone was judged without them.
     """
 
     def __init__(self, store: LmdbStore) -> None:
         self._store = store
 
     def find(self, tenant: Tenant) -> tuple[Objection, ...]:
-        """Memories of a tenant that stand over an objection, oldest first."""
+        """Memories of a tenant that were admitted over an objection, oldest first."""
         with self._store.reading() as view:
             found = list(self._found(view, tenant))
         return tuple(sorted(found, key=lambda objection: objection.leaf_index))

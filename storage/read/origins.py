@@ -1,4 +1,4 @@
-"""Where the memories of a search came from, as the exposure cap counts it."""
+"""The origins of the memories in a search, as the exposure cap counts them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _KEPT_MAX: Final = 65_536
 
 
 class Origins:
-    """The origins of rows. They never change, so what was read is kept, up to a bound. Any thread.
+    """The origins of rows. An origin never changes, so a bounded number is cached. Any thread.
 
-    A label can rise (`Engine.labels_raised`); then everything is read anew.
+    A label can rise (`Engine.labels_raised`); then all origins are read anew.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -52,7 +52,7 @@ class Origins:
         return kept.get(ordinal)
 
     def restricted(self, view: View) -> Callable[[Origin], bool]:
-        """Whether an origin is latched, or its principal: asked once for each in one search."""
+        """Whether an origin or its principal is latched; read once for each in one search."""
         intake = self._engine.parts.judge.intake
 
         @cache
@@ -68,7 +68,7 @@ class Origins:
         return is_restricted
 
     def placing(self, view: View, ordinal: int, row: Row, hit: Hit) -> Placing:
-        """A hit with all that the caps ask about it."""
+        """A hit with everything that the caps need to know about it."""
         origin = self.of(view, ordinal, row)
         if origin is None:
             return Placing(hit)
@@ -83,7 +83,7 @@ class Origins:
         if not alarmed or self._engine.ruleset.drift.names is Watch.OFF:
             return ()
         under, mentions = self._mentions
-        # The alarms of a tenant are replaced as a whole, so another object may have other names.
+        # The set of a tenant's alarms is replaced as a whole, so a new object may have other names.
         if under is not alarmed or len(mentions) >= _KEPT_MAX:
             mentions = {}
             self._mentions = (alarmed, mentions)

@@ -19,7 +19,7 @@ _HISTORY_BYTES: Final = 8 * 1024 * 1024
 
 
 class EmbeddedQuarantined:
-    """Implements `Quarantined`."""
+    """Implements `Quarantined` on the embedded engine."""
 
     def __init__(self, store: LmdbStore, names: KeyedNames) -> None:
         self._store = store

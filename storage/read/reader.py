@@ -1,4 +1,4 @@
-"""Reads of the last committed generation, every hit joined against the store before it leaves."""
+"""Reads of the last committed generation; every hit is checked against the store first."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ Selected = TypeVar("Selected")
 HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
-# The bytes of an id in an answer beside its name: two times, a count, the field names.
+# The bytes of an id in an answer besides its name: two times, a count, the field names.
 _ENTITY_BYTES: Final = 256
 """Of text, metadata and names in one answer; what is beyond is for the next page."""
-_MEMORY_BYTES: Final = 512  # the bytes of a memory in an answer beside its text
+_MEMORY_BYTES: Final = 512  # the bytes of a memory in an answer besides its text
 _LATEST_MS: Final = 2**63
 _OVERFETCH: Final = 4
 _PATIENCE: Final = 100
@@ -66,7 +66,7 @@ _PAUSE_S: Final = 0.000_5
 
 
 class _Room:
-    """The remaining room in an answer. The first memory is always taken: it fits by itself."""
+    """The room that is left in an answer. The first memory is always taken: alone it fits."""
 
     __slots__ = ("_left", "full")
 
@@ -75,7 +75,7 @@ class _Room:
         self.full = False
 
     def taken(self, memories: Iterable[Memory]) -> Iterator[Memory]:
-        """The first of these memories, as many as fit into the answer."""
+        """As many of these memories as fit into the answer, from the first on."""
         for memory in memories:
             size = _MEMORY_BYTES + len(memory.text) + len(memory.metadata_json or "")
             self.full = self._left < size and self._left != ANSWER_BYTES_MAX
@@ -86,7 +86,7 @@ class _Room:
 
 
 class EmbeddedReader(TrustReads):
-    """Implements `MemoryReader`. Any thread."""
+    """Implements `MemoryReader` on the embedded engine. Any thread."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine.parts.store, engine.parts.names)
@@ -97,7 +97,7 @@ class EmbeddedReader(TrustReads):
         self._catalogue = engine.parts.derived.catalogue
         self._clock = engine.parts.clock
         self._origins = Origins(engine)
-        # The count of changes under which they were read, and the anchors of every tenant.
+        # The anchors of every tenant, and the count of changes under which they were read.
         self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
 
     # ---- memories ------------------------------------------------------------------------------
@@ -120,12 +120,14 @@ class EmbeddedReader(TrustReads):
             return None if found is None else ceiling_of(found[0])
 
     def _shown(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
-        """The memory of a row that is one to be shown."""
+        """The memory of a row that a reader may be shown."""
         found = self._live(view, ordinal, tenant)
         return None if found is None else memory_of(*found)
 
     def _live(self, view: View, ordinal: int, tenant: Tenant) -> tuple[Row, MemoryStatus] | None:
-        """A row, if it is the live state of an unexpired memory of the tenant.
+        """A row, if it is the newest of an unexpired memory that the tenant's reads show.
+
+        Else None.
 
         Catalogue and index may be a moment ahead of or behind this view, so each hit is checked
         here.
@@ -153,7 +155,7 @@ class EmbeddedReader(TrustReads):
             for memory in self._joined(view, tenant, newest_first.tolist()):
                 if not matches(where, memory):
                     continue
-                # All matches are counted, and only the page is kept.
+                # All matches are counted, and only those of the page are kept.
                 if offset <= total < offset + limit and not room.full:
                     kept.extend(room.taken((memory,)))
                 total += 1
@@ -170,8 +172,8 @@ class EmbeddedReader(TrustReads):
             return tuple(itertools.islice(matching, limit))
 
     def turnover(self, tenant: Tenant, where: Filter, seen: object, limit: int) -> Turnover | None:
-        """What changed among the live memories that match; see `MemoryReader`."""
-        # Our own array from an earlier call, or None.
+        """Which live memories came and went since an earlier call (`MemoryReader.turnover`)."""
+        # `seen` is an array of ours from an earlier call, or None.
         before = np.zeros(0, dtype=np.int64) if seen is None else cast("Ordinals", seen)
         with self._moment(tenant, EVERYTHING, self._catalogue.candidates) as (view, found, _):
             came, gone = _differing(before, found)
@@ -185,7 +187,7 @@ class EmbeddedReader(TrustReads):
                     memories.append((ordinal, memory))
                     if len(memories) > limit:
                         return None
-        # Ordinals beyond this view are looked at again the next time.
+        # Ordinals that are newer than this view are looked at again the next time.
         looked = found[~np.isin(found, unread)] if unread else found
         return Turnover(came=tuple(memories), gone=tuple(gone.tolist()), seen=looked)
 
@@ -196,11 +198,11 @@ class EmbeddedReader(TrustReads):
         where: Filter,
         select: Callable[[Tenant, Filter, int], tuple[Selected, bool]],
     ) -> Generator[tuple[View, Selected, bool]]:
-        """A view of the store with the candidates of the same generation.
+        """A view of the store together with the candidate rows of the same generation.
 
         Between a commit and the catalogue's update the two disagree, and an updated memory would be
-        in neither: wait for that moment to pass. If the writer hangs there, hits that the store
-        confirms are shown.
+        in neither, so this waits for that moment to pass. If the writer hangs there, hits that the
+        store confirms are shown.
         """
         self._derived.wait()
         for patience in reversed(range(_PATIENCE)):
@@ -223,14 +225,14 @@ class EmbeddedReader(TrustReads):
     def _shown_if_known(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
         header = view.header()
         if header is None or ordinal >= header.next_ordinal:
-            return None  # committed after this view was taken
+            return None  # the row was committed after this view was taken
         return self._shown(view, ordinal, tenant)
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
-        """The committed steps of one memory, oldest first; () if it never existed here.
+        """The committed steps of one memory, oldest first; () if the tenant never had it.
 
-        Of a history longer than `HISTORY_BYTES_MAX` the newest steps, and of the first of these no
-        old text.
+        Of a history longer than `HISTORY_BYTES_MAX` only the newest steps are returned, the first
+        of them without the text before it.
         """
         with self._store.reading() as view:
             known = read_id(view, self._names.memory(tenant, memory_id))
@@ -261,8 +263,8 @@ class EmbeddedReader(TrustReads):
                 found = self._derived.index.search(vector, wanted, mask, exact=exact)
                 near = [one for one in found if one[1] >= threshold]
                 placed, left = self._placed(view, tenant, where, near, limit)
-                # Stop if fewer than asked for came back, because all allowed rows were scored, or
-                # if a score is below the threshold.
+                # Go on with more rows until as many hits as asked for are found, all allowed rows
+                # were scored, or a score is below the threshold.
                 exhausted = len(found) < wanted or len(near) < len(found)
                 if not placed.full and not exhausted and (not left or wanted < EXAMINED_MIN):
                     wanted = max(wanted * _OVERFETCH, EXAMINED_MIN if left else 0)
@@ -281,7 +283,7 @@ class EmbeddedReader(TrustReads):
         near: list[tuple[int, float]],
         limit: int,
     ) -> tuple[Exposure, list[tuple[int, float]]]:
-        """The places of a search, filled up to the caps, and what was over one, best first."""
+        """The places of a search, filled up to the caps, and the hits over a cap, best first."""
         rules = self._engine.ruleset.drift
         restricted = self._origins.restricted(view)
         placed = Exposure(
@@ -289,7 +291,8 @@ class EmbeddedReader(TrustReads):
             rules.shown_of_ten,
             rules.shown_on_probation,
             restricted,
-            # Where nobody waits, nobody decided on the name: it may be that of the user herself.
+            # Where the rules hold no text for a name, nobody has decided about that name: it may be
+            # the user's own.
             names_are_hard=rules.names is Watch.HOLD,
         )
         left: list[tuple[int, float]] = []
@@ -312,7 +315,7 @@ class EmbeddedReader(TrustReads):
         where: Filter,
         left: list[tuple[int, float]],
     ) -> None:
-        """Fill the places that are left; read no more than may be needed for that."""
+        """Fill the places that are left, and read no more memories than may be needed for that."""
         placings = self._placings(view, tenant, where, left)
         if self._engine.parts.judge.cells.alarmed(tenant):
             placed.fill(list(placings))
@@ -325,11 +328,11 @@ class EmbeddedReader(TrustReads):
     def _placings(
         self, view: View, tenant: Tenant, where: Filter, found: list[tuple[int, float]]
     ) -> Iterator[Placing]:
-        """Those that the store confirms, with all that the caps ask about them."""
+        """The hits that the store confirms, with everything that the caps need to know."""
         header = view.header()
         for ordinal, score in found:
             if header is None or ordinal >= header.next_ordinal:
-                continue  # committed after this view was taken
+                continue  # the row was committed after this view was taken
             live = self._live(view, ordinal, tenant)
             if live is None:
                 continue
@@ -342,7 +345,7 @@ class EmbeddedReader(TrustReads):
         """The ids that live memories of a tenant are filed under, by kind and name."""
         self._derived.wait()
         entities: list[Entity] = []
-        # Listed before the view is taken, so every listed row is in the view.
+        # The ids are listed before the view is taken, so every listed row is in the view.
         listed = sorted(
             self._catalogue.entities(tenant, self._clock()), key=lambda one: (one[0], one[1])
         )
@@ -352,7 +355,7 @@ class EmbeddedReader(TrustReads):
                 left -= _ENTITY_BYTES + len(kind) + len(name)
                 if entities and left < 0:
                     break
-                # One row at a time: an id may have all memories of the tenant.
+                # Rows are read one at a time: an id may have all memories of the tenant.
                 first_at_ms, last_at_ms = _LATEST_MS, 0
                 for ordinal in found.tolist():
                     row = read_row(view, ordinal)
@@ -402,11 +405,11 @@ class EmbeddedReader(TrustReads):
         )
 
     def held_contents(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, Candidate]:
-        """The contents of those of them that are held, together. Any thread."""
+        """The contents of these candidates, those that are held, of one moment. Any thread."""
         texts = self._engine.parts.staging.held_texts(candidate_ids)
         return {candidate_id: decode_canonical(text) for candidate_id, text in texts.items()}
 
-    # ---- operator's tables ---------------------------------------------------------------------
+    # ---- tables that operators change -----------------------------------------------------
 
     def keys(self) -> tuple[KeyRecord, ...]:
         """Every key record, revoked ones too, oldest first."""
@@ -417,9 +420,10 @@ class EmbeddedReader(TrustReads):
     def anchors(self, tenant: Tenant) -> tuple[Anchor, ...]:
         """The anchors of a tenant, oldest first.
 
-        Every write asks, and they change by an operator's hand: read once per change.
+        Every write asks for them, and operators seldom change them: they are read once per change.
         """
-        # Counted before reading: after a change in between, this reading counts as old.
+        # The count is read before the anchors: after a change in between, this reading counts as
+        # outdated.
         changes = self._engine.anchor_changes
         known, by_tenant = self._anchors
         if known != changes:
@@ -447,7 +451,7 @@ class EmbeddedReader(TrustReads):
     # ---- the store itself ----------------------------------------------------------------------
 
     def usage(self) -> tuple[TenantUsage, ...]:
-        """What each tenant takes of the store, the largest first."""
+        """How many bytes of the store each tenant takes, the largest first."""
         usage = self._engine.parts.judge.usage
         limit = self._store.quota_bytes if usage.limit_bytes is None else usage.limit_bytes
         found = sorted(usage.by_tenant().items(), key=lambda one: (-one[1], one[0]))
@@ -456,7 +460,7 @@ class EmbeddedReader(TrustReads):
         )
 
     def status(self) -> StoreStatus:
-        """A cheap summary."""
+        """A summary of the store that is cheap to make."""
         engine = self._engine
         header = engine.generation.header
         return StoreStatus(
@@ -478,13 +482,13 @@ class EmbeddedReader(TrustReads):
         )
 
     def check(self) -> CheckReport:
-        """Walk everything and report each contradiction. Seconds on a large store."""
+        """Walk the whole store and report each contradiction. Seconds on a large store."""
         return check_store(self._engine)
 
 
 def _differing(before: Ordinals, now: Ordinals) -> tuple[Ordinals, Ordinals]:
-    """The entries of the second list alone, and of the first alone; both lists ascend."""
-    # Usually nothing was removed, and additions are at the end.
+    """Entries that only the second list has, and entries that only the first has; both ascend."""
+    # Usually no entry was removed, and the new ones are at the end, so this case is tried first.
     if len(now) >= len(before) and np.array_equal(now[: len(before)], before):
         return now[len(before) :], before[:0]
     came = np.setdiff1d(now, before, assume_unique=True)

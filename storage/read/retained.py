@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedRetained:
-    """Implements `Retained`."""
+    """Implements `Retained` on the embedded engine."""
 
     def __init__(self, store: LmdbStore, names: KeyedNames) -> None:
         self._store = store
@@ -41,7 +41,7 @@ class EmbeddedRetained:
         return tuple(items), None
 
     def stands(self, item: Item) -> bool:
-        """Whether nobody changed or deleted the memory since it was seen."""
+        """Whether nobody has changed or deleted the memory since `slice` returned it."""
         with self._store.reading() as view:
             return self._is_newest(view, item.tenant, item.memory_id, item.ordinal)
 

@@ -1,4 +1,4 @@
-"""Reads of trust: of principals, of origins, and why it is what it is."""
+"""Reads of trust: of principals and of origins, with the changes that led to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TrustReads:
-    """`storage.trust.TrustReader` over the tables. Any thread."""
+    """Implements `storage.trust.TrustReader` on the tables. Any thread."""
 
     def __init__(self, store: LmdbStore, names: KeyedNames) -> None:
         self._store = store

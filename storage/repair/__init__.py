@@ -1,1 +1,1 @@
-"""Many memories hidden, or put back: what is meant, and the batches that do it."""
+"""Isolation and rewind: which memories an incident reaches, and the batches that change them."""

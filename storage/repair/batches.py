@@ -32,7 +32,7 @@ BATCH_LEN: Final = 1_000
 
 
 class EmbeddedIncidents:
-    """Looks for what is meant on a thread of its own, and has the writer do each batch."""
+    """Finds the memories of an incident on a separate thread; the writer changes each batch."""
 
     def __init__(self, engine: Engine, writer: EmbeddedWriter, batch_len: int = BATCH_LEN) -> None:
         self._store = engine.parts.store
@@ -56,14 +56,14 @@ class EmbeddedIncidents:
             return tuple(caught(view, reached(view, self._names, reach)))
 
     async def isolate(self, reach: Reach, by: PrincipalId, reason: str = "") -> Contained:
-        """Take all that is in reach out of every read, a leaf for each memory."""
+        """Hide all that is in reach from every read, with a leaf for each memory."""
         incident = await self._writer.run(
             lambda: self._records.begin(Kind.ISOLATE, reach, by, reason)
         )
         return await self._isolated(incident, by)
 
     async def undo(self, incident_id: str, by: PrincipalId) -> Contained:
-        """Show again what an isolation hid and nobody else hides."""
+        """Show the memories again that an isolation hid and that nobody else hides."""
         incident = self._found(incident_id)
         if incident.kind is not Kind.ISOLATE:
             raise UnknownIncident("a rewind is taken back by another one")
@@ -84,7 +84,7 @@ class EmbeddedIncidents:
         return await self._rewound(incident, by, plan)
 
     async def resume(self, incident_id: str, by: PrincipalId) -> Contained:
-        """Finish what was cut short."""
+        """Finish an incident that was cut short."""
         incident = self._found(incident_id)
         match incident.stage:
             case Stage.DONE | Stage.UNDONE:
@@ -113,7 +113,8 @@ class EmbeddedIncidents:
         return Contained(incident=done, changed=changed, kept=kept)
 
     async def _undone(self, incident: Incident, by: PrincipalId) -> Contained:
-        # From here on a crash is followed by more undoing, and by nothing else.
+        # After this the incident is `UNDOING`: if the process crashes, the next start goes on
+        # undoing it.
         incident = await self._moved(incident, Stage.UNDOING, by)
         names = await asyncio.to_thread(self._hidden_by, incident.incident_id)
         changed, kept = await self._batches(

@@ -1,4 +1,4 @@
-"""What each memory was at a point of the log, and what brings it there again."""
+"""What each memory was at an earlier point of the log, and which steps bring it back there."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _GONE: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """The state before leaf `index`, which is that of `version`.
+    """The state before leaf `index`, which is the state of `version`.
 
-    `hidden`: by tenant and subject, the leaves before it that hid a memory or showed it, each with
-    its index and whether it hid.
+    `hidden`: by tenant and subject, the earlier leaves that hid a memory or showed it again, each
+    with its index and whether it hid.
     """
 
     index: int
@@ -45,7 +45,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, and what is told of it."""
+    """The steps of a rewind, and the report about them."""
 
     point: int
     steps: tuple[PutBack, ...]
@@ -55,7 +55,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class _Life(msgspec.Struct):
     """The rows of one memory: those before the point, and the newest."""
 
-    # (ordinal, index of the leaf, kind of the change)
+    # (ordinal, index of the leaf, kind of the change) of each row
     before: list[tuple[int, int, ChangeKind]]
     subjects: list[str]
     reached: bool = False
@@ -63,10 +63,10 @@ class _Life(msgspec.Struct):
 
 
 def point_of(view: View, to: Past, now_ms: int) -> Point:
-    """Where in the log the state is that is meant.
+    """The point of the log at which the store had the state that is asked for.
 
     Raises:
-        NoSuchPast: There is none, with the nearest one that there is.
+        NoSuchPast: There is no such point; the error names the nearest one.
     """
     walk = _Walk(to)
     for key, data in view.scan(LEAVES):
@@ -75,7 +75,7 @@ def point_of(view: View, to: Past, now_ms: int) -> Point:
 
 
 def point_at(view: View, index: int) -> Point:
-    """The same point again, for a rewind that was cut short."""
+    """The point of a rewind that was cut short, found anew by its leaf."""
     walk = _Walk(None)
     for key, data in view.scan(LEAVES):
         at = int.from_bytes(key, "big")
@@ -86,19 +86,19 @@ def point_at(view: View, index: int) -> Point:
 
 
 class _Walk:
-    """One pass over the log."""
+    """One pass over the leaves of the log."""
 
     def __init__(self, to: Past | None) -> None:
         self._to = to
         self.version = 0
         self.hidden: dict[tuple[str, str], list[tuple[int, bool]]] = {}
-        # The version and the time with which this life of the store began.
+        # The version and the time with which this incarnation of the store began.
         self._birth = (0, 0)
-        # Index and version of the point; None until it was passed.
+        # Index and version of the point; None until the pass has reached it.
         self._point: tuple[int, int] | None = None
 
     def take(self, index: int, data: bytes) -> None:
-        """Take in one leaf."""
+        """Look at one leaf."""
         leaf = decode_leaf(data)
         if isinstance(leaf, InterceptedLeaf):
             return
@@ -112,7 +112,8 @@ class _Walk:
         if to.at_ms is not None:
             if leaf.at_ms <= to.at_ms:
                 self._point = index + 1, self.version
-        # The first leaf of a version is that of its commit; the state is what it left.
+        # The first leaf of a version belongs to its commit; the point is the state that the commit
+        # left.
         elif self.version == to.version and (
             self._point is None or self._point[0] <= self._birth[0]
         ):
@@ -128,10 +129,10 @@ class _Walk:
             self.hidden.setdefault((tenant, leaf.subject), []).append((index, hid))
 
     def found(self, now_ms: int) -> Point:
-        """The point.
+        """The point that the pass found.
 
         Raises:
-            NoSuchPast: It is in the future, or in an earlier life of the store.
+            NoSuchPast: The point is in the future, or in an earlier incarnation of the store.
         """
         to = self._to
         first, since_ms = self._birth
@@ -156,10 +157,10 @@ class _Walk:
 def planned(
     view: View, names: KeyedNames, reach: Reach, point: Point, until: int | None = None
 ) -> Plan:
-    """What brings the memories in reach to that point; `until`: leave alone what is newer.
+    """The steps that bring the memories in reach to a point; rows from `until` on stay as they are.
 
     Raises:
-        NoSuchPast: All that was there then is purged.
+        NoSuchPast: All memories that were there then are purged.
     """
     rows = _Rows(view, names, reach, point)
     for key, payload in view.scan(ROWS):
@@ -193,13 +194,13 @@ class _Rows:
         self._reach = reach
         self._point = point
         self.lives: dict[bytes, _Life] = {}
-        # What is purged, and whether it was there at the point.
+        # The purged memories, and whether each was there at the point.
         self.lost: dict[str, bool] = {}
-        # The first version after the point of which something is left.
+        # The first version after the point of which some text is left.
         self.nearest: int | None = None
 
     def take(self, ordinal: int, row: Row) -> None:
-        """Take in one row."""
+        """Look at one row."""
         if row.tenant != self._reach.tenant:
             return
         meant = fits(self._view, self._reach, row)
@@ -225,7 +226,7 @@ class _Rows:
 def _step(
     view: View, tenant: Tenant, name: bytes, life: _Life, point: Point, *, rewinds: frozenset[str]
 ) -> tuple[PutBack | None, list[str]]:
-    """What is to be done about one memory, if anything, and under which counts."""
+    """The step for one memory, if one is needed, and under which counts the report lists it."""
     known = read_id(view, name)
     if known is None or known.status is MemoryStatus.FORWARDING:
         return None, []
@@ -255,7 +256,7 @@ def _step(
 
 
 def _was_hidden(tenant: Tenant, life: _Life, point: Point) -> bool:
-    """Whether it was under quarantine at the point, by the last leaf that says so."""
+    """Whether the memory was under quarantine at the point, by the last leaf about it."""
     deleted = max((leaf for _, leaf, kind in life.before if kind in _GONE), default=-1)
     said = [
         one
@@ -267,7 +268,7 @@ def _was_hidden(tenant: Tenant, life: _Life, point: Point) -> bool:
 
 
 def _same(one: Row, other: Row) -> bool:
-    """Whether two rows of one memory say the same: a row that was put back is as its original."""
+    """Whether two rows of one memory have the same content, as after one was put back."""
     return (
         one.canonical == other.canonical
         and one.salt == other.salt

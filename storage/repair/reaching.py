@@ -1,4 +1,4 @@
-"""Which memories an incident means: one walk over the rows, and then from parents to children."""
+"""Which memories an incident reaches: one walk over the rows, then from parents to children."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 class Reached(msgspec.Struct, frozen=True, kw_only=True):
     """The memories in reach by their keys, in the order in which they were found."""
 
-    # Those of which a step is in reach, and by id those that only descend from them. Deleted ones
-    # too: what was derived from them may still be there.
+    # The memories of which a step is in reach, and, by id, those that only descend from such a
+    # memory. Deleted ones are included: what was derived from them may still be there.
     own: dict[bytes, MemoryId]
     descended: dict[bytes, MemoryId]
 
     @property
     def names(self) -> tuple[bytes, ...]:
-        """All of them."""
+        """The keys of all memories in reach."""
         return (*self.own, *self.descended)
 
 
@@ -80,7 +80,7 @@ def _purged(view: View, reach: Reach, row: Row) -> MemoryId | None:
 
 
 def fits(view: View, reach: Reach, row: Row) -> bool:
-    """Whether this step is one that is meant; of an erased row what is left is looked at."""
+    """Whether this step fits the filter; of an erased row the fields that are left are compared."""
     if row.tenant != reach.tenant:
         return False
     if reach.since_ms is not None and row.at_ms < reach.since_ms:
@@ -109,7 +109,7 @@ def _of_origin(view: View, reach: Reach, row: Row) -> bool:
 
 
 def caught(view: View, found: Reached) -> Iterator[Caught]:
-    """What an operator is told of those that can still be hidden."""
+    """What an operator is told of the reached memories that can still be hidden."""
     for name in found.names:
         known = read_id(view, name)
         if known is None or known.status is MemoryStatus.DELETED:

@@ -1,9 +1,10 @@
-"""The bytes of the session ledger's file: a header, and sealed frames of records.
+"""The bytes of the session ledger's file: a header, and frames of encrypted records.
 
-A frame is sealed (AES-GCM) under a key derived from the store's, and bound to this file and to its
-number in it: none can be changed, moved, repeated or left out unnoticed. The header counts the
-frames, so a file that was cut off between two of them is noticed. It is written after the frame and
-synced with it: after a crash there may be more frames than it counts, and fewer mean a loss.
+A frame is sealed (AES-GCM) under a key derived from the store's, and bound to this file and to the
+frame's number in it: no frame can be changed, moved, repeated or left out unnoticed. The header
+counts the frames, so a file that was cut off between two frames is noticed. The header is written
+after the frame and synced with it: after a crash there may be more frames than it counts, and fewer
+mean a loss.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _MAGIC: Final = b"MNGSESS\x01"
 _FILE_ID_LEN: Final = 16
 _MAC_LEN: Final = 16
 _NONCE_LEN: Final = 12
-_HEAD: Final = struct.Struct(">8s16s16sQ")  # magic, file id, what it belongs to, frames promised
+# The fields: magic, file id, the owning store and incarnation, number of frames promised.
+_HEAD: Final = struct.Struct(">8s16s16sQ")
 _HEADER_LEN: Final = _HEAD.size + _MAC_LEN
 _LENGTH: Final = struct.Struct(">I")
 _BOUND: Final = struct.Struct(">16sQ")
@@ -50,7 +52,7 @@ class Contents(NamedTuple):
 
 
 class FrameKeys:
-    """The key of a store's session logs, and the store and incarnation they belong to."""
+    """The key of a store's session logs, and the store and incarnation that they belong to."""
 
     def __init__(self, store_key: bytes, belongs_to: str) -> None:
         self._cipher = AESGCM(derived(store_key, b"session log, frames"))
@@ -65,7 +67,7 @@ class FrameKeys:
         return _LENGTH.pack(len(sealed)) + sealed
 
     def unseal(self, file_id: bytes, number: int, sealed: bytes) -> list[bytes] | None:
-        """The records of a frame; None where it is not exactly that frame."""
+        """The records of a frame; None where the bytes are not exactly that frame."""
         try:
             plain = self._cipher.decrypt(
                 sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], _BOUND.pack(file_id, number)
@@ -87,7 +89,7 @@ class FrameKeys:
         return (head + self._mac(head)).ljust(SECTOR_LEN, b"\0")
 
     def read_header(self, data: bytes) -> tuple[bytes, bytes, int] | None:
-        """File id, owner and number of frames; None for an invalid header."""
+        """File id, owner and number of frames in a header; None for an invalid header."""
         head, mac = data[: _HEAD.size], data[_HEAD.size : _HEADER_LEN]
         if len(data) < SECTOR_LEN or self._mac(head) != mac:
             return None
@@ -99,15 +101,15 @@ class FrameKeys:
 
 
 def derived(store_key: bytes, purpose: bytes) -> bytes:
-    """A separate key for each purpose."""
+    """A key derived from the store's key, another one for each purpose."""
     return blake2b(purpose, digest_size=32, key=store_key, person=b"mnemogate").digest()
 
 
 def read_contents(path: Path, keys: FrameKeys) -> Contents | None:
-    """What a file holds, up to the first frame that is not what it should be. None without a file.
+    """The content of a file up to the first frame that is wrong; None without a file.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     try:
         data = path.read_bytes()
@@ -119,7 +121,8 @@ def read_contents(path: Path, keys: FrameKeys) -> Contents | None:
         return nothing
     file_id, belongs_to, promised = head
     if belongs_to != keys.belongs_to:
-        return nothing  # another incarnation of the store: its history is not this one's
+        # The file belongs to another incarnation of the store, so its history is not this store's.
+        return nothing
     records: list[bytes] = []
     at, number = SECTOR_LEN, 0
     while at < len(data):
@@ -135,10 +138,10 @@ def read_contents(path: Path, keys: FrameKeys) -> Contents | None:
 
 
 def make(directory: Path, keys: FrameKeys, records: list[bytes]) -> tuple[bytes, int, int]:
-    """Write a new file with these records, whole or not at all; its id, frames and length.
+    """Write a new file with these records, whole or not at all; returns its id, frames and length.
 
     Raises:
-        OSError: It is not in place.
+        OSError: The file could not be put in place.
     """
     file_id = random_bytes(_FILE_ID_LEN)
     beside = directory / UNFINISHED
@@ -177,10 +180,10 @@ def portions(records: list[bytes]) -> list[list[bytes]]:
 
 
 def write_all(handle: int, data: bytes, at: int) -> None:
-    """Write all bytes at a position; short writes are continued.
+    """Write all bytes at a position; a short write is continued.
 
     Raises:
-        OSError: Not all of it is written.
+        OSError: Not all bytes were written.
     """
     view = memoryview(data)
     while view:

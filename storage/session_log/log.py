@@ -35,7 +35,10 @@ QUEUE_LEN_MAX: Final = 256 * 1024 * 1024
 
 
 class Opened(NamedTuple):
-    """The contents of a log. `whole` is False where a promised record is missing."""
+    """The contents of a log that was opened.
+
+    `whole` is False where a promised record is missing.
+    """
 
     log: SealedLog
     records: tuple[bytes, ...]
@@ -43,7 +46,7 @@ class Opened(NamedTuple):
 
 
 class _Batch:
-    """Records that are written together, and the futures that wait for them."""
+    """Records that are written together, and the futures that wait for these records."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.records: list[bytes] = []
@@ -68,11 +71,11 @@ class SealedLog:
 
     @property
     def length(self) -> int:
-        """Bytes in the file."""
+        """The length of the file in bytes."""
         return self._length
 
     def add(self, records: Iterable[bytes]) -> asyncio.Future[None]:
-        """Have records written soon; the future is done when they are durable."""
+        """Have records written soon; the returned future is done when they are durable."""
         self._require_usable()
         batch = self._open
         if batch is None:
@@ -89,8 +92,9 @@ class SealedLog:
         return batch.done
 
     async def append(self, records: Iterable[bytes] = ()) -> None:
-        """Make records durable, and all that were added before them."""
-        # A waiting caller may be cancelled; the record is written for everybody all the same.
+        """Make records durable, and all that were queued before."""
+        # The waiting caller may be cancelled; the records are written for the other callers all the
+        # same.
         await asyncio.shield(self.add(records))
 
     def _start(self) -> None:
@@ -112,10 +116,10 @@ class SealedLog:
                 self._start()
             return
         batch.done.set_exception(error)
-        # Nobody has to wait for this future; but later records must not become durable without
-        # these.
+        # Nobody has to wait for this future, so its exception is marked as seen. Later records must
+        # not become durable without these records.
         batch.done.exception()
-        # What is known must not be durable without what was known before.
+        # Records must not become durable without those that were queued before.
         waiting = self._open
         if waiting is None:
             waiting = self._open = _Batch(asyncio.get_running_loop())
@@ -123,7 +127,7 @@ class SealedLog:
         waiting.bytes += batch.bytes
 
     async def rewrite(self, records: Iterable[bytes]) -> None:
-        """Put these records in the place of all that were added before.
+        """Replace all records that were added before by these.
 
         Records that are being written at this moment may be in the file twice.
         """
@@ -132,12 +136,12 @@ class SealedLog:
         await asyncio.shield(loop.run_in_executor(self._pool, self._replace, list(records)))
 
     async def check(self) -> str | None:
-        """What is wrong with the file by now, or None."""
+        """What is wrong with the file now, or None."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._check)
 
     def _check(self) -> str | None:
-        """On the thread that writes: nobody writes meanwhile."""
+        """Check the file on the thread that writes: then nothing is written meanwhile."""
         try:
             contents = read_contents(self._directory / NAME, self._keys)
         except OSError as error:
@@ -150,7 +154,7 @@ class SealedLog:
         return None
 
     async def close(self) -> None:
-        """Write what waits and give the file back."""
+        """Write queued records and release the file."""
         if self._handle < 0:
             return
         loop = asyncio.get_running_loop()
@@ -170,7 +174,7 @@ class SealedLog:
             raise StoreUnavailable(f"the session ledger cannot be written: {self._failed}")
 
     def _write(self, batch: list[bytes]) -> None:
-        """One or more frames, then the header, then the disk. Worker thread only."""
+        """Write one or more frames, then the header, and sync. Worker thread only."""
         self._require_usable()
         count, length = self._frame_count, self._length
         try:
@@ -186,7 +190,7 @@ class SealedLog:
         self._frame_count, self._length = count, length
 
     def _take_back(self, error: OSError) -> None:
-        """After a failed write: restore the file's old end, or mark it as unusable."""
+        """After a failed write: cut the file back to its old end, or mark it as unusable."""
         try:
             os.ftruncate(self._handle, self._length)
             write_all(self._handle, self._keys.header(self._file_id, self._frame_count), 0)
@@ -208,19 +212,19 @@ class SealedLog:
 
 
 def prints_key(store_key: bytes) -> bytes:
-    """The key of the ledger's fingerprints."""
+    """The key that the session ledger's fingerprints are made with."""
     return derived(store_key, b"session log, prints")
 
 
 def open_session_log(state: Path, keys: FrameKeys, scar: bytes, *, is_new: bool = False) -> Opened:
-    """Open the ledger's file below a state directory that is locked, or make it. Blocks.
+    """Open or make the session ledger's file below a locked state directory. Blocks.
 
     Where anything is lost, a new file is begun with what could be read and with `scar`, a record
-    that says so: the next start must not take that file for a whole one. `is_new`: the store was
+    that says so: the next start must not take the new file for a whole one. `is_new`: the store was
     made just now, so that no file means no history.
 
     Raises:
-        StoreUnavailable: It cannot be opened or made.
+        StoreUnavailable: The file cannot be opened or made.
     """
     directory = state / DIRECTORY
     try:

@@ -20,12 +20,11 @@ _MAKING: Final = "making.mdb"
 
 
 class StagingFile:
-    """An LMDB environment that survives a failed write.
+    """An LMDB environment that can be used again after a failed write.
 
-    After an error while writing its meta page, LMDB refuses everything until it is reopened: one
-    disk error would stop all holding until the next restart.
-
-    Any thread; transactions exclude each other.
+    After an error while writing its meta page, LMDB refuses everything until the environment is
+    reopened: one disk error would stop all holding until the next restart. Any thread; transactions
+    exclude each other.
     """
 
     def __init__(self, directory: Path, map_bytes: int) -> None:
@@ -37,7 +36,7 @@ class StagingFile:
             self._opened()
 
     def _opened(self) -> lmdb.Environment:
-        """The environment, opened where it is not.
+        """The environment; it is opened where it is closed.
 
         Raises:
             StoreUnavailable: The disk refused.
@@ -71,9 +70,9 @@ class StagingFile:
     def _make(self) -> None:
         """Put an empty environment in place, whole or not at all.
 
-        LMDB does not sync its very first pages, and a torn one never opens again: a power cut at
-        the first start would close the gate for good. So it is made beside, and renamed when it is
-        durable.
+        LMDB does not sync its very first pages, and an environment with a torn one never opens
+        again: a power cut at the first start would make the gate unusable for good. So the
+        environment is made beside its place, and renamed when it is durable.
         """
         beside = self._directory / _MAKING
         beside.unlink(missing_ok=True)
@@ -85,7 +84,7 @@ class StagingFile:
         (self._directory / f"{_MAKING}-lock").unlink(missing_ok=True)
         beside.rename(self._directory / _DATA)
         fsync_directory(self._directory)
-        # Also the directory's own entry: a durable file in a lost directory is lost.
+        # The directory's own entry is synced too: a durable file in a lost directory is lost.
         fsync_directory(self._directory.parent)
 
     @property
@@ -97,7 +96,7 @@ class StagingFile:
         """A write transaction; committed when the block ends without an exception.
 
         Raises:
-            StoreUnavailable: Full, or the disk refused.
+            StoreUnavailable: The environment is full, or the disk refused.
         """
         with self._lock:
             env = self._opened()
@@ -115,7 +114,7 @@ class StagingFile:
         """A read transaction; keep it short.
 
         Raises:
-            StoreUnavailable: It cannot be read.
+            StoreUnavailable: The environment cannot be read.
         """
         with self._lock:
             env = self._opened()
@@ -131,7 +130,7 @@ class StagingFile:
         """Bytes in pages that hold something; free pages do not count.
 
         Raises:
-            StoreUnavailable: It cannot be opened.
+            StoreUnavailable: The environment cannot be opened.
         """
         with self._lock:
             stat = self._opened().stat()
@@ -139,7 +138,7 @@ class StagingFile:
         return int(pages * stat["psize"])
 
     def close(self) -> None:
-        """Close it; a later use would open it again."""
+        """Close the environment; a later use would open it again."""
         with self._lock:
             self._shut()
 

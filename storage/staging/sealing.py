@@ -1,4 +1,4 @@
-"""How a candidate is sealed: AES-256-GCM under a key of its own, bound to its name."""
+"""How a candidate is encrypted: AES-256-GCM under a key of its own, bound to its name."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def new_key() -> bytes:
 
 
 def seal(key: bytes, name: bytes, data: bytes) -> bytes:
-    """`data` encrypted; it opens under that key and name only. Any thread."""
+    """Encrypt `data`; it can be decrypted under that key and name only. Any thread."""
     nonce = random_bytes(_NONCE_LEN)
     return nonce + AESGCM(key).encrypt(nonce, data, name)
 
 
 def unseal(key: bytes, name: bytes, sealed: bytes | memoryview) -> bytes | None:
-    """The plain data; None where key, name or bytes are wrong. Any thread."""
+    """The decrypted data; None where key, name or bytes are wrong. Any thread."""
     view = memoryview(sealed)
     try:
         return AESGCM(key).decrypt(view[:_NONCE_LEN], view[_NONCE_LEN:], name)
@@ -38,14 +38,14 @@ def unseal(key: bytes, name: bytes, sealed: bytes | memoryview) -> bytes | None:
 
 
 def packed(contents: Contents) -> bytes:
-    """Both values as one, padded to a multiple of 256 bytes, to hide their length."""
+    """Two values as one, padded to a multiple of 256 bytes, which hides their length."""
     head = _LENGTHS.pack(len(contents.canonical), len(contents.evidence))
     said = b"".join((head, contents.canonical, contents.evidence))
     return said + bytes(-len(said) % PAD_LEN)
 
 
 def unpacked(data: bytes) -> Contents:
-    """What `packed` was given. `data` must have been authenticated."""
+    """The two values that `packed` was given. `data` must have been authenticated."""
     canonical_len, evidence_len = _LENGTHS.unpack_from(data)
     middle = _LENGTHS.size + canonical_len
     return Contents(

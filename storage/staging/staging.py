@@ -1,12 +1,13 @@
-"""Candidates before a verdict, and held ones; each in an environment of its own, all encrypted.
+"""Candidates before their verdict, and held candidates: two environments, all encrypted.
 
 LMDB leaves deleted bytes in free pages, so deletion alone erases nothing. Each candidate has a key
-of its own; what makes a rejected candidate unreadable is that its key is gone.
+of its own; a rejected candidate becomes unreadable because its key is destroyed.
 
-Those that await their verdict go through an environment that has no name and is in memory
-(`storage.staging.undecided`), under keys that are in no file ever. A candidate that is held is
+Candidates that await their verdict go through an environment that has no name and is in memory
+(`storage.staging.undecided`), under keys that are never in a file. A candidate that is held is
 sealed once more, under another key, into an environment that is synced, before its hold commits;
-that key is a file beside it. So whoever finds a key file opens nothing else (decision 028).
+that second key is a file beside the environment. So whoever finds a key file can decrypt the held
+candidate and nothing else (decision 028).
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _EVIDENCE: Final = b"e"
 _ROW: Final = b"s"
 _MAP_PER_QUOTA: Final = 2
 _READ_AT_ONCE: Final = 256
-# File names of versions that staged undecided candidates on disk.
+# Names of files in which earlier versions staged undecided candidates on disk.
 _LEFT: Final = ("data.mdb", "lock.mdb")
 
 
 class Staging:
-    """The staged candidates.
+    """The staged candidates, undecided and held.
 
     Writer thread only, except `sealed` and methods that read or list held ones.
     """
@@ -50,11 +51,13 @@ class Staging:
         self._key_directory = key_directory
         self._quota_bytes = quota_bytes
         self._pid = os.getpid()
-        # Keys of held candidates, and keys drawn for those that a transaction is about to hold.
+        # Keys of held candidates, and keys that were drawn for candidates which a transaction is
+        # about to hold.
         self._keys: dict[CandidateId, bytes] = {}
         self._held: set[CandidateId] = set()
         self._drawn: dict[CandidateId, bytes] = {}
-        # Ciphertexts of held candidates whose key is gone; removed with the next write.
+        # Ciphertexts of held candidates whose key is destroyed; they are removed with the next
+        # write.
         self._held_litter: list[CandidateId] = []
         # Candidates whose key is gone from memory, and not yet from the disk.
         self._condemned: list[CandidateId] = []
@@ -75,7 +78,7 @@ class Staging:
 
     @staticmethod
     def sealed(candidate_id: CandidateId, contents: Contents) -> Sealed:
-        """A candidate under a fresh key, ready to be put. Any thread."""
+        """A candidate encrypted under a fresh key, ready to be staged. Any thread."""
         key = new_key()
         data = seal(key, name_of(candidate_id), packed(contents))
         return Sealed(candidate_id=candidate_id, key=key, data=data)
@@ -93,7 +96,7 @@ class Staging:
         self._undecided.put(sealed)
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[Contents | None]:
-        """Undecided candidates as the environment has them; None for one that does not open.
+        """Undecided candidates as read from the environment; None for one that cannot be decrypted.
 
         Raises:
             StoreUnavailable: Staging cannot be read.
@@ -106,7 +109,7 @@ class Staging:
         self._undecided.forget(candidate_ids)
 
     def renew(self) -> None:
-        """Release the pages of undecided candidates, if none is waiting."""
+        """Release the pages of undecided candidates, if no candidate waits."""
         self._undecided.renew()
 
     @property
@@ -117,7 +120,7 @@ class Staging:
     # ---- held for a person ---------------------------------------------------------------------
 
     def read_held(self, candidate_id: CandidateId) -> Contents | None:
-        """A held candidate; None where a part of it does not open. Any thread.
+        """A held candidate; None where a part of it cannot be decrypted. Any thread.
 
         Raises:
             StoreUnavailable: Staging cannot be read.
@@ -137,7 +140,7 @@ class Staging:
         return Contents(canonical=canonical, evidence=evidence)
 
     def held_texts(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, bytes]:
-        """Canonical bytes of held candidates; one that does not open is left out. Any thread.
+        """Canonical bytes of held candidates; one that cannot be decrypted is left out. Any thread.
 
         Raises:
             StoreUnavailable: Staging cannot be read.
@@ -145,7 +148,7 @@ class Staging:
         texts: dict[CandidateId, bytes] = {}
         for start in range(0, len(candidate_ids), _READ_AT_ONCE):
             some = candidate_ids[start : start + _READ_AT_ONCE]
-            # A hold waits for this transaction, so nothing is decrypted in it.
+            # Nothing is decrypted inside this transaction, because a hold waits until it ends.
             with self._kept.reading() as txn:
                 sealed = [txn.get(_key(one, _CANONICAL)) for one in some]
             for one, value in zip(some, sealed, strict=True):
@@ -160,13 +163,14 @@ class Staging:
     def seal(self, candidate_id: CandidateId, data: bytes) -> bytes:
         """Encrypt a held candidate's row data under the key that it will be held under.
 
-        A new key: the staging key is destroyed with the verdict, and must never be in a file.
+        The key is a new one: the first key is destroyed with the verdict, and must never be in a
+        file.
         """
         key = self._drawn[candidate_id] = new_key()
         return seal(key, _key(candidate_id, _ROW), data)
 
     def unseal(self, candidate_id: CandidateId, sealed: bytes) -> bytes | None:
-        """What `seal` encrypted; None where the key is gone or the bytes were changed."""
+        """The data that `seal` encrypted; None where the key is gone or the bytes were changed."""
         key = self._keys.get(candidate_id)
         return None if key is None else unseal(key, _key(candidate_id, _ROW), sealed)
 
@@ -193,7 +197,7 @@ class Staging:
             for candidate_id in kept:
                 key = self._drawn.pop(candidate_id)
                 if candidate_id in self._held:
-                    # From a transaction that runs again: keys of its first run are not needed.
+                    # Keys of a transaction that runs again: those of its first run are not needed.
                     self._shred(self._key_path(candidate_id))
                 write_durably(self._key_path(candidate_id), key)
                 self._keys[candidate_id] = key
@@ -215,7 +219,7 @@ class Staging:
     def condemn(self, candidate_ids: Iterable[CandidateId]) -> bool:
         """Drop keys of held candidates from memory, so that this process cannot read them.
 
-        Their files stay until `erase`. True where there are any.
+        The key files stay until `erase`. Returns True where there are any.
         """
         found = False
         for candidate_id in candidate_ids:
@@ -230,19 +234,20 @@ class Staging:
     def erase(self) -> None:
         """Erase the key files of condemned candidates. When this returns, all of them are gone.
 
-        Any thread; who comes second waits. What fails stays condemned; a start erases it as well.
+        Any thread; a second caller waits. Keys whose erasing fails stay condemned; a start erases
+        them too.
 
         Raises:
             OSError: A file could not be overwritten or removed.
         """
         with self._erasing:
             some = self._condemned[:]
-            # One by one: the commits of writers wait for the same disk.
+            # Key files are erased one by one: the commits of writers wait for the same disk.
             for candidate_id in some:
                 self._shred(self._key_path(candidate_id))
             if some:
                 fsync_directory(self._key_directory)
-            # Others may have been condemned meanwhile, behind these.
+            # Other keys may have been condemned meanwhile; they stand behind these in the list.
             del self._condemned[: len(some)]
 
     @property
@@ -251,18 +256,20 @@ class Staging:
         return self._erasing.locked()
 
     def tidy(self) -> None:
-        """Remove ciphertexts whose key is gone, where the disk lets us."""
+        """Remove ciphertexts whose key is destroyed, where the disk permits."""
         with contextlib.suppress(StoreUnavailable):
-            # The ciphertext is unreadable already; only its room is freed later.
+            # A failure is ignored: the ciphertext is unreadable already, only its room is freed
+            # later.
             self._sweep_held()
 
     def sweep(self) -> None:
         """Remove the ciphertexts of destroyed candidates now, not with the next hold.
 
         Raises:
-            StoreUnavailable: The disk refused; they are there, and cannot be read.
+            StoreUnavailable: The disk refused; the ciphertexts are there, and cannot be read.
         """
-        # Ciphertexts without a key after a crash are listed nowhere else.
+        # After a crash there may be ciphertexts without a key that are in no list, so all are
+        # looked at.
         self._held_litter.extend(self._kept_ids() - self._held)
         self._sweep_held()
 
@@ -280,11 +287,11 @@ class Staging:
             txn.delete(_key(candidate_id, _EVIDENCE))
 
     def held_ids(self) -> frozenset[CandidateId]:
-        """Candidates that have a key file."""
+        """The ids of candidates that have a key file."""
         return frozenset(self._held)
 
     def staged_ids(self) -> frozenset[CandidateId]:
-        """Candidates that have a ciphertext."""
+        """The ids of candidates that have a ciphertext."""
         return self._undecided.ids() | self._kept_ids()
 
     def _kept_ids(self) -> frozenset[CandidateId]:
@@ -314,9 +321,10 @@ class Staging:
         except FileNotFoundError:
             return
         try:
-            # Overwritten in place first: an unlinked file's blocks keep their bytes.
+            # The key is overwritten in place before its file is removed: an unlinked file's blocks
+            # keep their bytes.
             os.write(handle, bytes(KEY_LEN))
-            # Its length stays, so the data alone has to reach the disk.
+            # The file keeps its length, so only its data has to reach the disk.
             os.fdatasync(handle)
         finally:
             os.close(handle)

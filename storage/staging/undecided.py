@@ -1,11 +1,11 @@
 """The environment that candidates go through before their verdict: on a file that has no name.
 
-LMDB on a `memfd`: in no directory and on no disk, so nothing of it outlives the process. Where the
-system gives none, or no path to its descriptor, a new file is preallocated and unlinked while it is
-open: then ciphertexts are on the disk, under keys that are nowhere but in memory.
+LMDB on a `memfd`: in no directory and on no disk, so none of it outlives the process. Where the
+system gives no `memfd`, or no path to its descriptor, a new file is preallocated and unlinked while
+it is open: then ciphertexts are on the disk, under keys that are nowhere but in memory.
 
-Each candidate has a key of its own, and is erased by destroying it. The pages are released with the
-file, which is replaced when no candidate waits in it.
+Each candidate has a key of its own, and is erased by destroying the key. The pages are released
+with the file, which is replaced when no candidate waits in it.
 """
 
 from __future__ import annotations
@@ -34,26 +34,28 @@ _NO_EXEC_SEAL: Final = 0x0008  # MFD_NOEXEC_SEAL, of Linux 6.3
 _BESIDE: Final = "undecided.mdb"
 # Room for a batch, the pages that LMDB copies for it, and the remains of earlier batches.
 _PREALLOCATED_BYTES: Final = 32 * 1024 * 1024
-# Bytes after which a file is replaced before the next batch, if there was no pause.
+# So many bytes after which a file is replaced before the next batch, if there was no pause before.
 _RENEWED_AFTER_BYTES: Final = 4 * 1024 * 1024
 
 
 class Undecided:
     """Candidates between their interception and their verdict. Writer thread only.
 
-    Nobody else may read it: LMDB's own lock, which would keep a reader's pages, is off.
+    Nobody else may read the environment: LMDB's own lock, which would keep a reader's pages, is
+    off.
     """
 
     def __init__(self, directory: Path, map_bytes: int) -> None:
-        """`directory` is where the fallback's file is for a moment."""
+        """`directory` is where the file of the fallback is created, before it is unlinked."""
         self._directory = directory
         self._map_bytes = map_bytes
         self._env: lmdb.Environment | None = None
         self._keys: dict[CandidateId, bytes] = {}
         self.bytes_used = 0
-        # Where the environment is, for `status`; "" where none could be made.
+        # Where the environment is, as `status` reports it; "" where none could be made.
         self.place = ""
-        # A full disk must not stop the gate's reads: the next `put` tries again.
+        # A full disk must not stop the gate's reads, so a failure here is ignored: the next `put`
+        # tries again.
         with contextlib.suppress(StoreUnavailable):
             self._opened()
 
@@ -79,10 +81,10 @@ class Undecided:
             self.bytes_used += len(one.data)
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[Contents | None]:
-        """The environment's content, in a new transaction; None for a candidate that does not open.
+        """The candidates as read back in a new transaction; None for one that cannot be decrypted.
 
         Raises:
-            StoreUnavailable: It cannot be read.
+            StoreUnavailable: The environment cannot be read.
         """
         env = self._opened()
         try:
@@ -92,8 +94,8 @@ class Undecided:
             self._shut()
             raise StoreUnavailable(f"staging cannot be read: {error}") from error
         if None in found:
-            # The write that altered this row may have altered its tree: nothing more is put in
-            # there.
+            # A write from outside altered this row and may have altered the tree of pages as well:
+            # no more candidates are put into this file.
             self._keys.clear()
             self._shut()
         return found
@@ -105,7 +107,7 @@ class Undecided:
         return None if data is None else unpacked(data)
 
     def ids(self) -> frozenset[CandidateId]:
-        """Candidates that have a key."""
+        """The ids of candidates that have a key."""
         return frozenset(self._keys)
 
     def forget(self, candidate_ids: Iterable[CandidateId]) -> None:
@@ -116,7 +118,7 @@ class Undecided:
             self.renew()
 
     def renew(self) -> None:
-        """Release the pages by a new file, if no candidate waits and something was staged."""
+        """Release the pages by starting a new file, if no candidate waits and some were staged."""
         if self.bytes_used and not self._keys:
             self._shut()
             with contextlib.suppress(StoreUnavailable):
@@ -149,7 +151,10 @@ class Undecided:
         return self._env
 
     def _in_memory(self) -> lmdb.Environment | None:
-        """On a `memfd`; None where the system has none, or no path to an open descriptor."""
+        """The environment on a `memfd`.
+
+        None where the system has none, or no path to a descriptor.
+        """
         try:
             handle = _memory_file()
         except OSError:
@@ -157,7 +162,8 @@ class Undecided:
         try:
             os.fchmod(handle, FILE_MODE)
             path = _DESCRIPTORS / str(handle)
-            # If something else is mounted at /proc, LMDB would create a file of that name.
+            # If something else than procfs is mounted at /proc, LMDB would create a file of that
+            # name.
             if not os.path.samestat(path.stat(), os.fstat(handle)):
                 return None
             return self._environment(path)
@@ -174,7 +180,8 @@ class Undecided:
             try:
                 handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
                 try:
-                    # Preallocated, so that a disk that fills up later cannot stop a verdict.
+                    # The file is preallocated, so that a disk that fills up later cannot stop a
+                    # verdict.
                     os.posix_fallocate(handle, 0, _PREALLOCATED_BYTES)
                 finally:
                     os.close(handle)
@@ -193,7 +200,7 @@ class Undecided:
             subdir=False,
             map_size=self._map_bytes,
             mode=FILE_MODE,
-            # No sync: nothing in it is to survive.
+            # Nothing is synced: no part of this environment is to survive the process.
             sync=False,
             metasync=False,
             # With `writemap` a full disk would kill the process by a signal.

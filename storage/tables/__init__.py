@@ -1,1 +1,1 @@
-"""The tables of LMDB: rows, keys, codecs, and the one change that a transaction makes."""
+"""The tables in LMDB: rows, keys, the bytes of each value, and the one change of a transaction."""

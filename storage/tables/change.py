@@ -1,4 +1,4 @@
-"""The changes of one write transaction; they count only after its commit."""
+"""The changes of one write transaction; they take effect only after its commit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Nodes:
         return self._view.get(NODES, _node_key(level, index))
 
     def put(self, level: int, index: int, node: bytes) -> None:
-        """Not here.
+        """Refuse to store anything: these are the nodes of a read transaction.
 
         Raises:
             InvariantBroken: Always: a view cannot write.
@@ -69,7 +69,7 @@ class _DraftNodes(Nodes):
 class Added(msgspec.Struct, frozen=True, kw_only=True):
     """A row that becomes the state of its memory. `vector` is b"" where it has none.
 
-    `shown` False: its vector is indexed, but reads find it only after a readmission.
+    `shown` False: the vector is indexed, but reads find the row only after a readmission.
     """
 
     ordinal: int
@@ -79,7 +79,7 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counted(msgspec.Struct):
-    """How many of a transaction's entries were counted already."""
+    """How many entries of a transaction's lists the name cells have counted already."""
 
     added: int = 0
     superseded: int = 0
@@ -87,7 +87,7 @@ class Counted(msgspec.Struct):
     vouched: int = 0
 
     def all_of(self, change: Change) -> None:
-        """Count every entry of so far as counted."""
+        """Count every entry that is in the lists now as counted."""
         self.added = len(change.added)
         self.superseded = len(change.superseded)
         self.readmitted = len(change.readmitted)
@@ -95,7 +95,7 @@ class Counted(msgspec.Struct):
 
 
 class Change:
-    """One write transaction under way. Writer thread only; made anew for every attempt."""
+    """One write transaction under way. Writer thread only; a new one for every attempt."""
 
     def __init__(self, draft: Draft, generation: Generation, now_ms: int) -> None:
         self.draft = draft
@@ -110,49 +110,50 @@ class Change:
         self.format = generation.header.format
         self.observing = generation.header.observing
         self.key_check = generation.header.key_check
-        # Changes for the derived indexes after the commit.
+        # Changes for the catalogue and the index, to be made after the commit.
         self.added: list[Added] = []
         self.superseded: list[tuple[int, Row]] = []
         self.readmitted: list[tuple[int, Row]] = []
         self.erased: list[int] = []
-        # Live rows whose label a person raised, as they were; whether she raised that of any row.
+        # Live rows whose label a person raised, as they were before; and whether any label was
+        # raised.
         self.vouched: list[tuple[int, Row]] = []
         self.relabelled = False
-        # How much of these lists the name cells have counted, and what this did to alarms: by
-        # tenant and word whether the name is accepted, or None where its alarm ended.
+        # How much of these lists the name cells have counted, and the effect on alarms: by tenant
+        # and word whether the name is accepted, or None where its alarm ended.
         self.counted = Counted()
         self.alarms: dict[tuple[Tenant, bytes], bool | None] = {}
         # Candidates judged in this transaction, and the data to keep of those that are held.
         self.judged: tuple[CandidateId, ...] = ()
         self.kept: dict[CandidateId, Contents] = {}
-        # Change of each tenant's bytes.
+        # By how many bytes each tenant's share grows or shrinks.
         self.charges: Counter[Tenant] = Counter()
         # New held candidates, and decided ones, whose keys are destroyed with the commit.
         self.held_came: dict[CandidateId, HeldRow] = {}
         self.held_gone: set[CandidateId] = set()
-        # Words that a tenant writes in lower case, hashed: all of them are in the table of cells.
+        # Words that a tenant writes in lower case, hashed; all of them are in the table of cells.
         self.lower_case: dict[Tenant, set[bytes]] = {}
-        # Whether the key files of those are erased by whoever asked, before anybody is answered.
+        # Whether the caller erases the key files of decided candidates, before anybody is answered.
         self.asker_erases = False
-        # Of those the ones that nobody decided, and what became of them.
+        # Those of the decided candidates that nobody decided in time, and their outcomes.
         self.expired: list[tuple[HeldCandidate, Outcome]] = []
         self._tree = generation.tree.copy()
         self._nodes = _DraftNodes(draft)
 
     @property
     def leaf_count(self) -> int:
-        """Leaves in the log, this transaction's included."""
+        """The number of leaves in the log, with those of this transaction."""
         return self._tree.size
 
     def log(self, leaf: Leaf) -> int:
-        """Append one leaf to the audit log; its index."""
+        """Append one leaf to the audit log; returns its index."""
         data = encode_leaf(leaf)
         index = self._tree.append(data, self._nodes)
         self.draft.append(LEAVES, ordinal_key(index), data)
         return index
 
     def finish(self, origin: str, signer: Ed25519PrivateKey) -> Generation:
-        """Write header and signed checkpoint; what the store will be once this commits."""
+        """Write header and signed checkpoint; returns the store's generation once this commits."""
         header = msgspec.structs.replace(
             self.before,
             version=self.version,
@@ -192,10 +193,10 @@ def leaf_source(view: View) -> Callable[[int], bytes]:
 
 
 def read_leaf(view: View, index: int) -> Leaf:
-    """One leaf of the log.
+    """Read one leaf of the log.
 
     Raises:
-        StoreCorrupt: It is missing or damaged.
+        StoreCorrupt: The leaf is missing or damaged.
     """
     return decode_leaf(leaf_source(view)(index))
 

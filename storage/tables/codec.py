@@ -2,7 +2,7 @@
 """Bytes on disk: every value is `format byte | 16-byte digest | payload`, checked on read.
 
 LMDB has no page checksums: a flipped bit comes back as another value. The digest covers the table,
-the key and the payload, so that a value moved to another key is noticed as well. Payloads are
+the key and the payload, so a value that was moved to another key is noticed as well. Payloads are
 msgpack arrays; a field is only ever appended, with a default.
 """
 
@@ -68,14 +68,15 @@ def unframe(table: bytes, key: bytes, value: bytes) -> bytes:
 
 
 def ordinal_key(ordinal: int) -> bytes:
-    """Big-endian, so that LMDB's byte order is the numeric one."""
+    """An ordinal as big-endian bytes, so that LMDB's byte order is the numeric order."""
     return _ORDINAL(ordinal)
 
 
 class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
     """The generation of the whole store; rewritten by every transaction.
 
-    Its frame and the order of its fields never change: by it, any version tells any store's format.
+    The framing and the order of its fields never change, so that any version of this program can
+    tell the format of any store.
     """
 
     incarnation: str  # 16 hex digits, random
@@ -90,24 +91,24 @@ class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
     live_count: int
     held_count: int
     created_at_ms: int
-    format: int = 0  # a header that ends before it names none, and is refused
-    observing: bool = False  # whether the last gate here only observed (decision 010)
-    # `time_ms`: of the last transaction. `key_check`: tells `store.key` from another key; "" until
-    # a transaction stored it.
+    format: int = 0  # a header that ends before this field names no format, and is refused
+    observing: bool = False  # whether the last gate on this store only observed (decision 010)
+    # The time of the last transaction, in Unix milliseconds.
     time_ms: int = 0
-    # What tells `store.key` from another key; "" until the first transaction that knows of it.
+    # A check value that tells `store.key` from another key; "" until the first transaction that
+    # stores it.
     key_check: str = ""
 
     @property
     def incarnation_name(self) -> str:
-        """Random part and restore counter: what nonces are bound to."""
+        """Random part and restore counter, to which nonces are bound."""
         return f"{self.incarnation}-{self.restores}"
 
 
 class RowBrief(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The fields of a `Row` that listings and the index are derived from; the rest is skipped.
+    """The fields of a `Row` that listings and the index are made from; other fields are skipped.
 
-    A start reads every row: leaving the others undecoded takes a third of the time.
+    A start reads every row: leaving the other fields undecoded takes a third of the time.
     """
 
     change: msgspec.Raw
@@ -137,7 +138,7 @@ class IdRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FirstOutcome(msgspec.Struct, frozen=True, array_like=True):
-    """The first verdict given for a nonce, without content; what a retry is answered with."""
+    """The first verdict given for a nonce, without content; a retry is answered with it."""
 
     candidate_id: CandidateId
     decision: Decision
@@ -150,14 +151,14 @@ class FirstOutcome(msgspec.Struct, frozen=True, array_like=True):
     structural: bool
     version: int
     leaf_index: int
-    ordinal: int  # ordinal of the row, or NO_ORDINAL
+    ordinal: int  # the ordinal of the row, or NO_ORDINAL
     ceiling: SourceKind | None = None
 
 
 class NonceRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The request that spent a nonce.
+    """The request that spent a nonce, and its outcome.
 
-    A keyed binding of digest, principal and target, and its outcome.
+    The request is kept as a keyed hash of digest, principal and target.
     """
 
     binding: bytes
@@ -172,7 +173,7 @@ class TrustRecord(msgspec.Struct, frozen=True, array_like=True):
     violations_count: int
     good: float
     bad: float
-    # From here on since format 5.
+    # The fields from here on exist since format 5.
     cusum: float = 0.0
     latched_at_ms: int | None = None
     probation_left: int = 0
@@ -183,9 +184,9 @@ class TrustRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OriginRecord(msgspec.Struct, frozen=True, array_like=True):
-    """Trust of what one tool of one server brings into the sessions of a tenant.
+    """The trust in what one tool of one server brings into the sessions of a tenant.
 
-    `trust.principal_id` is empty. Server and tool are named as leaves may name them.
+    `trust.principal_id` is empty. Server and tool have the names that leaves may show.
     """
 
     tenant: Tenant
@@ -195,14 +196,14 @@ class OriginRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StandingRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A release that becomes a good outcome if it still stands when its time has come."""
+    """A released memory, which counts as a good outcome if it is still there in due time."""
 
     tenant: Tenant
-    name: bytes  # key of the memory in the table of ids
+    name: bytes  # the key of the memory in the table of ids
     ordinal: int
     leaf_index: int
     principal_id: PrincipalId
-    origin: bytes = b""  # key in the table of origins; empty where there is none
+    origin: bytes = b""  # the key in the table of origins; empty where there is no origin
     server: str = ""
     tool: str = ""
 
@@ -210,8 +211,9 @@ class StandingRecord(msgspec.Struct, frozen=True, array_like=True):
 class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     """One candidate that waits for a person.
 
-    `sealed` is the intercept record and the salt, encrypted under the candidate's own key: what a
-    client put into the target, and the digest, must be gone with the key when it is denied.
+    `sealed` is the intercept record and the salt, encrypted under the candidate's own key: the
+    client's text in the target, and the digest, must be unreadable once the candidate is denied and
+    its key destroyed.
     """
 
     principal_id: PrincipalId
@@ -227,11 +229,11 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     sealed: bytes
     ceiling: SourceKind | None = None
     origin: str = ""  # the origin, as `storage.write.waiting` names it
-    origin_key: bytes = b""  # key in the table of origins; empty where no tool is named
+    origin_key: bytes = b""  # the key in the table of origins; empty where no tool is named
 
 
 class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):
-    """Plain text of `HeldRow.sealed`."""
+    """The decrypted content of `HeldRow.sealed`."""
 
     digest: Digest
     target: str
@@ -239,7 +241,7 @@ class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeldEvidence(msgspec.Struct, frozen=True, array_like=True):
-    """What was known about a candidate when it was held; lives encrypted in staging."""
+    """What was known about a candidate when it was held; encrypted in staging."""
 
     provenance: Provenance
     intercepted_at_ms: int
@@ -250,7 +252,7 @@ class HeldEvidence(msgspec.Struct, frozen=True, array_like=True):
     vector: bytes
     embedder_id: str
     trace_id: str
-    # Version of the memory to change; 0 where there was none.
+    # The version of the memory to change; 0 where there was none.
     target_version: int = 0
     guarded_key: str | None = None
 
@@ -266,15 +268,15 @@ class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
-    """An admitted change that the server behind may not have.
+    """An admitted change that the server behind may not have received.
 
-    `sent` False: released by a person and not sent yet. `unknown`: it was sent, and the loss of the
-    answer is in the log.
+    `sent` False: a person released the change and it was not sent yet. `unknown`: it was sent, and
+    the log says that the answer was lost.
     """
 
     tenant: Tenant
     target: str
-    name: bytes  # key of the memory in the table of ids
+    name: bytes  # the key of the memory in the table of ids
     ordinal: int
     leaf_index: int
     sent: bool
@@ -284,8 +286,8 @@ class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
 class HiddenBy(msgspec.Struct, frozen=True, array_like=True):
     """Who hides one memory: `OPERATOR` for a command on it alone, else incidents by their ids.
 
-    It is there while the memory is quarantined, and stays with a deleted one. A memory that was
-    put under quarantine before format 5 has none: an operator did that.
+    The record is there while the memory is quarantined, and stays with a deleted one. A memory that
+    was put under quarantine before format 5 has no record: an operator did that.
     """
 
     by: tuple[str, ...]

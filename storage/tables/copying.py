@@ -1,4 +1,4 @@
-"""A compacted copy of an LMDB environment, durable when it is there."""
+"""A compacted copy of an LMDB environment; it is durable once it is in place."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DATA: Final = "data.mdb"
 
 
 def copy_compactly(env: lmdb.Environment, directory: Path) -> None:
-    """Write one generation of `env`, without its free pages, to `directory`, made anew.
+    """Write one generation of `env`, without its free pages, to the new directory `directory`.
 
     Readers and the writer go on meanwhile: the copy is taken through a read transaction.
 
     Raises:
-        StoreUnavailable: No room, or the disk refused; nothing of it is left behind.
+        StoreUnavailable: No room, or the disk refused; nothing of the copy is left behind.
     """
     try:
         shutil.rmtree(directory, ignore_errors=True)

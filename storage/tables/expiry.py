@@ -1,4 +1,4 @@
-"""When a memory that has an end is not shown any more."""
+"""From when on a memory with an expiry is not shown any more."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 def expiry_ms(expires_at: str) -> int:
     """The first moment at which a memory is not shown any more.
 
-    A date lasts until its end, in UTC. What cannot be read has expired already: a dialect lets no
-    such value through, and a memory that nobody can date must not stay for ever.
+    A date lasts until its end, in UTC. An expiry that cannot be read counts as past: a dialect lets
+    no such value through, and a memory that nobody can date must not stay for ever.
     """
     try:
         moment = datetime.fromisoformat(expires_at)
@@ -24,6 +24,6 @@ def expiry_ms(expires_at: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     day = timedelta(days=1 if _DATE.fullmatch(expires_at) else 0)
-    # Computed with integers: the calendar's last day has no next day, and nothing may raise behind
-    # a durable commit.
+    # The moment is computed with integers: the calendar's last day has no next day, and nothing may
+    # raise after a durable commit.
     return ((moment - _EPOCH) // _MILLISECOND) + day // _MILLISECOND

@@ -1,4 +1,4 @@
-"""A store of an older format becomes one of this version's, in one transaction, or stays as it is.
+"""The upgrade of a store of an older format to this version's, in one transaction.
 
 A store of a format that this version neither has nor upgrades is refused by its header alone.
 """
@@ -26,7 +26,7 @@ Step = Callable[["Draft"], None]
 
 
 def _ceilings(_draft: Draft) -> None:
-    """Format 4: labels have ceilings; earlier ones have none.
+    """Format 4: labels have ceilings; labels of earlier formats have none.
 
     The ceiling of an earlier label follows from the label (`policy.labels.ceiling.ceiling_of`), so
     no row is rewritten: a store that is more than half full has no room for all rows twice in one
@@ -37,10 +37,10 @@ def _ceilings(_draft: Draft) -> None:
 def _outcomes(_draft: Draft) -> None:
     """Format 5: what outcomes made of trust, of principals and of origins; name cells.
 
-    A trust record has a sum of evidence, a latch and a probation, and one of before has none of
-    them: it is unlatched, with the score that it had. The tables of `lmdb_store.SINCE` begin empty:
-    trust of origins, the last outcomes of each, what was counted already, releases that are not
-    seven days old, and the counts of names that no person said.
+    A trust record has a sum of evidence, a latch and a probation. A record of an earlier format has
+    none of them: its principal is unlatched, with the score that it had. The tables of
+    `lmdb_store.SINCE` begin empty: trust of origins, the last outcomes of each, outcomes that count
+    once, releases that are not seven days old, and the counts of names that no person said.
     """
 
 
@@ -72,7 +72,7 @@ def refuse_unknown(header: StoreHeader | None) -> None:
 
 
 class Upgrade:
-    """Brings one store to `STORE_FORMAT`, with a leaf. Before anything else runs on it."""
+    """Brings one store to `STORE_FORMAT`, with a leaf, before anything else runs on the store."""
 
     def __init__(
         self,
@@ -89,7 +89,9 @@ class Upgrade:
         self._clock = clock
 
     def run(self) -> tuple[int, int] | None:
-        """The formats before and after; None where there was nothing to do.
+        """Upgrade the store.
+
+        Returns the formats before and after, None where there was nothing to do.
 
         A copy of the file as it was is kept beside the store until the next compaction.
 

@@ -1,4 +1,4 @@
-"""Keyed names: a client's own words serve as keys only under an HMAC."""
+"""Keys of the tables: a client's own words become keys only as keyed hashes (HMAC)."""
 
 from __future__ import annotations
 
@@ -30,26 +30,32 @@ class CellNames:
         self.tally = bytes(7) + b"t" + self._prefix + b"\0"
 
     def word(self, word: str) -> bytes:
-        """A word of this tenant, in 8 bytes."""
+        """The hash of a word in this tenant, in 8 bytes."""
         hasher = self._hasher.copy()
         hasher.update(word.encode())
         return hasher.digest()
 
     def name(self, word: bytes) -> bytes:
-        """The key of a name's cell; of b"", what all such keys begin with, as in those below."""
+        """The key of a name's cell.
+
+        For b"" the prefix of all such keys, as in the methods below.
+        """
         return self._prefix + b"n" + word
 
     def alarm(self, word: bytes) -> bytes:
-        """The key that says that a name is under alarm."""
+        """The key whose presence says that a name is under alarm."""
         return self._prefix + b"a" + word
 
     def lower(self, word: bytes) -> bytes:
-        """The key that says that the tenant writes a word in lower case."""
+        """The key whose presence says that the tenant writes a word in lower case."""
         return self._prefix + b"w" + word
 
 
 class KeyedNames:
-    """Names of 16 bytes under the store's secret. Without the secret they cannot be guessed."""
+    """Keys of 16 bytes, hashed under the store's secret.
+
+    Without the secret they cannot be guessed.
+    """
 
     __slots__ = ("_cell_secret", "_inner", "_outer", "cells", "principal", "tenant")
 
@@ -58,14 +64,14 @@ class KeyedNames:
         padded = secret.ljust(_BLOCK_LEN, b"\0")
         self._inner = bytes(byte ^ 0x36 for byte in padded)
         self._outer = bytes(byte ^ 0x5C for byte in padded)
-        # Cached, because every transaction needs these names.
+        # Keys are cached, because every transaction needs the same ones again.
         self.principal = lru_cache(maxsize=_KEPT_MAX)(self._principal)
         self.tenant = lru_cache(maxsize=_KEPT_MAX)(self._tenant)
         self.cells = lru_cache(maxsize=_KEPT_MAX)(self._cells)
         self._cell_secret = sha256(self._name(b"cells") + secret).digest()
 
     def _name(self, purpose: bytes, *parts: bytes) -> bytes:
-        # Each part carries its length: no two lists of parts run together into the same bytes.
+        # Each part is preceded by its length: no two lists of parts give the same bytes.
         framed = [self._inner, purpose, b"\0"]
         for part in parts:
             framed += (_LENGTH(len(part)), part)
@@ -73,15 +79,18 @@ class KeyedNames:
         return sha256(self._outer + inner).digest()[:_NAME_LEN]
 
     def check(self) -> str:
-        """A check value that tells whether another secret is this one."""
+        """A value by which another secret is recognised as another one."""
         return self._name(b"check").hex()
 
     def nonce(self, principal_id: PrincipalId, nonce: str) -> bytes:
-        """The key of a nonce's record."""
+        """The key of the record of a nonce."""
         return self._name(b"nonce", principal_id.encode(), nonce.encode())
 
     def binding(self, candidate: Candidate, digest: Digest) -> bytes:
-        """What a nonce is bound to: digest, principal and target (MWP 3.2, check 5)."""
+        """The request that a nonce is spent for, as a hash of digest, principal and target.
+
+        See MWP 3.2, check 5.
+        """
         return self._name(
             b"binding",
             candidate.nonce.encode(),
@@ -91,7 +100,7 @@ class KeyedNames:
         )
 
     def charge(self, candidate: Candidate, digest: Digest) -> bytes:
-        """The key of a (nonce, digest) of one principal: a violation under it counts once."""
+        """The key of a (nonce, digest) of one principal: violations with one key count once."""
         return self._name(
             b"charge", candidate.principal_id.encode(), candidate.nonce.encode(), digest
         )
@@ -113,7 +122,7 @@ class KeyedNames:
         return self._name(b"children", tenant.encode(), parent.encode())[:_KEYED_LEN]
 
     def pins(self, tenant: Tenant, server: str) -> bytes:
-        """The key of a server's pinned tools."""
+        """The key of the record of a server's pinned tools."""
         return self._name(b"pins", tenant.encode(), server.encode())
 
     def token(self, token_key: bytes) -> bytes:
@@ -150,6 +159,9 @@ class KeyedNames:
 
 
 def named_incarnation(nonce: str) -> str | None:
-    """The incarnation that a nonce says it was made for, or None where it names none."""
+    """The incarnation that a nonce was made for, as the nonce names it.
+
+    None where it names none.
+    """
     match = _INCARNATION.match(nonce)
     return None if match is None else match[1]

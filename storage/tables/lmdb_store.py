@@ -101,8 +101,8 @@ _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
 _LINEAGE_KEY: Final = b"lineage"
-# Address space, not disk: room for what purges may use beyond the quota (`storage.write.usage`),
-# and for the pages that a batch copies.
+# The map size is address space and not disk: it has room for what purges may use beyond the quota
+# (`storage.write.usage`), and for the pages that a batch copies.
 _MAP_PER_QUOTA: Final = 2.0
 _MAP_SPARE_BYTES: Final = 64 * 1024 * 1024
 _READERS_MAX: Final = 512
@@ -110,7 +110,7 @@ _LOCK_ATTEMPTS: Final = 8
 
 
 class View:
-    """One consistent read of the store. Values come back unframed, their digest checked.
+    """One consistent read of the store. Payloads are returned after their digests were checked.
 
     A table that the store's format does not have yet reads as an empty one.
     """
@@ -133,7 +133,7 @@ class View:
         return None if value is None else unframe(table, key, bytes(value))
 
     def has(self, table: bytes, key: bytes) -> bool:
-        """Whether a key is there; its value is not looked at."""
+        """Whether a key is there; the value is not read."""
         return table in self._tables and self._txn.get(key, db=self._tables[table]) is not None
 
     def scan(self, table: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
@@ -149,7 +149,7 @@ class View:
             cursor.close()
 
     def keys(self, table: bytes) -> Iterator[bytes]:
-        """Every key in byte order; values are not looked at."""
+        """Every key in byte order; the values are not read."""
         if table not in self._tables:
             return
         cursor = self._txn.cursor(db=self._tables[table])
@@ -160,11 +160,11 @@ class View:
             cursor.close()
 
     def count(self, table: bytes) -> int:
-        """Number of keys."""
+        """The number of keys in a table."""
         return self._txn.stat(self._tables[table])["entries"] if table in self._tables else 0
 
     def header(self) -> StoreHeader | None:
-        """The store's generation; None before the first commit."""
+        """The header of the store, which describes its generation; None before the first commit."""
         payload = self.get(META, _HEADER_KEY)
         return None if payload is None else decode_header(payload)
 
@@ -177,7 +177,7 @@ class View:
         return self.has(META, _UNERASED_KEY)
 
     def lineage_filed(self) -> bool:
-        """Whether every row that names parents is filed in the table of children."""
+        """Whether every row that names parents is entered in the table of children."""
         return self.has(META, _LINEAGE_KEY)
 
     def bytes_used(self) -> int:
@@ -200,15 +200,15 @@ class Draft(View):
         self._txn.put(key, frame(table, key, payload), db=self._tables[table])
 
     def append(self, table: bytes, key: bytes, payload: bytes) -> None:
-        """Like `put`, for a key above all others; cheaper."""
+        """Like `put`, for a key that is above all others in its table; cheaper."""
         self._txn.put(key, frame(table, key, payload), db=self._tables[table], append=True)
 
     def delete(self, table: bytes, key: bytes) -> bool:
-        """Remove a key; whether it was there."""
+        """Remove a key; returns whether it was there."""
         return self._txn.delete(key, db=self._tables[table])
 
     def put_header(self, header: StoreHeader) -> None:
-        """Replace the store's generation."""
+        """Replace the store's header."""
         self.put(META, _HEADER_KEY, encode(header))
 
     def put_checkpoint(self, note: bytes) -> None:
@@ -216,18 +216,18 @@ class Draft(View):
         self.put(META, _CHECKPOINT_KEY, note)
 
     def mark_unerased(self, *, unerased: bool = True) -> None:
-        """Record that purged bytes await the rewriting of the file, or that they are gone."""
+        """Record that purged bytes stay in the file until it is rewritten, or that none do."""
         if unerased:
             self.put(META, _UNERASED_KEY, b"")
         else:
             self.delete(META, _UNERASED_KEY)
 
     def mark_lineage_filed(self) -> None:
-        """Record that the table of children is complete; from here on commits keep it so."""
+        """Record that the table of children is complete; from here on each commit keeps it so."""
         self.put(META, _LINEAGE_KEY, b"")
 
     def number(self) -> int:
-        """Which transaction of the environment this is, counted from its first."""
+        """The number of this transaction in the environment, counted from the first one."""
         return self._txn.id()
 
     def commit(self) -> None:
@@ -240,7 +240,7 @@ class Draft(View):
 
 
 class LmdbStore:
-    """The environment and its handles.
+    """The LMDB environment of a store and its open tables.
 
     `reading` may be used from any thread; everything else belongs to the writer thread.
     """
@@ -258,9 +258,9 @@ class LmdbStore:
     def open(self, *, bootstrapped: bool) -> None:
         """Open or create the environment, and make its directory entries durable.
 
-        A crash while LMDB wrote its very first pages leaves a file it refuses to open. Before the
-        first commit was durable there is nothing to lose, so it is made anew; afterwards that is
-        damage, and the store stays shut.
+        A crash while LMDB wrote its very first pages leaves a file that LMDB refuses to open.
+        Before the first commit was durable there is nothing to lose, so such a file is made anew;
+        later the file counts as damaged, and the store stays closed.
 
         Raises:
             StoreCorrupt: The file is damaged, or gone from a store that was in use.
@@ -294,18 +294,20 @@ class LmdbStore:
         except lmdb.Error:
             env.close()
             raise
-        # Before the sync: if that fails, nothing may be written, but reads go on.
+        # The environment is kept before the sync: if the sync fails, nothing may be written, but
+        # reads go on.
         self._env = env
         self._inode = (self.directory / "data.mdb").stat().st_ino
         fsync_directory(self.directory)
 
     def _agreeing_environment(self) -> lmdb.Environment:
-        """The environment, once its lock file and its data file mean the same generation.
+        """The environment, once its lock file and its data file name the same generation.
 
         The lock file holds the number of the last transaction, and outlives a replaced data file
         for as long as any other process (an `audit verify`, a backup) has it open. A writer that
-        believes it then takes the wrong one of the two meta pages, which in a compacted copy is
-        an empty store. Nobody but that old reader needs the old lock file: it reads the old file.
+        believes such a lock file takes the wrong one of the two meta pages, which in a compacted
+        copy is an empty store. So the lock file is replaced. Only that other process needs the old
+        one: it reads the old data file.
         """
         for _ in range(_LOCK_ATTEMPTS):
             env = lmdb.open(
@@ -328,7 +330,8 @@ class LmdbStore:
 
     def _environment(self) -> lmdb.Environment:
         if os.getpid() != self._pid:
-            # LMDB would also write from a forked child: two writers would then share one map.
+            # LMDB would also write from a forked child: two writers would then share one map, so a
+            # fork is refused.
             raise StoreLocked("the store was opened by another process; open it after the fork")
         if self._env is None:
             raise StoreUnavailable("the store is closed")
@@ -351,7 +354,7 @@ class LmdbStore:
                 yield View(txn, self._tables)
 
     def bytes_free(self) -> int:
-        """What the disk has left for this user, in bytes.
+        """How many bytes the disk has left for this user.
 
         Raises:
             OSError: The disk does not say.
@@ -368,7 +371,7 @@ class LmdbStore:
         return Draft(self._environment().begin(write=True), self._tables)
 
     def overtaken(self, draft: Draft) -> bool:
-        """Whether another process has committed, or put another file in place, since this one.
+        """Whether since the last commit another process has committed or has replaced the file.
 
         LMDB keeps writers apart by a lock file. If that file is removed, two processes have one
         each, and each transaction continues from the last one of its own process.
@@ -381,14 +384,14 @@ class LmdbStore:
             return True
 
     def reader_check(self) -> int:
-        """Free the slots of dead readers, which otherwise pin old pages for ever; how many."""
+        """Free the slots of dead readers, which would pin old pages for ever; returns how many."""
         return self._environment().reader_check()
 
     def reopen(self) -> None:
-        """Close and open again, readers excluded meanwhile.
+        """Close the environment and open it again; readers are excluded meanwhile.
 
         Raises:
-            StoreUnavailable: It cannot be opened; it stays closed.
+            StoreUnavailable: The environment cannot be opened; it stays closed.
             StoreCorrupt: The file is damaged.
         """
         with self._lease.exclusive():
@@ -412,7 +415,8 @@ class LmdbStore:
         data = self.directory / "data.mdb"
         before = data.stat().st_size
         copy_compactly(self._environment(), beside)
-        # The copy kept before an upgrade contains the bytes to be erased as well.
+        # The copy that was kept before an upgrade contains the bytes to be erased as well, so it is
+        # removed.
         for kept in self.directory.parent.glob(f"{KEPT_BEFORE}*"):
             shutil.rmtree(kept)
         with self._lease.exclusive():
@@ -423,7 +427,7 @@ class LmdbStore:
             except OSError as error:
                 failure = error
             try:
-                self.open(bootstrapped=True)  # and syncs the directory
+                self.open(bootstrapped=True)  # `copy_compactly` also syncs the directory
             except StorageError as error:
                 raise OutcomeUnknown(f"the compacted store: {error}") from error
         shutil.rmtree(beside, ignore_errors=True)
@@ -436,19 +440,19 @@ class LmdbStore:
         """Keep a copy of the file as it is, until the next compaction.
 
         Raises:
-            StoreUnavailable: No room for it.
+            StoreUnavailable: No room for the copy.
         """
         beside = self.directory.with_name(f"{KEPT_BEFORE}{format_number}")
         copy_compactly(self._environment(), beside)
         fsync_directory(self.directory.parent)
 
     def close(self) -> None:
-        """Close the environment. Readers must be gone; `reopen` and `compact` see to that."""
+        """Close the environment. No reader may be using it; `reopen` and `compact` see to that."""
         if self._env is not None and os.getpid() == self._pid:
             self._env.close()
         self._env = None
 
     def shut(self) -> None:
-        """Close for good, waiting for readers."""
+        """Close the environment for good, after its readers have ended."""
         with self._lease.exclusive():
             self.close()

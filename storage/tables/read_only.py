@@ -1,4 +1,4 @@
-"""The production environment opened for reading alone, by a process that is not the gate's."""
+"""The store's LMDB environment, opened for reading alone by a process that is not the gate's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def read_only(directory: Path) -> Generator[View]:
         there = (name for name in TABLES if SINCE.get(name, 0) <= number)
         tables: dict[bytes, lmdb._Database] = {}
         for name in there:
-            # A store of this very format may be older than its newest tables, which begin empty.
+            # A store of this format may have been made before the newest tables: an absent one
+            # counts as empty.
             with suppress(*([lmdb.NotFoundError] if name in SINCE else [])):
                 tables[name] = env.open_db(name, create=False)
         with env.begin() as txn:
@@ -58,8 +59,8 @@ def read_only(directory: Path) -> Generator[View]:
 def hot(directory: Path) -> Generator[lmdb.Environment]:
     """The environment for a copy, in a reader's slot that a running gate respects.
 
-    Without the slot the gate would reuse pages under the copy's feet, so there is no way around
-    it. Never in the gate's own process.
+    Without the slot the gate would reuse pages while they are being copied, so no copy is made
+    without one. Never in the gate's own process.
 
     Raises:
         StoreUnavailable: There is no store, or this user may not take a reader's slot.
@@ -99,18 +100,19 @@ def _format_of(env: lmdb.Environment) -> int:
 
 def _opened(directory: Path) -> lmdb.Environment:
     if not (directory / "lock.mdb").exists():
-        # No gate ever ran here. LMDB would create the file with this user as owner; after root, the
-        # gate could not open its own store.
+        # No gate ever ran here. LMDB would create the file with this user as owner; if this user is
+        # root, the gate could then not open its own store.
         return _open(directory, lock=False)
     try:
         return _open(directory, lock=True)
     except (lmdb.ReadonlyError, lmdb.LockError, PermissionError):
-        # A backup on read-only media has no place for a reader's slot, and no writer either.
+        # A backup on read-only media has no place for a reader's slot, and no writer that would
+        # need to see one.
         return _open(directory, lock=False)
 
 
 def _open(directory: Path, *, lock: bool) -> lmdb.Environment:
-    # Map size 0 means the writer's own size, so that a growing store stays readable.
+    # Map size 0 takes over the writer's own size, so that a growing store stays readable.
     return lmdb.open(
         str(directory),
         map_size=0,

@@ -1,4 +1,4 @@
-"""From stored rows to what a read may show."""
+"""From stored rows to the values that a read may show."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _CANDIDATE_ID_LEN: Final = 16
 
 
 def read_id(view: View, name: bytes) -> IdRecord | None:
-    """Where a memory's newest row is; None if it never existed."""
+    """Where a memory's newest row is; None if the memory never existed."""
     payload = view.get(IDS, name)
     return None if payload is None else decode_id(payload)
 
 
 def read_row(view: View, ordinal: int) -> Row:
-    """One row.
+    """Read one row.
 
     Raises:
-        StoreCorrupt: It is missing or damaged.
+        StoreCorrupt: The row is missing or damaged.
     """
     payload = view.get(ROWS, ordinal_key(ordinal))
     if payload is None:
@@ -47,7 +47,7 @@ def read_row(view: View, ordinal: int) -> Row:
 
 
 def text_of(row: Row, known: Candidate | None = None) -> tuple[str | None, str | None, Candidate]:
-    """Text and metadata as they read after this row, and the candidate it stores.
+    """Text and metadata of the memory as they were after this row, and the candidate of this row.
 
     Raises:
         StoreCorrupt: The row was erased, or its canonical bytes are not a candidate's.
@@ -74,9 +74,9 @@ def candidate_of(row: Row) -> Candidate:
 
 
 def memory_of(row: Row, status: MemoryStatus, known: Candidate | None = None) -> Memory:
-    """What a read shows of a memory whose newest row this is.
+    """A memory as a read shows it; `row` is its newest row.
 
-    `known` is the row's candidate, for a caller that has it already.
+    `known` is the candidate of the row, for a caller that has decoded it already.
     """
     text, metadata_json, candidate = text_of(row, known)
     kept = row.kept
@@ -105,10 +105,10 @@ def memory_of(row: Row, status: MemoryStatus, known: Candidate | None = None) ->
 
 
 class GuardedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a memory behind another server, and its present state.
+    """One row of a memory behind another server, and the present state of that memory.
 
-    `row` is the memory's newest, which somebody may have changed here; `sent` is the row that was
-    sent.
+    `row` is the memory's newest row, which somebody may have changed here; `sent` is the row that
+    was sent to the server.
     """
 
     name: bytes
@@ -121,7 +121,10 @@ class GuardedRow(msgspec.Struct, frozen=True, kw_only=True):
 def guarded_rows(
     view: View, names: KeyedNames, tenant: Tenant, target: str, key: str
 ) -> Iterator[GuardedRow]:
-    """Every row under a key of a server, oldest first, those that failed or are gone too."""
+    """Every row under a key of a server, oldest first.
+
+    Rows that failed or are gone are included.
+    """
     prefix = names.guarded(tenant, target, key)
     for found, _ in view.scan(KEYED, prefix):
         if not found.startswith(prefix):
@@ -132,10 +135,10 @@ def guarded_rows(
 
 
 def guarded_row(view: View, names: KeyedNames, ordinal: int) -> GuardedRow:
-    """The row of one ordinal that the table of keys names.
+    """The row with this ordinal, which the table of keys names.
 
     Raises:
-        StoreCorrupt: There is none, or its memory has no id.
+        StoreCorrupt: There is no such row, or its memory has no id.
     """
     sent = read_row(view, ordinal)
     name = names.memory(sent.tenant, sent.memory_id)
@@ -156,29 +159,29 @@ def children_of(
             return
         ordinal = int.from_bytes(key[len(prefix) :], "big")
         row = read_row(view, ordinal)
-        # The prefix is 64 bits of a name; what the row says decides.
+        # The prefix has 64 bits of a hash, so the row itself is checked.
         if row.tenant == tenant and parent in candidate_of(row).derived_from:
             yield ordinal, row
 
 
 def is_expired(row: Row, now_ms: int) -> bool:
-    """Whether a memory whose newest row this is has reached the end of its own time."""
+    """Whether a memory with this newest row is past its own expiry."""
     return row.expires_at is not None and expiry_ms(row.expires_at) <= now_ms
 
 
 def trust_of(record: TrustRecord) -> TrustState:
-    """The trust that a record stands for."""
+    """The trust state that a stored record describes."""
     return TrustState(**{name: getattr(record, name) for name in TrustState.__struct_fields__})
 
 
 def trust_record(state: TrustState, principal_id: PrincipalId) -> TrustRecord:
-    """The record of a trust; `principal_id` is empty for that of an origin."""
+    """The stored record of a trust state; `principal_id` is empty for that of an origin."""
     fields = {name: getattr(state, name) for name in TrustState.__struct_fields__}
     return TrustRecord(principal_id=principal_id, **fields)
 
 
 def held_key(candidate_id: CandidateId) -> bytes | None:
-    """Where a held candidate is; None for what cannot be a candidate's id."""
+    """The key of a held candidate; None for a text that cannot be a candidate's id."""
     try:
         key = bytes.fromhex(candidate_id)
     except ValueError:
@@ -187,7 +190,7 @@ def held_key(candidate_id: CandidateId) -> bytes | None:
 
 
 def chain(view: View, ordinal: int, bytes_max: int | None = None) -> list[Row]:
-    """Every row of one memory, oldest first; with a limit, the newest that fit, and one at least.
+    """Every row of one memory, oldest first; with a limit, the newest that fit, at least one.
 
     Anybody who may update a memory can make its history as long as he likes, hence the limit.
     """
@@ -209,7 +212,7 @@ def _inherited_len(row: Row) -> int:
 
 
 def history_of(rows: list[Row]) -> tuple[HistoryEntry, ...]:
-    """The steps that a chain of rows records; a purge shows as a step without text."""
+    """The history that these rows of a memory record; a purge shows as a step without text."""
     entries: list[HistoryEntry] = []
     old_text: str | None = None
     for row in rows:
@@ -241,7 +244,7 @@ def history_of(rows: list[Row]) -> tuple[HistoryEntry, ...]:
 
 
 def held_candidate_of(candidate_id: CandidateId, row: HeldRow) -> HeldCandidate:
-    """What is said of a candidate that waits, without its content."""
+    """A candidate that waits for a person, without its content."""
     return HeldCandidate(
         candidate_id=candidate_id,
         principal_id=row.principal_id,

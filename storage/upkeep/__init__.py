@@ -1,1 +1,1 @@
-"""Backup and restore of a state directory, and a store that is read without a gate."""
+"""Backup and restore of a state directory, and reads of a store while no gate is asked."""

@@ -61,7 +61,7 @@ _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class BackedUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file."""
+    """One file of a backup."""
 
     name: str
     bytes: _Count
@@ -69,7 +69,7 @@ class BackedUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a backup is of, and what is in it."""
+    """The manifest of a backup: which store it is of, and which files are in it."""
 
     format: int
     taken_at_ms: _Count
@@ -84,19 +84,19 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     leaf_count: _Count
     held_count: _Count
     verifier_key: str
-    # A hash that tells whether separately kept secrets belong to this store: 32 random bytes cannot
-    # be guessed.
+    # A hash that tells whether separately kept secrets belong to this store; secrets are 32 random
+    # bytes, so nobody can guess them from it.
     store_key_sha256: _Hash
     files: tuple[BackedUp, ...]
 
     @property
     def with_secrets(self) -> bool:
-        """Whether the backup can be restored by itself."""
+        """Whether the backup contains the secrets and can be restored by itself."""
         return any(file.name.startswith("secrets/") for file in self.files)
 
     @property
     def with_held(self) -> bool:
-        """Whether held candidates came along."""
+        """Whether the backup contains held candidates."""
         return any(file.name == HELD for file in self.files)
 
     def summary(self, directory: Path) -> BackupSummary:
@@ -117,7 +117,7 @@ def load_secrets(directory: Path) -> Secrets:
     """The three secrets in a directory.
 
     Raises:
-        BadBackup: One is missing, or is none.
+        BadBackup: A secret is missing, or has another length.
     """
     found: list[bytes] = []
     for name in SECRET_NAMES:
@@ -139,13 +139,14 @@ def take(
     """Back up the store of a state directory; see `OfflineStore.back_up`.
 
     Memories, nonces, trust and the log are of one generation. Held candidates are copied after it:
-    what was decided in between is refused when the backup is restored.
+    a candidate that was decided in between is refused when the backup is restored.
     """
     _refuse_place(state, target)
     secrets = load_secrets(state / "secrets")
     try:
         with hot(state / "store") as env:
-            refuse_unknown(header_of(env))  # read before anything is written to the target
+            # The store is read before anything is written to the target.
+            refuse_unknown(header_of(env))
             target.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
             target.chmod(DIRECTORY_MODE)
             copy_compactly(env, target / "store")
@@ -199,7 +200,7 @@ def _copy_each(source: Path, target: Path, names: tuple[str, ...]) -> None:
         try:
             data = read_file(source / name, SECRET_LEN, Trust.PLAIN)
         except FileNotFoundError:
-            continue  # a held candidate that was decided meanwhile
+            continue  # the held candidate was decided meanwhile
         write_durably(target / name, data)
     fsync_directory(target)
 
@@ -230,7 +231,7 @@ def _described(target: Path, secrets: Secrets, now_ms: int) -> Manifest:
 
 
 def note_of(directory: Path, name: str) -> bytes:
-    """A short file of a backup, whose content a signature proves."""
+    """A short file of a backup that has a signature of its own."""
     try:
         return read_file(directory / name, NOTE_LEN_MAX, Trust.PLAIN)
     except UnfitFile as error:
@@ -241,7 +242,7 @@ def _files(directory: Path) -> list[Path]:
     """Every file of a backup but its manifest.
 
     Raises:
-        BadBackup: Something in it is no plain file.
+        BadBackup: The backup has an entry that is no plain file.
     """
     own = {directory / MANIFEST, directory / SIGNATURE}
     found = [path for path in sorted(directory.rglob("*")) if path not in own]
@@ -263,10 +264,10 @@ def _listed(directory: Path, path: Path) -> BackedUp:
 
 
 def read_manifest(directory: Path) -> tuple[Manifest, bytes]:
-    """A backup's manifest and its bytes, not yet believed.
+    """A backup's manifest and its bytes, before its signature is checked.
 
     Raises:
-        BadBackup: There is none, or it is not one of this version's.
+        BadBackup: There is no manifest, or it is not one of this version's.
     """
     try:
         data = read_file(directory / MANIFEST, _MANIFEST_LEN_MAX, Trust.PLAIN)
@@ -287,10 +288,10 @@ def read_manifest(directory: Path) -> tuple[Manifest, bytes]:
 
 
 def verify(directory: Path, secrets: Secrets) -> Manifest:
-    """The manifest of a backup, once signature, secrets and every file agree with it.
+    """The manifest of a backup, after signature, secrets and every file were checked against it.
 
     Raises:
-        BadBackup: Anything was changed, is missing or is too much.
+        BadBackup: A file was changed, is missing or does not belong there.
     """
     manifest, data = read_manifest(directory)
     key = Ed25519PrivateKey.from_private_bytes(secrets.log_key).public_key()

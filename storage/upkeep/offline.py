@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedFiles:
-    """The store of one state directory; every call takes one view of its own."""
+    """The store of one state directory; each call reads from one snapshot."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -41,7 +41,7 @@ class EmbeddedFiles:
             yield EmbeddedView(view)
 
     def leaves(self, since: int, limit: int) -> list[tuple[Leaf, InterceptedLeaf | None]]:
-        """Committed leaves, each with the interception it decides."""
+        """Committed leaves, each with the interception leaf of the candidate that it decides."""
         with read_only(self._state / "store") as view:
             header = view.header()
             refuse_unknown(header)
@@ -51,13 +51,13 @@ class EmbeddedFiles:
     def back_up(
         self, target: Path, now_ms: int, *, with_secrets: bool, with_held: bool
     ) -> BackupSummary:
-        """Copy one generation, with a signed list of the files."""
+        """Copy one generation of the store, with a signed list of the files."""
         manifest = take(self._state, target, now_ms, with_secrets=with_secrets, with_held=with_held)
         return manifest.summary(target)
 
 
 class EmbeddedView:
-    """One view of the tables, as an auditor asks for them."""
+    """One snapshot of the tables, as an auditor reads them."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -67,7 +67,7 @@ class EmbeddedView:
         self.node = Nodes(view).get
 
     def head(self) -> tuple[int, int] | None:
-        """Leaf count and version in the header."""
+        """The leaf count and the version that the header names."""
         try:
             header = self._view.header()
         except msgspec.DecodeError as error:
@@ -76,13 +76,13 @@ class EmbeddedView:
         return None if header is None else (header.leaf_count, header.version)
 
     def made_with(self, store_key: bytes) -> bool:
-        """Whether nonces and ids were named under this key; True where the store does not say."""
+        """Whether nonces and ids were hashed under this key; True where the store does not say."""
         header = self._view.header()
         known = "" if header is None else header.key_check
         return not known or known == KeyedNames(store_key).check()
 
     def leaf(self, index: int) -> bytes | None:
-        """One leaf as it is hashed."""
+        """The bytes of one leaf."""
         return self._view.get(LEAVES, ordinal_key(index))
 
     def live(self) -> frozenset[int]:
@@ -91,7 +91,7 @@ class EmbeddedView:
         return frozenset(one.ordinal for one in found if one.status is MemoryStatus.LIVE)
 
     def rows(self) -> Iterator[Row | StoreCorrupt | None]:
-        """Every row in its order; one that cannot be read must not hide the others."""
+        """Every row in its order; an unreadable row is reported and must not hide the others."""
         for key in self._view.keys(ROWS):
             yield self._row(key)
 

@@ -45,7 +45,7 @@ def verified(
     elsewhere: Path | None,
     audit: Callable[[AuditedView, bytes, bytes], str | None],
 ) -> EmbeddedBackup:
-    """A verified backup; see `storage.opening`."""
+    """A backup after everything in it was recomputed; see `storage.opening.verified_backup`."""
     manifest, _ = read_manifest(directory)
     if elsewhere is None and not manifest.with_secrets:
         raise NoSecrets("this backup has no secrets in it")
@@ -60,7 +60,7 @@ def verified(
 
 
 class EmbeddedBackup:
-    """A verified backup that can be restored."""
+    """A backup after everything in it was recomputed; it can be restored."""
 
     def __init__(self, directory: Path, manifest: Manifest, secrets: Secrets) -> None:
         self._directory = directory
@@ -81,9 +81,9 @@ class EmbeddedBackup:
         clock: Callable[[], int],
         accept_rollback: bool = False,
     ) -> StoreStatus:
-        """Make the state directory, in a new incarnation, with a leaf that says from what.
+        """Make the state directory, in a new incarnation, with a leaf that names the backup.
 
-        All or nothing: it is put together beside its place, checked, and renamed.
+        All or nothing: the directory is made beside its place, checked, and renamed.
         """
         if state.exists() and (not state.is_dir() or any(state.iterdir())):
             raise BadBackup(f"{state} is not empty; restore into a new place")
@@ -101,8 +101,8 @@ class EmbeddedBackup:
             shutil.rmtree(working, ignore_errors=True)
             self._install(working)
             status, note = self._revived(working, ruleset, clock, options)
-            # The checkpoint copy first: from here on an older store in the old place counts as
-            # rolled back.
+            # The checkpoint copy is written first: from here on an older store in the old place
+            # counts as rolled back.
             CheckpointCopy(checkpoint, self._verifier).write(note)
             if state.exists():
                 state.rmdir()
@@ -115,10 +115,10 @@ class EmbeddedBackup:
         return status
 
     def _against_the_copy(self, checkpoint: Path, *, accept_rollback: bool) -> str:
-        """The remark about the checkpoint outside, for the leaf.
+        """What the leaf says about the checkpoint outside the store.
 
         Raises:
-            StoreRolledBack: It is not of the backup's past, and that was not accepted.
+            StoreRolledBack: The checkpoint is not of the backup's past, and that was not accepted.
         """
         leaf_count = self._manifest.leaf_count
         taken = f"backup of {self._manifest.incarnation} with {leaf_count} leaves"
@@ -152,9 +152,9 @@ class EmbeddedBackup:
         return f"{said}; rollback accepted"
 
     def _install(self, working: Path) -> None:
-        """Put the files in place below `working`, durably."""
+        """Put the backup's files in place below `working`, durably."""
         state = working / "state"
-        # Sessions are in no backup: an empty directory records that there was a history.
+        # Session logs are in no backup: an empty directory records that there was a history.
         below = ("store", "staging", "staging/held", "staging/keys", "secrets", DIRECTORY)
         for directory in (working, state, *(state / name for name in below)):
             directory.mkdir(mode=DIRECTORY_MODE)
@@ -165,7 +165,7 @@ class EmbeddedBackup:
         for file in self._manifest.files:
             if file.name == CHECKPOINT or file.name.startswith("secrets/"):
                 continue
-            # `verify` allows no other names, so none leads out of `state`.
+            # `verify` has refused all names that could lead out of `state`.
             target = state / file.name
             shutil.copyfile(self._directory / file.name, target)
             target.chmod(FILE_MODE)
@@ -175,7 +175,7 @@ class EmbeddedBackup:
     def _revived(
         self, working: Path, ruleset: Ruleset, clock: Callable[[], int], options: EmbeddedOptions
     ) -> tuple[StoreStatus, bytes]:
-        """Open the restored store once; its status, and the checkpoint of its new head."""
+        """Open the restored store once; returns its status, and the checkpoint of its new head."""
         store = open_embedded(
             state=working / "state",
             checkpoint=working / "checkpoint.txt",

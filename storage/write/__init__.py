@@ -1,1 +1,1 @@
-"""The only code that makes anything visible in the store: stage, judge, commit."""
+"""The only code that makes anything visible in the store: it stages, judges and commits."""

@@ -1,4 +1,4 @@
-"""One candidate before the gate, and the answer that a recorded outcome stands for."""
+"""One candidate as the gate sees it, and the outcome that a recorded answer stands for."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Arrived(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate that waits for its verdict. Its words are in staging alone.
+    """One candidate that waits for its verdict; its words are in staging alone.
 
     `nonce_key` and `binding` are keyed hashes of what was intercepted. If they were computed from
     the staged bytes, an attacker in staging could spend somebody else's nonce.
@@ -57,7 +57,7 @@ class Arrived(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, submission: Submission, names: KeyedNames) -> Arrived:
-        """What is kept of a submission outside staging."""
+        """The parts of a submission that are kept outside staging."""
         candidate = submission.candidate
         return cls(
             candidate_id=submission.candidate_id,
@@ -69,9 +69,9 @@ class Arrived(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate before the gate: all that is known of it, as staging gave it back.
+    """One candidate before the gate: all that is known of it, as it was read back from staging.
 
-    `intercept` is the interceptor's own record, and `arrived` what it filed the nonce under: both
+    `intercept` is the interceptor's own record, and `arrived` has the key of its nonce: these two
     are kept apart from staging. `staged` is None where the staged bytes cannot be used for judging.
     """
 
@@ -83,9 +83,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def contents_of(submission: Submission) -> Contents:
-    """The content of a submission that is staged.
+    """The staged content of a submission.
 
-    Everything that a verdict, a row and a leaf are made of.
+    It has everything that a verdict, a row and a leaf are made of.
     """
     evidence = StagedEvidence(
         held=evidence_of(submission, submission.seen_version),
@@ -100,7 +100,7 @@ def contents_of(submission: Submission) -> Contents:
 def staged_submission(
     arrived: Arrived, contents: Contents, intercept: InterceptRecord | None
 ) -> Submission:
-    """The submission as it was read from staging; its digest is the interceptor's.
+    """The submission as it was read from staging; its digest is the one the interceptor recorded.
 
     Raises:
         msgspec.MsgspecError: The staged bytes are no candidate.
@@ -123,7 +123,7 @@ def staged_submission(
 
 
 def held_submission(candidate_id: CandidateId, contents: Contents, digest: Digest) -> Submission:
-    """The submission of a held candidate; its text is read anew.
+    """The submission of a held candidate, with a new reading of its text.
 
     Raises:
         msgspec.MsgspecError: The held bytes are no candidate.
@@ -161,7 +161,7 @@ def _submission(
 
 
 def labelled(case: Case, provenance: Provenance | None) -> Case:
-    """The case with the label that it was judged by, which leaf and row will state."""
+    """The case with the label that it was judged by; leaf and row will state this label."""
     submission = case.submission
     if provenance is None or provenance is submission.provenance:
         return case
@@ -170,7 +170,7 @@ def labelled(case: Case, provenance: Provenance | None) -> Case:
 
 
 def evidence_of(submission: Submission, target_version: int) -> HeldEvidence:
-    """The evidence that must be kept of a submission that waits for a person."""
+    """The evidence to be kept of a submission that waits for a person."""
     return HeldEvidence(
         provenance=submission.provenance,
         intercepted_at_ms=submission.intercepted_at_ms,
@@ -194,7 +194,7 @@ def outcome_of(
     replayed: bool = False,
     gate_us: int = 0,
 ) -> Outcome:
-    """The answer that a recorded outcome stands for."""
+    """The outcome that a recorded answer stands for."""
     return Outcome(
         candidate_id=first.candidate_id,
         decision=first.decision,
@@ -216,7 +216,7 @@ def outcome_of(
 
 
 def not_held(verdict: Hold) -> Reject:
-    """The refusal of what would be held, while too many of its sender are held already (step 9)."""
+    """The refusal of what would be held while too many of its sender are held (step 9)."""
     return Reject(
         reason=Reason.QUOTA_EXCEEDED,
         step=_BUDGETS,

@@ -1,9 +1,9 @@
 """Name cells: how many live memories of low trust mention a name, per tenant (step 10).
 
-Single payloads may each be harmless and add up: ten reports that praise one vendor. A cell counts
-the admitted, live memories of a name whose label is below `user_input`, in the transactions that
-make them live and end them, so it is never ahead of the store nor behind it. The name itself is
-nowhere: a cell is found by a keyed hash.
+Single texts may each be harmless and add up: ten reports that praise one vendor. A cell counts the
+admitted, live memories that mention a name and whose label is below `user_input`. It is updated in
+the transactions that make such memories live and end them, so it always agrees with the store. The
+name itself is stored nowhere: a cell is found by a keyed hash.
 
 Table `cells`; a tenant's prefix is 7 bytes, a word's hash 8:
 
@@ -48,8 +48,8 @@ class Cell(msgspec.Struct, frozen=True, array_like=True):
     """One name: its count, the version at which it was last counted, and what is known of it.
 
     `inner`: seen with a capital where none is due. `said`: a person of this tenant said it.
-    `accepted`: an operator knows it; nothing is held for it. `ends_ms`: when those of the counted
-    memories end by themselves that have an end.
+    `accepted`: an operator accepted it, and no text is held for it. `ends_ms`: the expiry times of
+    the counted memories that have one.
     """
 
     count: int = 0
@@ -60,7 +60,7 @@ class Cell(msgspec.Struct, frozen=True, array_like=True):
     ends_ms: tuple[int, ...] = ()
 
     def live_count(self, now_ms: int) -> int:
-        """The count without the memories that have ended since."""
+        """The count without the memories that have expired since."""
         return max(0, self.count - sum(end_ms <= now_ms for end_ms in self.ends_ms))
 
     def alarmed(self, now_ms: int) -> bool:
@@ -69,7 +69,7 @@ class Cell(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True):
-    """Of one tenant: how many cells it has, and the highest count of one that was evicted.
+    """How many cells a tenant has, and the highest count of one that was evicted.
 
     A new cell begins with that count: a name that comes again after its cell was evicted has at
     least the count it had.
@@ -86,27 +86,28 @@ _TALLY = msgspec.msgpack.Decoder(Tally).decode
 
 
 def is_low(row: Row) -> bool:
-    """Whether nobody accountable said what a row says: its label is below `user_input`."""
+    """Whether a row has a label below `user_input`, so that nobody accountable said its text."""
     return row.source.trust < SourceKind.USER_INPUT.trust
 
 
 def _is_said(row: Row) -> bool:
-    # A confirmation lets one text pass. It does not say each name that the text mentions.
+    # A person's confirmation lets one text pass, and does not say each name that the text mentions.
     return not is_low(row) and row.basis is not Basis.CONFIRMATION
 
 
 class Cells:
-    """The cells of one store.
+    """The name cells of one store.
 
     `alarmed` and `hashed` may be called by any thread, the rest by the writer thread alone.
     """
 
     def __init__(self, names: KeyedNames) -> None:
         self._names = names
-        # By tenant and word: whether an operator accepted the name. Replaced whole per tenant.
+        # By tenant and word under alarm: whether an operator accepted the name. A tenant's entry is
+        # replaced as a whole.
         self._alarmed: dict[Tenant, dict[bytes, bool]] = {}
-        # Some of the words in lower case that the table has, so that it is not asked for each word
-        # of each text. Hashed as there.
+        # A cache of words in lower case that the table has, hashed as in the table, so that the
+        # table is not asked for each word of each text.
         self._lower_case_known: dict[Tenant, set[bytes]] = {}
 
     def load(self, view: View) -> None:
@@ -136,16 +137,19 @@ class Cells:
         return self._alarmed.get(tenant, {})
 
     def hashed(self, tenant: Tenant, text: str | None) -> frozenset[bytes]:
-        """The words of a text as cells know them: a known name is one in lower case as well."""
+        """The words of a text, hashed.
+
+        Words in lower case are included, because a known name is one too.
+        """
         if not text:
             return frozenset()
         word_of = self._names.cells(tenant).word
         return frozenset(map(word_of, mentioned_in(text).every))
 
     def staged_words(self, candidate: Candidate) -> frozenset[bytes] | None:
-        """What is staged with a candidate for `raised`, so that the gate need not read its text.
+        """The words that are staged for `raised`, so that the gate need not read the text again.
 
-        None while nothing is under alarm in its tenant.
+        None while the tenant has no name under alarm.
         """
         if not self.alarmed(candidate.tenant):
             return None
@@ -154,12 +158,13 @@ class Cells:
     def raised(
         self, change: Change, candidate: Candidate, words: frozenset[bytes] | None
     ) -> tuple[str, ...]:
-        """(10) The names under alarm that a candidate mentions and nobody accepted, as hex."""
+        """(10) The names under alarm that a candidate mentions and that nobody accepted, as hex."""
         tenant = candidate.tenant
         if candidate.text is None or not (self.alarmed(tenant) or change.alarms):
             return ()
         known = self.hashed(tenant, candidate.text) if words is None else words
-        # A long text has thousands of words, and a tenant has few names under alarm.
+        # The alarms are looked up in the text's words: a long text has thousands of words, and a
+        # tenant has few names under alarm.
         under = {word for whose, word in change.alarms if whose == tenant}
         asked = known & (self.alarmed(tenant).keys() | under)
         open_ones = [word for word in asked if self._accepted(change, tenant, word) is False]
@@ -172,10 +177,10 @@ class Cells:
         )
 
     def settle(self, change: Change) -> tuple[str, ...]:
-        """Count what came and went in a transaction since the last call.
+        """Count the memories that came and went in a transaction since the last call.
 
         Returns:
-            The names that came under alarm by it, as hex.
+            The names that came under alarm by this, as hex.
         """
         gone = change.superseded[change.counted.superseded :]
         gone += change.vouched[change.counted.vouched :]
@@ -186,7 +191,8 @@ class Cells:
             return ()
         since = self._since(change)
         raised: list[str] = []
-        # Those that go do so first: an update ends one state of a memory and begins another.
+        # Memories that end are counted first: an update ends one state of a memory and begins
+        # another.
         for ordinal, row in gone:
             if ordinal >= since:
                 self._lower(change, row)
@@ -196,7 +202,7 @@ class Cells:
         return tuple(raised)
 
     def accept(self, change: Change, tenant: Tenant, word: str) -> str:
-        """Exempt a name from holds, and from nothing else; its cell as hex."""
+        """Exempt a name from holds, and from nothing else; returns its cell as hex."""
         names = self._names.cells(tenant)
         hashed = names.word(word)
         cell = _read(change.draft, names, hashed)
@@ -206,11 +212,11 @@ class Cells:
         return hashed.hex()
 
     def count(self, view: View, tenant: Tenant, word: bytes) -> Cell:
-        """The cell of a word; an empty one where it was never counted."""
+        """The cell of a word; an empty cell where the word was never counted."""
         return _read(view, self._names.cells(tenant), word) or Cell()
 
     def adopt(self, change: Change) -> None:
-        """Publish what a transaction changed: it is durable."""
+        """Publish what a transaction changed, after it became durable."""
         for tenant in {tenant for tenant, _ in change.alarms}:
             standing = dict(self.alarmed(tenant))
             for (whose, word), accepted in change.alarms.items():
@@ -228,7 +234,7 @@ class Cells:
     # ---- counting ------------------------------------------------------------------------------
 
     def _since(self, change: Change) -> int:
-        """The first ordinal that is counted: rows of before there were cells are in no count."""
+        """The first ordinal that is counted: rows from before there were cells are in no count."""
         known = change.draft.get(CELLS, _SINCE)
         if known is not None:
             return int.from_bytes(known, "big")
@@ -264,9 +270,9 @@ class Cells:
         return raised
 
     def _lower_case(self, change: Change, tenant: Tenant, words: frozenset[str]) -> list[bytes]:
-        """Note words that the tenant writes in lower case: they are no names from here on.
+        """Record words that the tenant writes in lower case: from here on they are no names.
 
-        Returns those that are under alarm: what was a name stays one in any spelling.
+        Returns the words among them that are under alarm: these stay names in any spelling.
         """
         names, draft = self._names.cells(tenant), change.draft
         hashed = set(map(names.word, words))
@@ -283,7 +289,8 @@ class Cells:
             full = tally.word_count + len(new) - CELLS_MAX
             for word in new:
                 draft.put(CELLS, names.lower(word), b"")
-            # Any of them may go: a word that is forgotten counts as a name again.
+            # Any of these words may be dropped for room: a word that is forgotten counts as a name
+            # again.
             gone = self._beside(draft, names.lower(new[0]), names.lower(b""))[: max(0, full)]
             for key in gone:
                 draft.delete(CELLS, key)
@@ -310,7 +317,7 @@ class Cells:
             ends_ms = list(cell.ends_ms)
             if end_ms is not None:
                 if end_ms not in ends_ms:
-                    continue  # its own time had ended it, and it was taken off then
+                    continue  # the memory had expired, and was subtracted then
                 ends_ms.remove(end_ms)
             after = msgspec.structs.replace(
                 cell, count=max(0, cell.count - 1), ends_ms=tuple(ends_ms)
@@ -320,13 +327,13 @@ class Cells:
     # ---- the table -----------------------------------------------------------------------------
 
     def _accepted(self, change: Change, tenant: Tenant, word: bytes) -> bool | None:
-        """Whether a name under alarm was accepted; None where it is under none."""
+        """Whether a name under alarm was accepted; None where the name is under no alarm."""
         if (tenant, word) in change.alarms:
             return change.alarms[tenant, word]
         return self.alarmed(tenant).get(word)
 
     def _new(self, change: Change, tenant: Tenant, word: bytes) -> Cell:
-        """A new cell, with room made for it."""
+        """A new cell, after room was made for it."""
         draft = change.draft
         tally = self.tally(draft, tenant)
         if tally.name_count >= CELLS_MAX:
@@ -335,10 +342,11 @@ class Cells:
         return Cell(count=tally.floor, version=change.version)
 
     def _evict(self, change: Change, tally: Tally, word: bytes) -> Tally:
-        """The tally without one name: of those beside a new one the least recently counted.
+        """The tally after a name was evicted: of those beside a new one the least recently counted.
 
-        Keys are hashes, so those beside one are any sixteen. What is under alarm stays long, and
-        longest what a person said or accepted: else a flood would have these names wait.
+        Keys are hashes, so the names beside a new one are any sixteen. Names under alarm stay
+        longer, and longest stay names that a person said or accepted: else a flood of names would
+        make texts with these names wait again.
         """
         tenant, draft = tally.tenant, change.draft
         names = self._names.cells(tenant)
@@ -360,15 +368,15 @@ class Cells:
 
     @staticmethod
     def _beside(view: View, key: bytes, kind: bytes) -> list[bytes]:
-        """Sixteen keys of a kind from this one on, beginning anew at the end."""
+        """Sixteen keys of a kind from this key on, beginning anew at the end of the table."""
         found = _from(view, key, kind)
         return found if len(found) == _NEIGHBOURS else found + _from(view, kind, kind)
 
     def _put(self, change: Change, tenant: Tenant, word: bytes, cell: Cell) -> bool:
-        """Store a cell; whether the name came under alarm by it."""
+        """Store a cell; returns whether its name came under alarm by this."""
         names, draft = self._names.cells(tenant), change.draft
         left = tuple(end_ms for end_ms in cell.ends_ms if end_ms > change.now_ms)
-        # This tenant writes it in lower case: it is no name.
+        # This tenant writes the word in lower case, so it is no name.
         is_name = cell.inner and not draft.has(CELLS, names.lower(word))
         cell = msgspec.structs.replace(
             cell, count=cell.live_count(change.now_ms), ends_ms=left, inner=is_name
@@ -386,7 +394,7 @@ class Cells:
         return before is None
 
     def tally(self, view: View, tenant: Tenant) -> Tally:
-        """How many cells a tenant has."""
+        """How many cells a tenant has, and the highest evicted count."""
         payload = view.get(CELLS, self._names.cells(tenant).tally)
         return Tally(tenant) if payload is None else _TALLY(payload)
 
@@ -395,7 +403,7 @@ class Cells:
 
 
 def _read(view: View, names: CellNames, word: bytes) -> Cell | None:
-    """The cell of a word; None where it was never counted, or was evicted."""
+    """The cell of a word; None where the word was never counted, or its cell was evicted."""
     payload = view.get(CELLS, names.name(word))
     return None if payload is None else _CELL(payload)
 

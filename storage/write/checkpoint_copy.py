@@ -1,4 +1,4 @@
-"""The last signed checkpoint, kept outside the store, so that a rolled-back store is noticed."""
+"""The last signed checkpoint, kept outside the store: it shows when a store was rolled back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ NOTE_LEN_MAX: Final = 64 * 1024
 
 
 def check_new_store(path: Path) -> None:
-    """Refuse to begin a store whose checkpoint's place has one: no key of it can have signed that.
+    """Refuse to begin a new store where its checkpoint file exists already.
+
+    No key of the new store can have signed that file, so an older store was here.
 
     Raises:
         StoreRolledBack: There is a checkpoint.
@@ -53,7 +55,7 @@ def _read(path: Path) -> bytes | None:
 
 
 class CheckpointCopy:
-    """One file beside the store. Writer thread only."""
+    """The file outside the store that has its last checkpoint. Writer thread only."""
 
     def __init__(self, path: Path, verifier: VerifierKey) -> None:
         self.path = path
@@ -61,10 +63,10 @@ class CheckpointCopy:
         self._written: bytes | None = None
 
     def write(self, note: bytes) -> bool:
-        """Write the checkpoint durably; False where it is the same as before.
+        """Write the checkpoint durably; False where the file has it already.
 
         Raises:
-            OSError: It could not be written; the one before is still there.
+            OSError: The file could not be written; the earlier one is still there.
         """
         if not note or note == self._written:
             return False
@@ -99,7 +101,7 @@ class CheckpointCopy:
             ) from error
 
     def compare(self, view: View, header: StoreHeader | None) -> str | None:
-        """Compare the store with the copy; a remark where a store in use has no copy.
+        """Compare the store with the copy; returns a remark where a store in use has no copy.
 
         Raises:
             StoreRolledBack: The copy knows more leaves than the store, or other ones.

@@ -1,4 +1,7 @@
-"""The only code that makes anything store-visible. It takes a permit, and checks it once more."""
+"""The only code that makes anything visible in the store.
+
+It takes a permit, and checks it once more.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +56,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     vector: bytes
     embedder_id: str
     approved_by: PrincipalId | None = None
-    # The objection of an enforcing gate, where an observing one (observe mode) admitted it all the
-    # same.
+    # The objection of an enforcing gate, where a gate that only observes (observe mode) admitted
+    # the candidate.
     objection: Hold | Reject | None = None
     # Guard mode (docs/architecture.md#mcp): the row is an intent until the server behind has
     # answered.
@@ -65,7 +68,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Landed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an admitted candidate went."""
+    """Where the memory of an admitted candidate is now."""
 
     ordinal: int
     leaf_index: int
@@ -74,9 +77,9 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Committer:
-    """Applies admitted candidates to a change. Writer thread only.
+    """Puts admitted candidates into a transaction. Writer thread only.
 
-    `required` and `epoch` are those of the gate and the ruleset in force.
+    `required` are the steps of the gate in force, and `epoch` is that of the ruleset in force.
     """
 
     def __init__(
@@ -89,7 +92,8 @@ class Committer:
     def commit(self, change: Change, permit: Permit, judged: Judged, epoch: int) -> Landed:
         """Put one admitted candidate into the transaction: leaf, row, vector, id, version.
 
-        Visible and durable when, and only when, the transaction's own commit returns.
+        The candidate is visible and durable when, and only when, the transaction's own commit
+        returns.
 
         Raises:
             StalePermit: The permit is of another epoch, candidate or content, or does not name
@@ -101,11 +105,11 @@ class Committer:
         minted = candidate.memory_id is None
         memory_id = candidate.memory_id or _minted()
         name = self._names.memory(candidate.tenant, memory_id)
-        # A new memory's id is 122 random bits drawn a moment ago, so no row can be there.
+        # No lookup is needed: the id of a new memory is 122 random bits drawn a moment ago.
         known = None if minted else read_id(change.draft, name)
         stored = None if known is None else read_row(change.draft, known.ordinal)
         key = judged.guarded_key
-        # A memory on another server is named by its key, and the gate has seen the rows under that
+        # A memory on another server is found by its key, and the gate has seen the rows under that
         # key.
         if key is None and not _reachable(candidate.change, known, stored):
             raise StalePermit("the memory to change is gone")
@@ -143,7 +147,7 @@ class Committer:
 
 
 class _Landing(msgspec.Struct, frozen=True, kw_only=True):
-    """One admitted candidate on its way into a transaction that already counts it as a version."""
+    """One admitted candidate, in a transaction that already counts it in the store's version."""
 
     names: KeyedNames
     change: Change
@@ -155,10 +159,10 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
     keyed: bytes
 
     def log(self) -> int:
-        """Append the verdict leaf."""
+        """Append the verdict leaf of the candidate."""
         judged = self.judged
-        # A client's own id could contain any text, and a leaf outlives a purge, so the leaf has our
-        # id.
+        # A client's own id could contain any text, and a leaf stays after a purge, so the leaf has
+        # our id.
         plain = _UUID.fullmatch(self.memory_id) is not None
         return self.change.log(
             VerdictLeaf(
@@ -185,7 +189,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def row(self, leaf_index: int, embedder_id: str) -> Row:
-        """The row of this candidate; contentless for a purge."""
+        """The row of this candidate; for a purge, a row without content."""
         candidate, change = self.judged.candidate, self.change
         purge = candidate.change is ChangeKind.PURGE
         update = candidate.change is ChangeKind.UPDATE and self.stored is not None
@@ -239,13 +243,13 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         if (
             known is not None and (known.status, status) == _BORN_AGAIN
         ) or kind is ChangeKind.PURGE:
-            # Who hid the memory of this id that is gone has not seen this one.
+            # An earlier memory of the same id is gone: whoever hid it has not seen the new one.
             change.draft.delete(QUARANTINES, name)
         elif known is not None and known.status is MemoryStatus.QUARANTINED:
-            # One that was hidden before format 5 has nobody beside it yet.
+            # For a memory that was hidden before format 5, no record says who hid it.
             keep_hands(change.draft, name, known)
         live = status is MemoryStatus.LIVE
-        # The vector of a quarantined one is indexed as well, for the day it is shown again.
+        # The vector of a quarantined memory is indexed as well, for the day when it is shown again.
         if status is not MemoryStatus.DELETED:
             change.live_count += live
             change.added.append(Added(ordinal=ordinal, row=row, vector=vector, shown=live))
@@ -278,7 +282,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         return MemoryStatus.LIVE
 
     def vector(self) -> tuple[bytes, str]:
-        """The new vector and its embedder.
+        """The new vector and its embedder's name.
 
         (None, None) where an update leaves the text as it is.
         """
@@ -349,7 +353,7 @@ def _minted() -> MemoryId:
 
 
 def _reachable(kind: ChangeKind, known: IdRecord | None, stored: Row | None) -> bool:
-    """Whether the memory to change is still there; the gate checked the same a moment ago."""
+    """Whether the memory to change is still there; the gate checked this a moment ago."""
     if kind is ChangeKind.CREATE:
         return True
     if known is None or stored is None or stored.erased:
@@ -373,7 +377,7 @@ def _kept(stored: Row) -> Kept:
 
 
 def _still_kept(kept: Kept | None, candidate: Candidate) -> Kept | None:
-    """The fields that the update left alone: the replaced text lives in the row before it."""
+    """The fields that the update left alone, from the row before it."""
     if kept is None:
         return None
     return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""The first answer to a request, for its retries and after a failed commit."""
+"""The first answer to a request: for its retries, and for finding out whether a commit failed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FirstOutcomes:
-    """Reads the records that nonces left. Any thread."""
+    """Reads the records of spent nonces. Any thread."""
 
     def __init__(self, names: KeyedNames, intake: TrustIntake) -> None:
         self._names = names
@@ -41,14 +41,14 @@ class FirstOutcomes:
             return outcome
         known = read_id(view, self._names.memory(row.tenant, row.memory_id))
         if known is None or known.status is not MemoryStatus.LIVE or is_expired(row, now_ms):
-            # A memory that was deleted, quarantined or expired since does not exist for the agent
-            # any more.
+            # The memory of that verdict is not returned if it was deleted, quarantined or expired
+            # since: for the agent it does not exist any more.
             return outcome
         return msgspec.structs.replace(outcome, memory=memory_of(row, known.status))
 
     @staticmethod
     def recorded(view: View, arrived: Arrived) -> FirstOutcome | None:
-        """The store's record of this very request; None if it never committed."""
+        """The store's record of this very request; None if the request was never committed."""
         payload = view.get(NONCES, arrived.nonce_key)
         record = None if payload is None else decode_nonce(payload)
         return None if record is None or record.binding != arrived.binding else record.outcome

@@ -1,15 +1,15 @@
 """Vectors of committed rows, searchable by inner product: a cache over LMDB.
 
 The index is a row of sealed segments and one growing tail. FAISS crashes when a search meets an
-add, so nothing that readers can see is ever added to: the tail's count is published after its rows
-were copied, and a full tail becomes a new sealed segment in one swap of an immutable snapshot.
-Growth therefore never copies what was sealed, and never makes a search wait.
+add, so a reader never sees a part that is being added to: the tail's count is published after its
+rows were copied, and a full tail becomes a new sealed segment in one swap of an immutable snapshot.
+So growth never copies a sealed segment, and never makes a search wait.
 
-`improve` works beside the writing: it merges neighbours into longer segments and puts a sketch
-beside each (`storage.derived.vectors.sketches`), by the same kind of swap. A search uses the
+`improve` works beside the writing: it merges neighbouring segments into longer ones and puts a
+sketch beside each (`storage.derived.vectors.sketches`), by the same kind of swap. A search uses the
 sketches to find where the best rows are likely to be, scores these exactly, and then asks whether
-it may have missed any. Where it may, it scans: that is what keeps a flood of quarantined neighbours
-from blinding it, or one of equal texts. `exact` scans everything.
+it may have missed any. Where it may, it scans all rows: so neither a flood of quarantined
+neighbours nor one of equal texts can hide other rows from it. `exact` scans all rows in any case.
 """
 
 from __future__ import annotations
@@ -64,18 +64,19 @@ SURENESS: Final = 1.75
 
 _LIMIT_MAX: Final = 100
 _FIRST_ROWS: Final = 32
-# A search scores one row in so many of a segment, then one in so many of segments that are still
-# unsure.
+# A search first scores one row in so many of each segment, then a larger part of the segments where
+# it may still have missed a better row.
 _SHORT: Final = 256
 _LONG: Final = 32
 _SHORT_MIN: Final = 64
-# And at least so many rows of all segments: in a small index a short list would often be unsure.
+# A search also scores at least so many rows of all segments together: in a small index a shorter
+# list would often leave it unsure.
 LEAST_LEN: Final = 1_024
 _EXCLUDED_SHARE: Final = 2
 
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What one search sees, unaffected by the writer."""
+    """What one search sees of the index, unaffected by the writer."""
 
     segments: tuple[Segment, ...]
     tail_ordinals: Ordinals
@@ -97,13 +98,14 @@ class VectorIndex:
             raise InvariantBroken("an index has a dimension and a segment size")
         self._dimension = dimension
         self._segment_len = segment_len
-        # Held for each swap: the writer extends the snapshot from which `improve` takes segments.
+        # A lock that is held for each swap: the writer extends the snapshot from which `improve`
+        # takes segments.
         self._swapping = threading.Lock()
         self._snapshot = self._with_empty_tail(())
         self.begin(segments)
 
     def begin(self, segments: Sequence[Segment]) -> None:
-        """Fill an empty index with these segments. Before anybody else uses it."""
+        """Fill an empty index with these segments, before anybody else uses the index."""
         if self.count or any(one.vectors.shape[1] != self._dimension for one in segments):
             raise InvariantBroken("an index begins empty, with segments of its own dimension")
         self._snapshot = self._with_empty_tail(_disjoint(segments))
@@ -202,11 +204,13 @@ class VectorIndex:
         return answer.ranked()
 
     def improve(self) -> bool:
-        """Merge neighbours into one segment, or put a sketch beside one; whether anything was done.
+        """Merge neighbouring segments, or put a sketch beside one.
+
+        Returns whether anything was done.
 
         Not on the writer thread, and on one thread at a time: it takes up to a second or two. The
-        segments it began with stay searchable until the swap, and what was built from a segment
-        that a purge has changed meanwhile is thrown away.
+        segments it began with stay searchable until the swap. A result that was built from a
+        segment which a purge has changed meanwhile is thrown away.
         """
         before = self._snapshot.segments
         start, end = self._due(before)
@@ -228,12 +232,15 @@ class VectorIndex:
 
     @property
     def improvable(self) -> bool:
-        """Whether `improve` has anything to do."""
+        """Whether there is anything for `improve` to do."""
         start, end = self._due(self._snapshot.segments)
         return start < end
 
     def _due(self, segments: Sequence[Segment]) -> tuple[int, int]:
-        """Start and end of the segments to merge, or of one to sketch; equal for none."""
+        """Start and end of the segments to be merged, or of one to be sketched.
+
+        Equal where none is due.
+        """
         due = mergeable(segments, self._segment_len)
         if due is None and _rows(segments) > CROSSOVER_LEN:
             bare = [at for at, segment in enumerate(segments) if segment.sketch is None]
@@ -241,7 +248,10 @@ class VectorIndex:
         return due or (0, 0)
 
     def _fill(self, ordinals: Ordinals, vectors: Floats) -> int:
-        """Copy what fits into the tail, publish it, seal the tail when full; rows taken."""
+        """Copy the rows that fit into the tail, publish them, seal a full tail.
+
+        Returns how many fitted.
+        """
         now = self._snapshot
         count = min(self._segment_len - now.tail_count, len(ordinals))
         stop = now.tail_count + count
@@ -289,7 +299,7 @@ def _same(some: Sequence[Segment], others: Sequence[Segment]) -> bool:
 
 
 def _parts(snapshot: _Snapshot, allowed: Mask | None) -> list[tuple[Part, Sketch | None]]:
-    """Every part of the index that has a row the search may use, with its sketch."""
+    """Every part of the index with a row that the search may use, and the sketch of that part."""
     parts: list[tuple[Part, Sketch | None]] = []
     for segment in snapshot.segments:
         part = part_of(segment.ordinals, segment.vectors, segment.flat, allowed)
@@ -302,12 +312,12 @@ def _parts(snapshot: _Snapshot, allowed: Mask | None) -> list[tuple[Part, Sketch
 def _search(
     answer: Answer, parts: Sequence[tuple[Part, Sketch | None]], turned: Floats, least: int
 ) -> None:
-    """Scan what has no sketch, look at the likely rows of the rest, and scan where unsure.
+    """Scan the parts without a sketch, score the likely rows of the others, and scan where unsure.
 
-    Sure means: the worst row of the answer lies so far above the best estimate left out that an
-    estimate would have to err by `SURENESS` standard errors to hide a better one. Excluded rows
-    take places on the shortlist and raise no score, so the more of them lie near the query the
-    less sure the rest is: nobody has to count them.
+    Sure means: the worst row of the answer lies so far above the best estimate of an unscored row
+    that the estimate would have to err by `SURENESS` standard errors to hide a better one. Excluded
+    rows take places on the list of likely rows and raise no score. So the more of them lie near the
+    query, the less sure the search is of the rest, without counting them.
     """
     for part, sketch in parts:
         if sketch is None:
@@ -319,9 +329,11 @@ def _search(
         for one in unsure:
             length = len(one.part.ordinals)
             one.lengthen(max(least, length // divisor, LEAST_LEN * length // rows), answer)
-        # Judged after all segments: the worst row of the answer is that of all.
+        # Segments are judged after all were looked at: the worst row of the answer is the worst of
+        # all segments.
         unsure = [one for one in unsure if not one.sure(answer.floor)]
-        # If most of the likeliest rows are excluded, a longer list would be excluded too.
+        # If most of the likeliest rows are excluded, most rows of a longer list would be excluded
+        # too.
         scanned += [one for one in unsure if one.crowded]
         unsure = [one for one in unsure if not one.crowded]
     for one in (*scanned, *unsure):
@@ -329,7 +341,7 @@ def _search(
 
 
 class Shortlist:
-    """The rows of one segment that a search has looked at, by its sketch."""
+    """The rows of one segment that a search has scored, chosen by the segment's sketch."""
 
     def __init__(self, part: Part, sketch: Sketch, turned: Floats) -> None:
         self.part = part
@@ -338,11 +350,11 @@ class Shortlist:
         self._margin = SURENESS * sketch.error(turned)
         self._seen: Ordinals = np.empty(0, dtype=np.int64)
         self._cut = np.inf
-        # Whether most of the list is excluded.
+        # Whether most rows of the list are excluded from the search.
         self.crowded = False
 
     def lengthen(self, count: int, answer: Answer) -> None:
-        """Score the `count` likeliest rows, except those that are surely too low."""
+        """Score the `count` likeliest rows, except those whose estimate is surely too low."""
         estimates, rows = self._sketch.nearest(self._turned, count)
         whole = len(rows) == len(self.part.ordinals)
         self._cut = -np.inf if whole else float(estimates.min())
@@ -354,7 +366,7 @@ class Shortlist:
         if len(self._seen):
             new = ~np.isin(rows, self._seen)
             estimates, rows = estimates[new], rows[new]
-        # The first few rows raise the floor, below which most others need no scoring.
+        # The first few rows raise the score that a row must reach, so most others need no scoring.
         self._look(rows[:_FIRST_ROWS], answer)
         likely = estimates[_FIRST_ROWS:] >= answer.floor - self._margin
         self._look(rows[_FIRST_ROWS:][likely], answer)
@@ -369,7 +381,7 @@ class Shortlist:
         return self._cut + self._margin <= floor
 
     def rest(self) -> Part:
-        """The rows that were not scored yet."""
+        """The rows of the segment that were not scored yet."""
         mask = self.part.mask
         left = np.ones(len(self.part.ordinals), dtype=np.bool_) if mask is None else mask.copy()
         left[self._seen] = False

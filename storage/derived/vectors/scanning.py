@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from storage.derived.vectors.segments import Floats, Mask, Ordinals
 
-# Far above the rounding error of a float32 inner product of unit vectors of any size used here.
+# This bound is far above the rounding error of a float32 inner product of unit vectors of any size
+# used here.
 SCORE_ERROR: Final = 1e-5
 _RESCORE_ROWS: Final = 1_024
 SPARSE: Final = 8
@@ -25,9 +26,9 @@ _faiss: Final[Any] = faiss
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment, or the tail, with the rows a search may use; `mask` None means all.
+    """One segment, or the tail, with the rows that a search may use; `mask` None means all of them.
 
-    `flat` keeps the memory of `vectors` alive.
+    `flat` is there to keep the memory of `vectors` alive.
     """
 
     ordinals: Ordinals
@@ -47,11 +48,15 @@ def part_of(ordinals: Ordinals, vectors: Floats, flat: object, allowed: Mask | N
 
 
 def _local(allowed: Mask, ordinals: Ordinals) -> Mask:
-    """The caller's mask at these ordinals. Ordinals beyond it came after the caller's read."""
+    """The part of the caller's mask for these ordinals.
+
+    Ordinals beyond it are newer than the caller's read.
+    """
     reached = int(np.searchsorted(ordinals, len(allowed)))
     if reached == len(ordinals) and reached:
         first, last = int(ordinals[0]), int(ordinals[-1])
-        if last - first + 1 == reached:  # no gaps, the usual case: a view, not a copy
+        # Without gaps, the usual case, the mask is a view and no copy.
+        if last - first + 1 == reached:
             return allowed[first : last + 1]
     mask = np.zeros(len(ordinals), dtype=np.bool_)
     mask[:reached] = allowed[ordinals[:reached]]
@@ -59,7 +64,7 @@ def _local(allowed: Mask, ordinals: Ordinals) -> Mask:
 
 
 def gathered(parts: Sequence[Part], dimension: int) -> Part:
-    """The few allowed rows of all parts, as one part."""
+    """The few allowed rows of all parts, copied together into one part."""
     count = sum(part.allowed for part in parts)
     ordinals = np.empty(count, dtype=np.int64)
     vectors = np.empty((count, dimension), dtype=np.float32)
@@ -73,7 +78,7 @@ def gathered(parts: Sequence[Part], dimension: int) -> Part:
 
 
 class Answer:
-    """The best `limit` rows so far, part after part."""
+    """The best `limit` rows of a search, filled part by part."""
 
     def __init__(self, query: Floats, limit: int) -> None:
         self._query = np.ascontiguousarray(query)
@@ -88,21 +93,22 @@ class Answer:
         return self._floor
 
     def add(self, part: Part) -> None:
-        """Score a part's allowed rows and keep those that reach the floor so far."""
+        """Score the allowed rows of a part and keep those that are among the best so far."""
         if part.allowed == 0:
             return
         if part.mask is not None and part.allowed * SPARSE <= len(part.ordinals):
             self.add_rows(part, np.flatnonzero(part.mask))
             return
         scores = self._products(part.vectors)
-        # Not a top-k per part: every row that ties with the last one must stay, however many.
+        # No top-k is taken per part: every row that ties with the last one must stay, however many
+        # there are.
         chosen = np.flatnonzero(
             scores >= self._floor if part.mask is None else part.mask & (scores >= self._floor)
         )
         self._keep(part, chosen, scores[chosen])
 
     def add_rows(self, part: Part, rows: Ordinals) -> None:
-        """The same for some allowed rows of a part; each row at most once."""
+        """Score these rows of a part, and keep the best as `add` does; each row at most once."""
         if not len(rows):
             return
         scores = self._products(part.vectors.take(rows, axis=0))
@@ -119,10 +125,11 @@ class Answer:
         self._pool = pool
 
     def ranked(self) -> list[tuple[int, float]]:
-        """The best rows, scored again in double precision, best and oldest first.
+        """The best rows, scored again in double precision; best first, the older first on a tie.
 
-        The rounded score of one vector may depend on where it lies; equal texts must tie exactly,
-        so that the order of an answer says nothing of segments and never changes between reads.
+        The rounded score of a vector may depend on its place in memory. Equal texts must tie
+        exactly, so that the order of an answer says nothing of segments and never changes between
+        reads.
         """
         ordinals: list[Ordinals] = [np.empty(0, dtype=np.int64)]
         scores: list[NDArray[np.float64]] = [np.empty(0, dtype=np.float64)]
@@ -138,11 +145,11 @@ class Answer:
         return [(int(names[at]), float(exact[at].clip(-1.0, 1.0))) for at in order]
 
     def _products(self, vectors: Floats) -> Floats:
-        """Inner products with every row.
+        """Inner products of the query with every row.
 
         This uses FAISS's kernel rather than `IndexFlatIP.search` with a selector: on a part of
-        8,192 rows it costs the same without a mask and less with one. And rather than BLAS, whose
-        threads would fight the event loop over the cores.
+        8,192 rows the kernel costs the same without a mask and less with one. BLAS is not used
+        either: its threads would compete with the event loop for the cores.
         """
         scores: Floats = np.empty(len(vectors), dtype=np.float32)
         _faiss.fvec_inner_products_ny(

@@ -45,7 +45,10 @@ _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The store and the model that vectors belong to; a file of another is never loaded."""
+    """The store and the model that vectors belong to.
+
+    A file of another store or model is never loaded.
+    """
 
     incarnation: str
     embedder_id: str
@@ -60,11 +63,11 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """An index with exactly the store's vectors, and the cost of loading it."""
+    """An index with exactly the store's vectors, and what loading it cost."""
 
     index: VectorIndex
     rejected: tuple[Rejected, ...]
-    rebuilt: int  # vectors read from the store
+    rebuilt: int  # how many vectors were read from the store
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,11 +115,10 @@ class SegmentFiles:
     ) -> Loaded:
         """The index of all `stored` ordinals (ascending), from files where they fit the store.
 
-        `into` is an empty index to fill; nobody else may touch it meanwhile.
-
-        A file counts only if its checksums hold and it has exactly the ordinals the store has in
-        its range, so a file from before a purge, from another store or from the future does not.
-        The rest comes from `fetch`, which returns the stored vector of an ordinal.
+        `into` is an empty index to fill; nobody else may use it meanwhile. A file counts only if
+        its checksums hold and it has exactly the ordinals that the store has in its range. So a
+        file from before a purge, from another store or from a later state does not count. All other
+        vectors come from `fetch`, which returns the stored vector of an ordinal.
 
         Raises:
             BadVector: The store itself holds a vector that is not a finite unit vector.
@@ -140,16 +142,17 @@ class SegmentFiles:
         return Loaded(index=index, rejected=tuple(rejected), rebuilt=len(stored) - covered)
 
     def save(self, index: VectorIndex) -> int:
-        """Write each sealed segment that is not on disk as it is now; how many that were.
+        """Write each sealed segment that is not on disk yet; returns how many were written.
 
-        Files of segments that are no more are removed. The tail is not written: it is at most one
-        segment, and the store has it.
+        Files of segments that are no longer in the index are removed. The tail is not written: it
+        is at most one segment, and the store has its vectors.
 
         Raises:
-            OSError: A file could not be written; what was there before is still there.
+            OSError: A file could not be written; the earlier files are still there.
         """
         with self._lock:
-            # Taken inside the lock: after a `drop`, nobody may still write what was there before.
+            # The segments are listed inside the lock: after a `drop`, nobody may still write a list
+            # from before.
             segments = {self._name(segment): segment for segment in index.segments}
             written = 0
             for name, segment in segments.items():
@@ -167,7 +170,8 @@ class SegmentFiles:
         """Take purged vectors out of the index and out of every file. Writer thread only.
 
         Raises:
-            OSError: A file could not be rewritten; call again, or load, before saying it is gone.
+            OSError: A file could not be rewritten, so vectors may be left in it; call again, or
+                load anew.
         """
         index.drop(ordinals)
         self.save(index)
@@ -189,7 +193,7 @@ class SegmentFiles:
         return segments, rejected
 
     def _read(self, name: str, stored: Ordinals, end: int) -> Segment:
-        """One file's segment; every byte of it is under a checksum or compared with the store."""
+        """The segment in one file; each byte is under a checksum or compared with the store."""
         if not name.endswith(".seg"):
             raise _Unfit("unfinished")
         header, body = _split(self._read_bytes(name))
@@ -234,7 +238,7 @@ class SegmentFiles:
         return seal(run, check_vectors(joined, len(run), self._identity.dimension))
 
     def _write(self, name: str, segment: Segment) -> None:
-        """One file, whole or not at all: temporary name, fsync, rename."""
+        """Write one file, whole or not at all: temporary name, fsync, rename."""
         names = segment.ordinals.astype("<i8").tobytes()
         rows = segment.vectors.astype("<f4").tobytes()
         header = msgspec.json.encode(
@@ -266,7 +270,10 @@ class SegmentFiles:
             self._written("snapshot_written")
 
     def _names(self) -> list[str]:
-        """Names in ascending order of their first ordinal; they are zero-padded for that."""
+        """The names of the files by their first ordinal.
+
+        The names are zero-padded, so they sort like numbers.
+        """
         found = (entry.name for entry in os.scandir(self._directory))
         return sorted(name for name in found if name.endswith((".seg", ".seg.tmp")))
 
@@ -309,7 +316,7 @@ def _split(data: bytes) -> tuple[_Header, memoryview]:
 
 
 def _check_stored(ordinals: Ordinals, stored: Ordinals) -> None:
-    """A file must hold exactly what the store holds in its range.
+    """Check that a file holds exactly the rows that the store holds in the file's range.
 
     An older copy, put back after a purge, would bring purged vectors back to life.
     """

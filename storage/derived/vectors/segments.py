@@ -19,29 +19,31 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 Ordinals = NDArray[np.int64]
-# The error of one estimate for unit vectors, times the square root of the dimension less one.
+# The standard error of one estimate for unit vectors, times the square root of (dimension - 1).
 _ERROR: Final = math.sqrt(math.pi / 2 - 1)
 Mask = NDArray[np.bool_]
 
 _NORM_TOLERANCE: Final = 1e-3
-# Up to so many rows are scored one by one: starting a pass over all costs more than eight rows.
+# Up to so many rows are scored one by one: starting a pass over all rows costs more than eight
+# rows.
 _FEW: Final = 8
 
 _faiss: Final[Any] = faiss
-_faiss.omp_set_num_threads(1)  # with two OpenMP threads, pauses of 100 ms and more were measured
+# One OpenMP thread: with two, pauses of 100 ms and more were measured.
+_faiss.omp_set_num_threads(1)
 
 
 class BadVector(StorageError):  # noqa: N818 - named for what it says, like its siblings
-    """Not a finite unit vector of the index's dimension, or out of order."""
+    """The vector is no finite unit vector of the index's size, or its ordinal is out of order."""
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A sealed part of the index. `vectors` is a view into `flat`, and lives as long as it."""
+    """A sealed part of the index. `vectors` is a view into `flat`, and lives as long as `flat`."""
 
     ordinals: Ordinals
     vectors: Floats
     flat: Any
-    # The sketch for approximate search; made later, in the background.
+    # The sketch for approximate search; it is made later, in the background.
     sketch: Sketch | None = None
 
 
@@ -61,15 +63,15 @@ def check_vectors(joined: bytes, count: int, dimension: int) -> Floats:
         if count <= _FEW:
             near = all(abs(float(np.dot(row, row)) - 1.0) < _NORM_TOLERANCE for row in rows)
         else:
-            # One pass that copies nothing.
+            # This check is one pass over the vectors and copies nothing.
             squares = np.einsum("ij,ij->i", rows, rows)
             near = bool((np.abs(squares - 1.0) < _NORM_TOLERANCE).all())
     if near:
         return rows
     if not np.isfinite(rows).all():
         raise BadVector("a vector is not finite")
-    # In double precision: in single precision the square of 3e38 is infinite, or wraps to a valid
-    # value.
+    # Norms are computed in double precision: in single precision the square of 3e38 is infinite, or
+    # wraps to a valid value.
     norms = np.sqrt(np.square(rows.astype(np.float64)).sum(axis=1))
     if not (np.abs(norms - 1.0) < _NORM_TOLERANCE).all():
         raise BadVector("a vector is not of unit norm")
@@ -80,7 +82,7 @@ def check_each(vectors: Sequence[bytes], dimension: int) -> Floats:
     """`check_vectors` of separate vectors, none of which may make up for another's length.
 
     Raises:
-        BadVector: As there.
+        BadVector: A length is wrong, or a vector is not finite or not of unit norm.
     """
     if any(len(vector) != 4 * dimension for vector in vectors):
         raise BadVector("a vector of another dimension")
@@ -88,7 +90,7 @@ def check_each(vectors: Sequence[bytes], dimension: int) -> Floats:
 
 
 def seal(ordinals: Ordinals, vectors: Floats) -> Segment:
-    """An immutable segment of these rows, which must have been checked; copies both."""
+    """An immutable segment of these rows, which must have been checked; their data is copied."""
     count, dimension = vectors.shape
     if count == 0 or ordinals.shape != (count,) or (np.diff(ordinals) <= 0).any():
         raise InvariantBroken("a segment has ascending ordinals, one for each vector")
@@ -102,7 +104,7 @@ def seal(ordinals: Ordinals, vectors: Floats) -> Segment:
 
 
 def merged(segments: Sequence[Segment]) -> Segment:
-    """One segment with the rows of these, which are neighbours in ascending order."""
+    """One segment with the rows of these neighbouring segments, in ascending order."""
     return seal(
         np.concatenate([segment.ordinals for segment in segments]),
         np.concatenate([segment.vectors for segment in segments]),
@@ -110,7 +112,7 @@ def merged(segments: Sequence[Segment]) -> Segment:
 
 
 class Sketch(msgspec.Struct, frozen=True, kw_only=True):
-    """Signs of a segment's rotated vectors; row for row the segment's."""
+    """One bit per dimension of each row of a segment: the signs of the rotated vectors."""
 
     coded: Any
     centre: Floats
@@ -118,7 +120,7 @@ class Sketch(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
     def nearest(self, turned: Floats, count: int) -> tuple[Floats, Ordinals]:
-        """Estimated scores, best first, and the rows they belong to."""
+        """The highest estimated scores, best first, and the rows they belong to."""
         scores, rows = self.coded.search(turned.reshape(1, -1), min(count, self.count))
         found = rows[0] >= 0
         return scores[0][found], rows[0][found]

@@ -1,11 +1,11 @@
-"""One bit per dimension: where the best rows of a segment are likely to be, in a tenth of the time.
+"""Sketches of segments, one bit per dimension: they show where the best rows are likely to be.
 
-RaBitQ (Gao and Long, SIGMOD 2024) keeps the signs of a rotated vector and two numbers. Its estimate
-of an inner product has no bias, and its error depends only on the dimension and the two lengths. So
-a search can tell when it is not sure. A graph has no such measure, and costs a hundred times as
-much to build (decision 013).
+A search with them takes a tenth of the time. RaBitQ (Gao and Long, SIGMOD 2024) keeps the signs of
+a rotated vector and two numbers. Its estimate of an inner product has no bias, and its error
+depends only on the dimension and the two lengths. So a search can tell when it is not sure. A graph
+index has no such measure, and costs a hundred times as much to build (decision 013).
 
-A sketch lives in memory only. Every score that leaves comes from the exact vectors.
+A sketch lives in memory only. Every score that is returned comes from the exact vectors.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ _faiss: Final[Any] = faiss
 
 
 def turn(query: Floats) -> Floats:
-    """The query in the sketches' rotated space."""
+    """The query, rotated in the same way as the vectors of the sketches."""
     turned: Floats = query @ _rotation(len(query))
     return turned
 
 
 def sketch_of(vectors: Floats) -> Sketch:
-    """A sketch of these vectors, the same one every time; releases the GIL for most of it."""
+    """A sketch of these vectors; equal vectors give equal sketches.
+
+    Releases the GIL for most of it.
+    """
     count, dimension = vectors.shape
     rotation = _rotation(dimension)
     centre: Floats = vectors.mean(axis=0, dtype=np.float64).astype(np.float32) @ rotation
@@ -63,8 +66,8 @@ def with_sketch(segment: Segment) -> Segment:
 def mergeable(segments: Sequence[Segment], segment_len: int) -> tuple[int, int] | None:
     """Start and end of neighbouring segments of one size class that are due for merging.
 
-    Four of a class make one of the next; the last class may have any number. So there are few
-    segments for any number of rows, and each row is copied once per class.
+    Four segments of a class make one of the next class; the last class may have any number. So
+    there are few segments for any number of rows, and each row is copied once per class.
     """
     start = 0
     while start < len(segments):
@@ -101,7 +104,7 @@ def _level(segment: Segment, segment_len: int) -> int:
 def _rotation(dimension: int) -> Floats:
     """A fixed random rotation: after it no dimension weighs more than another, whatever the text.
 
-    It need not be the same on another machine: what is made with it is never stored.
+    The rotation need not be the same on another machine: what is made with it is never stored.
     """
     drawn = np.random.default_rng(_SEED).standard_normal((dimension, dimension))
     rotation: Floats = np.ascontiguousarray(np.linalg.qr(drawn)[0].astype(np.float32))
