@@ -13,6 +13,7 @@ import io
 import re
 import sys
 import tokenize
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -82,14 +83,15 @@ def _comments(file: str, source: str, tree: ast.Module) -> list[Wording]:
     return found
 
 
-def wordings(packages: tuple[str, ...] = SHIPPED) -> list[Wording]:
+@cache
+def wordings(packages: tuple[str, ...] = SHIPPED) -> tuple[Wording, ...]:
     """Every docstring and every comment of the packages, linters' pragmas left out."""
     found: list[Wording] = []
     for path in sorted(one for package in packages for one in (ROOT / package).rglob("*.py")):
         source = path.read_text(encoding="utf-8")
         file, tree = path.relative_to(ROOT).as_posix(), ast.parse(source)
         found += [*_docstrings(file, tree), *_comments(file, source, tree)]
-    return found
+    return tuple(found)
 
 
 def drawn(seed: str, count: int = DRAWN) -> list[Wording]:
