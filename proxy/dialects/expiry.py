@@ -1,4 +1,4 @@
-"""The one reading of an expiry date that all dialects share: each can show what another took."""
+"""How all dialects read an expiry date, so that each can show what another took."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _MOMENT: Final = re.compile(RFC3339_PATTERN, re.ASCII)
 
 
 def expiry(text: str, where: str) -> str:
-    """The RFC 3339 date or date-time as it came, if the calendar has such a day.
+    """Check an RFC 3339 date or date-time, and return it as it came.
 
     A date lasts until its end. That works only with one spelling per date, so the basic form
     (20300131) and week dates are refused, though Python reads them.
 
     Raises:
-        MalformedRequest: Another shape, or no such day or time (the pattern passes 30 February).
+        MalformedRequest: The text has another shape, or names no real day or time (such as 30
+            February).
     """
     if len(text) > EXPIRY_LEN_MAX or _MOMENT.fullmatch(text) is None:
         raise MalformedRequest(f"{where}: not an RFC 3339 date or date-time")
@@ -36,7 +37,7 @@ def expiry(text: str, where: str) -> str:
 
 
 def expiry_or_utc(text: str, where: str) -> str:
-    """As `expiry`, but a date-time without an offset is taken as UTC and gets the offset.
+    """As `expiry`, but a date-time without an offset counts as UTC and gets that offset.
 
     Raises:
         MalformedRequest: As `expiry`.

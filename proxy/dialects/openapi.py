@@ -1,4 +1,4 @@
-"""OpenAPI documents of our own APIs, made from their routing tables, so that they stay in step."""
+"""OpenAPI documents of the sidecar's APIs, made from their routing tables to stay in step."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     template: str
     summary: str
-    # The structs of query, body and answer, which the route's handler uses as well.
+    # The structs of query, body and answer, which the route's handler also uses.
     takes: type[msgspec.Struct] = NoQuery
     asks: type[msgspec.Struct] | None = None
     answers: type[msgspec.Struct]
@@ -51,11 +51,11 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counted_as(self) -> str:
-        """The template under which requests are counted: without the names of variables."""
+        """The template without names of variables, under which telemetry counts requests."""
         return _ARGUMENT.sub("{}", self.template)
 
     def match(self, path: str) -> str | None:
-        """The variable segment; "" where the template has none, None where it does not match."""
+        """The variable segment; "" where the template has none, None if the path does not match."""
         found = _pattern(self.template).fullmatch(path)
         if found is None:
             return None
@@ -104,7 +104,7 @@ def document(title: str, root: str, routes: Sequence[Described]) -> bytes:
         )
     bodies = {route.asks for route in routes}
     for shape in {route.takes for route in routes} - bodies:
-        del components[shape.__name__]  # these are described as parameters
+        del components[shape.__name__]  # query structs are described as parameters instead
     return msgspec.json.encode(
         {
             "openapi": "3.1.0",
@@ -131,11 +131,11 @@ class _Schemas:
         self._components = components
 
     def ref(self, shape: type[msgspec.Struct], status: str, media: str = _JSON) -> _Told:
-        """An answer of this shape."""
+        """A reference to the schema of an answer."""
         return _Told(description=status, content={media: _Media(schema=self._refs[shape])})
 
     def body(self, route: Described) -> _RequestBody | None:
-        """A request's body; members that stand in the path are optional in it."""
+        """The schema of a request's body; members that stand in the path are optional in it."""
         if route.asks is None:
             return None
         schema = self._refs[route.asks]

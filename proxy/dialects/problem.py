@@ -43,6 +43,6 @@ def problem(refusal: Refusal, answering: Answering) -> HttpReply:
         headers += (("Retry-After", str(refusal.retry_after_s)),)
     if refusal.allowed:
         headers += (("Allow", ", ".join(refusal.allowed)),)
-    if refusal.status == _UNAUTHORIZED:  # RFC 9110 wants the header with this status
+    if refusal.status == _UNAUTHORIZED:  # RFC 9110 demands this header with status 401
         headers += (("WWW-Authenticate", 'Bearer realm="mnemogate"'),)
     return HttpReply(status=refusal.status, body=body, content_type=PROBLEM_TYPE, headers=headers)

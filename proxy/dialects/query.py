@@ -29,7 +29,7 @@ def query_as(given: Iterable[tuple[str, str]], shape: type[_Shape]) -> _Shape:
     """The query as this struct: each parameter must be known, and given once.
 
     Raises:
-        MalformedRequest: One is not known, given twice, or not of its kind.
+        MalformedRequest: A parameter is not known, given twice, or of the wrong type.
     """
     numbers = _numbers(shape)
     read: dict[str, JsonValue] = {}
@@ -53,7 +53,7 @@ def _number(name: str, text: str, low: int, high: int) -> int:
 
 @cache
 def _numbers(shape: type[msgspec.Struct]) -> dict[str, tuple[int, int] | None]:
-    """The names of number parameters, with their bounds."""
+    """The names of parameters that are numbers, with their bounds."""
     return {field.encode_name: _bounds(field.type) for field in msgspec.structs.fields(shape)}
 
 

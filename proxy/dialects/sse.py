@@ -1,8 +1,8 @@
 """Server-sent events (WHATWG HTML, section 9.2): a byte stream to events, and back.
 
-A line ends with CR LF, LF or CR, an empty line ends an event, a colon begins a comment. MCP needs
-the fields of an event. A model's event keeps its original bytes: an unchanged event goes on as it
-was.
+A line ends with CR LF, LF or CR, an empty line ends an event, a colon begins a comment. For MCP the
+fields of an event are parsed. An event of a model's stream keeps its original bytes as well, so
+that it can go on unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MARKS: Final = {
 
 
 class BrokenStream(Exception):  # noqa: N818 - says what came, not what we did
-    """Not valid events: one is too long, or not UTF-8. The text is fixed."""
+    """The stream is not valid: an event is too long, or not UTF-8. The error's text is fixed."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,11 +44,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventFields(msgspec.Struct, frozen=True, kw_only=True):
-    """What one event says. A comment or a lone `retry` is an event without data, too."""
+    """The fields of one event. A comment or a lone `retry` is an event without data as well."""
 
     data: bytes | None = None
     event: str = MESSAGE
-    # None: the event has no id. Empty: it resets the last one.
+    # None: the event has no id. Empty: the event resets the last id.
     event_id: str | None = None
     retry: int | None = None
 
@@ -70,11 +70,11 @@ _Found = TypeVar("_Found", Event, EventFields)
 
 
 class EventReader(Generic[_Found]):
-    """Collects events out of pieces. One stream, one reader; the cuts do not matter."""
+    """Collects events out of a stream's pieces, wherever they are cut. One reader per stream."""
 
     def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        # The unfinished line, and the length of the finished lines of its event.
+        # The unfinished line, and the number of bytes in earlier lines of the same event.
         self._held = bytearray()
         self._size = 0
         self._searched = 0
@@ -103,12 +103,12 @@ class EventReader(Generic[_Found]):
         return events
 
     def _line(self, line: bytes, end: bytes) -> _Found | None:
-        """The event that this line ends."""
+        """The event that this line ends; None if it ends none."""
         raise NotImplementedError
 
 
 class FieldReader(EventReader[EventFields]):
-    """Parses the fields. A whole event that is too long also breaks the stream."""
+    """Reads events as their fields. A complete event that is too long breaks the stream as well."""
 
     def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
         super().__init__(bytes_max)
@@ -117,7 +117,7 @@ class FieldReader(EventReader[EventFields]):
         self._data: list[bytes] = []
 
     def _line(self, line: bytes, end: bytes) -> EventFields | None:
-        del end  # one byte for the line end, towards the limit
+        del end  # every line end counts as one byte towards the limit
         line, self._mark = line.removeprefix(self._mark), b""
         fields, data = self._fields, self._data
         if not line:
@@ -155,21 +155,21 @@ def _with_field(fields: EventFields, name: bytes, value: bytes) -> EventFields:
 
 
 class RawReader(EventReader[Event]):
-    """Keeps the bytes. The limit covers only the unfinished event."""
+    """Reads events with their original bytes. The size limit covers only the unfinished event."""
 
     def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
         super().__init__(bytes_max)
         self._raw = bytearray()
 
     def _line(self, line: bytes, end: bytes) -> Event | None:
-        # An empty line before an event belongs to it.
+        # Empty lines before an event are kept with it.
         ended = not line and bool(self._raw)
         self._raw += line + end
         self._size = len(self._raw)
         return self._taken() if ended else None
 
     def last(self) -> list[Event]:
-        """What is left when the stream ends: by the standard no event, but some readers take it."""
+        """The rest when the stream ends: by the standard no event, but some readers take it."""
         self._raw += self._held
         self._held.clear()
         self._searched = 0
@@ -183,13 +183,15 @@ class RawReader(EventReader[Event]):
 def _event(raw: bytes) -> Event:
     name = ""
     data: list[str] = []
-    # A reader that expects the byte order mark only at the beginning would miss the line behind it.
+    # Without the byte order mark: a reader that does not expect it here would miss the line after
+    # it.
     raw = raw.removeprefix(_BOM)
     odd = False
     for line in _LINE_END.split(raw):
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        # Some readers trim a line, or ignore case.
+        # A field name with blanks or capitals: some readers trim it or ignore case, so the event is
+        # written anew.
         odd = odd or field not in _FIELDS
         if field == b"data":
             data.append(value.decode("utf-8", "replace"))
@@ -197,14 +199,14 @@ def _event(raw: bytes) -> Event:
             name = value.decode("utf-8", "replace")
     told = "\n".join(data) if data else None
     if odd or len(data) > 1:
-        # Some readers take each line as an event.
+        # Some readers take each data line as an event, so the lines are joined to one.
         one = None if told is None else told.replace("\n", " ")
         raw = b":\n\n" if one is None else event_bytes(name, one)
     return Event(raw=_one_line(raw.translate(_BREAKS)), name=name, data=told)
 
 
 def event_bytes(name: str, data: str) -> bytes:
-    """An event of our own."""
+    """The bytes of a new event."""
     head = f"event: {name}\n" if name else ""
     lines = "".join(f"data: {line}\n" for line in data.split("\n"))
     return _one_line(f"{head}{lines}\n".encode("utf-8", "surrogatepass"))

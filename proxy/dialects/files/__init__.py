@@ -1,1 +1,1 @@
-"""Files of memory: which paths they are, what is known of their text, and what an edit brings."""
+"""Memory files: which paths are theirs, what is known of their text, and what an edit changes."""

@@ -1,7 +1,7 @@
-"""A call of a file tool on a file of memory, as an item that is judged like any other write.
+"""A file tool's call on a memory file, as an item that is judged like any other write.
 
-Lines that come are new memories; lines that go are a removal; a file whose text nobody knows, a
-move and an import are changes of what the gate has never seen, which a person decides.
+Added lines are new memories, and lines that only go are a deletion. Moves, imports, and edits of a
+file whose text is unknown change something that the gate has never seen, so a person decides.
 """
 
 from __future__ import annotations
@@ -28,35 +28,36 @@ if TYPE_CHECKING:
     from proxy.dialects.mcp.file_rules import FileRule
     from proxy.dialects.strict_json.strict import JsonValue
 
-# What is loaded at the beginning of every later conversation, and has no label there.
+# A memory file is loaded at the beginning of every later conversation, so its lines count as this
+# class.
 _CLASS: Final = MemoryClass.L2
 _PATH_LEN_MAX: Final = 512
 _DIGEST_LEN: Final = 32
-# The very call, packed: what stands in it beside the lines that come was there before, and would be
-# read as this call's words.
+# The member with the packed call. Packed, because the call also repeats text that the file had
+# before, which must not be read as words of this call.
 _CALL: Final = "call"
 
 
 class FileCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a tool of files, read. `to` is the second path of a move."""
+    """One call of a file tool, as its rule reads it. `to` is the second path of a move."""
 
     rule: FileRule
     path: str
     to: str | None = None
     text: str | None = None
-    # Old text, new text, and whether every occurrence is meant.
+    # Each edit: old text, new text, and whether every occurrence is replaced.
     edits: tuple[tuple[str, str, bool], ...] | None = None
     idle: bool = False
 
     def after(self, before: str | None) -> str | None:
-        """The text of the file once the call was done; None where nobody can say."""
+        """The text of the file after the call; None if that cannot be told."""
         if self.text is not None:
             return self.text
         if self.edits is None or before is None:
             return None
         text = before
         for old, new, every in self.edits:
-            # Hosts differ in what they do with a text that stands in no place or in several.
+            # Hosts differ in what they do if the old text occurs nowhere, or several times.
             count = text.count(old) if old else 0
             if count == 0 or (count > 1 and not every):
                 return None
@@ -65,7 +66,7 @@ class FileCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_file_call(rule: FileRule, arguments: Mapping[str, JsonValue] | None) -> FileCall:
-    """The call as its rule reads it.
+    """A file tool's call, as the tool's rule reads it.
 
     Raises:
         MalformedRequest: An argument is missing or of another type; the detail names it alone.
@@ -87,9 +88,9 @@ def read_file_call(rule: FileRule, arguments: Mapping[str, JsonValue] | None) ->
 
 
 def item_of(call: FileCall, arguments: Mapping[str, JsonValue], before: str | None) -> Item | None:
-    """What the call brings into a file of memory whose text is `before`; None: it changes no line.
+    """The item for a call on a memory file whose text is `before`; None if it changes no line.
 
-    `arguments` are the call's own, which go along so that a released call can be sent.
+    `arguments` are those of the call, kept in the item so that a released call can be sent.
     """
     after = call.after(before)
     hunks = None if before is None or after is None else hunks_of(before, after)
@@ -101,10 +102,12 @@ def item_of(call: FileCall, arguments: Mapping[str, JsonValue], before: str | No
     went = tuple("\n".join(one.went) for one in hunks if one.went)
     if not came:
         return _made(call, arguments, ChangeKind.DELETE, went, hunks)
-    # Lines that only go, beside others that come, and a line that has another file read.
+    # A mere addition is a new memory. It is an update if other lines only go, or if a new line
+    # imports another file.
     apart = any(one.imports or not one.came for one in hunks)
     change = ChangeKind.UPDATE if apart else ChangeKind.CREATE
-    # What lines take the place of is named beside them, so no turn of a person endorses both.
+    # Replaced lines are named beside the new ones, so that a person's turn which says only the new
+    # line does not endorse the item.
     return _made(call, arguments, change, came, hunks, went)
 
 
@@ -116,7 +119,7 @@ def _made(
     hunks: tuple[Hunk, ...],
     went: tuple[str, ...] = (),
 ) -> Item:
-    """The item. `change` is None where nobody knows what the call does to the file."""
+    """The item for a call. `change` is None if it is unknown what the call does to the file."""
     pieces = (*texts, *went) or (call.path,)
     packed = base64.b64encode(zlib.compress(canonical_json(dict(arguments)).encode(), 9)).decode()
     placed: dict[str, JsonValue] = {
@@ -125,12 +128,14 @@ def _made(
         "reads": [literal(hunk.reads) for hunk in hunks if hunk.came],
         _CALL: packed,
     }
-    # Texts of replacements that stand in the file already, and are nobody's poison.
+    # Old texts of replacements stand in the file already, so they name the place and bring nothing
+    # new.
     old = {old for old, _, _ in call.edits or ()} | {call.to}
     named = [*range(len(texts), len(pieces))]
     named += [at for at, one in enumerate(texts) if change is None and one in old]
     return Item(
-        # A change of what the gate has never seen: a person decides.
+        # An unknown change counts as an update of a memory that the gate has never seen: a person
+        # decides.
         change=change or ChangeKind.UPDATE,
         arguments=canonical_json(placed),
         pieces=pieces,
@@ -141,7 +146,7 @@ def _made(
 
 
 def call_in(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The arguments of the very call that an item of a server of files stands for.
+    """The arguments of the call from which an item of a memory file was made.
 
     Raises:
         MalformedRequest: These arguments were not made by `item_of`.
@@ -162,7 +167,7 @@ def _strings(call: FileCall) -> tuple[str, ...]:
 
 
 def _key(path: str, *texts: str) -> str:
-    """A key of this text in this file: no other edit of the file is taken for a change of it."""
+    """A key of these texts in this file, which no other edit of the file shares."""
     digest = hashlib.sha256(canonical_json(list(texts)).encode()).hexdigest()
     return f"{folded_path(path)}#{digest[:_DIGEST_LEN]}"
 

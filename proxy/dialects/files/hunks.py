@@ -1,4 +1,4 @@
-"""What an edit changes, line by line, and how each new line reads beside its neighbours."""
+"""What an edit changes, line by line, and how each new line reads together with its neighbours."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ CELLS_MAX: Final = 250_000
 """Lines that were there, times lines that are there afterwards, between what both share."""
 HUNKS_MAX: Final = 100
 _NEIGHBOUR_LEN_MAX: Final = 1_000
-# A line of its own: an entry of a list, a heading, a quotation, a row of a table, a fence.
+# Begins a line that is a block of its own: an entry of a list, a heading, a quotation, a row of a
+# table, a fence.
 _OWN_BLOCK: Final = re.compile(r"\s*(?:[-*+\u2022]\s|\d{1,4}[.)]\s|#|>|\||```|~~~)")
 _MARK: Final = re.compile(r"\s*(?:[-*+\u2022]\s+|\d{1,4}[.)]\s+|#+\s+|>\s*)*")
-# What JavaScript takes for white space and Python does not stands before it as well.
+# Finds `@file`, which imports a file. Before the `@` may stand what JavaScript takes for white
+# space, although Python does not.
 _IMPORT: Final = re.compile(r"(?:^|[\s\ufeff(\[\"'`*_])@[^\s@]")
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines in a row that came and went, without their marks of lists, and without blank ones.
+    """Adjacent lines that were added and removed, without list marks, and without blank lines.
 
-    `reads` is what came between the lines around it, as one text.
+    `reads` is the added text together with the lines around it, as one text.
     """
 
     came: tuple[str, ...]
     went: tuple[str, ...]
     reads: str
-    # A line that came has another file read in its place.
+    # Whether an added line imports another file, whose text is read in its place.
     imports: bool
 
 
 def hunks_of(before: str, after: str) -> tuple[Hunk, ...] | None:
-    """The changes between two texts; None where they are too many to be told apart."""
+    """The changes between two texts; None if there are too many to be told apart."""
     old, new = _lines(before), _lines(after)
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
@@ -74,7 +76,7 @@ def _said(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _runs(old: Sequence[str], new: Sequence[str]) -> list[tuple[list[str], int, int]]:
-    """The old lines that go and the range of new ones in their place, by a longest common row."""
+    """Removed lines, each run with the new lines in its place (longest common subsequence)."""
     rows = [[0] * (len(new) + 1)]
     for one in reversed(old):
         below, row = rows[-1], [0] * (len(new) + 1)
@@ -104,10 +106,11 @@ def _runs(old: Sequence[str], new: Sequence[str]) -> list[tuple[list[str], int, 
 
 
 def _beside(lines: list[str], first: int, last: int) -> str:
-    """New lines as a reader meets them: with the line before and the line behind.
+    """New lines as a reader meets them: with the line before them and the line after.
 
-    A neighbour that is an order by itself would make an order of any line, so it is left out where
-    one of both begins a block of its own; elsewhere the order may go on in the new line.
+    Next to a neighbour that is an order, every line would read as one. So such a neighbour is left
+    out if it or the new line begins a block of its own; otherwise the order may go on in the new
+    line.
     """
     above = next((at for at in range(first - 1, -1, -1) if lines[at].strip()), None)
     below = next((at for at in range(last, len(lines)) if lines[at].strip()), None)

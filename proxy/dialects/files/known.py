@@ -1,8 +1,8 @@
-"""Which files a conversation knows whole: what was read, and what was written since.
+"""Files whose whole text a conversation has shown: by a read, and by writes since.
 
-A text counts from the answer of a read that nothing was cut from or withheld in. Every call of a
-tool that no map of files lists may have written anything (a shell, another server), so it ends all
-of this knowledge. What goes on beside the conversation, such as a shell in the background, is not
+A file is known from the answer of a read in which nothing was cut or withheld. Any tool that no map
+of file tools lists (a shell, another server) may have written any file, so after its call no file
+is known. Changes from outside of the conversation, such as by a shell in the background, are not
 seen.
 """
 
@@ -18,37 +18,36 @@ if TYPE_CHECKING:
     from proxy.dialects.mcp.file_rules import FileRule
 
 _NUMBERED: Final = re.compile(r" *([0-9]{1,9})(?:\t|\u2192)(.*)", re.DOTALL)
-# What a host says behind the lines of a file.
+# What a host may add after the lines of a file.
 _SAID_BEHIND: Final = re.compile(r"\s*(?:<system-reminder>.*</system-reminder>\s*)?", re.DOTALL)
 
 
 class KnownFiles:
     """The texts of files, by server and path as they are spelled. One caller at a time.
 
-    What one server shows under a path is not what another one writes there: it may have files of
-    its own, and may say anything.
+    Servers are kept apart: under the same path each may have a file of its own, or claim anything.
     """
 
     def __init__(self) -> None:
         self._texts: dict[tuple[str, str], str] = {}
 
     def text(self, server: str, path: str) -> str | None:
-        """The whole text of a file; None where it is not known."""
+        """The whole text of a file; None if it is not known."""
         return self._texts.get((server, path))
 
     def forget_all(self) -> None:
-        """Something ran that may have written any file."""
+        """Forget all files, because something ran that may have written any of them."""
         self._texts.clear()
 
     def forget(self, call: FileCall) -> None:
-        """It is not known what became of this call."""
+        """Forget the files of a call whose result is unknown."""
         paths = [path for path in (call.path, call.to) if path is not None]
         meant = frozenset[str]().union(*map(readings_of_path, paths))
         for one in [one for one in self._texts if not meant.isdisjoint(readings_of_path(one[1]))]:
             del self._texts[one]
 
     def was_read(self, server: str, call: FileCall, answer: str | None) -> None:
-        """A read was answered; None: something of the answer was withheld."""
+        """Note the answer of a read; None if a part of it was withheld."""
         text = None if answer is None else text_of(call.rule, answer)
         if text is not None:
             self._texts[server, call.path] = text
@@ -56,7 +55,7 @@ class KnownFiles:
             self.forget(call)
 
     def was_written(self, server: str, call: FileCall) -> None:
-        """A call that changes a file was done."""
+        """Note that a call which changes a file was carried out."""
         after = None if call.to is not None else call.after(self.text(server, call.path))
         self.forget(call)
         if after is not None:
@@ -64,7 +63,7 @@ class KnownFiles:
 
 
 def text_of(rule: FileRule, answer: str) -> str | None:
-    """The whole text that the answer of a read shows; None where it may be a part."""
+    """The whole text that the answer of a read shows; None if that may be only a part."""
     lines = _unnumbered(answer) if rule.numbered else answer.split("\n")
     if lines is None:
         return None
@@ -76,7 +75,7 @@ def text_of(rule: FileRule, answer: str) -> str | None:
 
 
 def _unnumbered(answer: str) -> list[str] | None:
-    """The lines of a file out of an answer that counts them from one; None where it does not."""
+    """The lines of a file in an answer that numbers them from one; None if it does not."""
     found: list[str] = []
     given = answer.split("\n")
     for at, line in enumerate(given):

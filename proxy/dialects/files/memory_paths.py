@@ -1,9 +1,9 @@
-"""Which paths are files of memory, however they are spelled.
+"""Which paths are memory files, however the paths are spelled.
 
-A path behind a model front is a string: case, `..`, `~`, separators, invisible characters and the
-streams of NTFS are folded before it is compared, because a file system may fold them as well. What
-the string cannot show (a link, a short name of Windows, a second name of one file) is looked for by
-`proxy.model.files_judged` where the file is on this machine, and is not seen otherwise.
+Of a tool call only the path's string is known: case, `..`, `~`, separators, invisible characters
+and the streams of NTFS are folded before it is compared, because a file system may fold them as
+well. What the string does not show (a link, a short name of Windows, a second name of one file),
+`proxy.model.files_judged` looks for if the file is on this machine; otherwise it is not seen.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class BadPattern(ValueError):  # noqa: N818 - what the text is, not a fault of o
 class MemoryPaths:
     """A list of patterns. One without a slash is a file's name; `*` is a part of one name.
 
-    `**` at the end is everything below. A pattern fits in any folder, or from the root where it
-    begins with a slash.
+    `**` at the end stands for everything below. A pattern that begins with a slash starts at the
+    root; any other fits in any folder.
     """
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         """Compile the patterns.
 
         Raises:
-            BadPattern: One of them is empty, or has `..`, or `**` before its end.
+            BadPattern: A pattern is empty, or has `..`, or `**` before its end.
         """
         self.patterns = patterns
         self._compiled = re.compile("|".join(map(_compiled, patterns))) if patterns else None
@@ -48,11 +48,14 @@ class MemoryPaths:
         self._folders = re.compile("|".join(above)) if above else None
 
     def fits(self, path: str) -> bool:
-        """Whether a path, however a file system reads it, is that of a file of memory."""
+        """Whether a path, in any reading of a file system, is that of a memory file."""
         return _found(self._compiled, path)
 
     def fits_folder(self, path: str) -> bool:
-        """The same, or that of a folder which patterns say is above one: moved with all in it."""
+        """Whether a path is that of a memory file, or of a folder above one.
+
+        A folder is moved with all files in it.
+        """
         return self.fits(path) or _found(self._folders, path)
 
 
@@ -73,9 +76,10 @@ def folded_path(path: str) -> str:
 
 
 def readings_of_path(path: str) -> frozenset[str]:
-    """What a path may name: folded before its steps are taken, and after.
+    """The files that a path may name, with its steps taken before or after it is folded.
 
-    A name that only folds to `..`, to a separator or to nothing is a name where nobody folds it.
+    Both are needed: a file system that folds no names takes a look-alike of `..` or of a separator
+    as a plain name.
     """
     windows = path.replace("\\", "/")
     return frozenset({folded_path(path), _stepped(path), _stepped(windows)})
@@ -107,7 +111,7 @@ def _found(compiled: re.Pattern[str] | None, path: str) -> bool:
 
 
 def _above(pattern: str) -> Iterator[str]:
-    """Expressions for the folders that a pattern names above its files."""
+    """Regular expressions for the folders that a pattern names above its files."""
     steps = pattern.strip("/").split("/")
     start = "/" if pattern.startswith("/") else ""
     for end in range(1, len(steps)):

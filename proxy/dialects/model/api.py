@@ -1,4 +1,4 @@
-"""The three APIs under which a model is asked, each as one value."""
+"""The APIs of model providers that can be parsed and edited, each as one value."""
 
 from __future__ import annotations
 
@@ -29,12 +29,18 @@ class ReadsRequest(Protocol):
     """Parses a request; parts of earlier requests may come from a cache."""
 
     def __call__(self, body: dict[str, Json], readings: Readings = AFRESH, /) -> ModelRequest:
-        """Parse it. Parts that are not understood count as unplaced, and are never refused."""
+        """Parse a request.
+
+        Parts that are not understood count as unplaced, and are never refused.
+        """
         ...
 
 
 class ModelApi(msgspec.Struct, frozen=True, kw_only=True):
-    """How one API is parsed and edited. `turns` is the key of the conversation in a request."""
+    """The functions that parse and edit one API.
+
+    `turns` is the key of the conversation in a request.
+    """
 
     name: str  # "anthropic" | "chat" | "responses" | "completions"
     turns: str
@@ -69,8 +75,8 @@ RESPONSES: Final = ModelApi(
     whole=ResponsesReply,
 )
 APIS: Final = (ANTHROPIC, CHAT, RESPONSES)
-# A completions API has no conversation: its reply is read like a chat's, and no second request is
-# made.
+# A completions API has no conversation. Its reply is read like a chat's, and the model is not asked
+# again.
 COMPLETIONS: Final = ModelApi(
     name="completions",
     turns="messages",
@@ -82,7 +88,7 @@ COMPLETIONS: Final = ModelApi(
 
 
 def of_program(api: ModelApi) -> ModelApi:
-    """The same API where a program writes the user turns: they are nobody's words."""
+    """The same API for agents whose user turns are written by a program: no person said them."""
 
     def read_request(body: dict[str, Json], readings: Readings = AFRESH, /) -> ModelRequest:
         read = api.read_request(body, readings)

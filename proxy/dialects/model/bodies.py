@@ -1,4 +1,4 @@
-"""Searches bodies and heads of any route while something is withheld, and rewrites JSON.
+"""Searches bodies and headers of any route for withheld texts, and rewrites JSON.
 
 JSON is parsed and rewritten, so that a repeated key cannot hide its first value. Other text is
 searched in all its readings (escapes, percent signs, entities, base64). A body that is no text
@@ -37,8 +37,8 @@ _FIELDS_MAX: Final = 10_000
 # Members that repeat a text token by token, or as numbers.
 LOGPROBS: Final = "logprobs"
 
-# Protocol headers and the form of their values: they have no room for a text, and nobody can have
-# them removed by proposing to remember one.
+# Protocol headers, whose values have a form without room for a text. They are always sent, or
+# somebody could have one removed by proposing to remember its value.
 _PROTOCOL: Final = frozenset(
     {
         *("accept", "accept-language", "content-type", "content-length", "date", "user-agent"),
@@ -53,7 +53,7 @@ _NAME_LEN_MAX: Final = 512
 
 
 class Sieve(Protocol):
-    """Tests for withheld text."""
+    """Tests for withheld texts, and takes them out of JSON."""
 
     def carries(self, text: str) -> bool:
         """Whether a text contains something withheld."""
@@ -73,11 +73,11 @@ class Unsearched(Exception):  # noqa: N818 - the same
 
 
 def sifted(raw: bytes, content_type: str, sieve: Sieve) -> bytes:
-    """A body as it may go on: JSON and JSON Lines written anew, other text as it came.
+    """A body as it may go on: JSON and JSON Lines without withheld texts, other text unchanged.
 
     Raises:
-        Withheld: It contains something withheld, and is no JSON.
-        Unsearched: It is no text, or in an encoding that hides its words.
+        Withheld: The body contains a withheld text, and is no JSON.
+        Unsearched: The body is no text, or in an encoding that hides its words.
     """
     if not raw:
         return raw
@@ -109,7 +109,7 @@ def _text(raw: bytes, charsets: set[str]) -> str:
 
 
 def _json(raw: bytes, sieve: Sieve) -> bytes | None:
-    """One JSON value, or one on each line; None where it is neither."""
+    """One JSON value, or one on each line, without withheld texts; None if the body is neither."""
     bare = raw.removeprefix(_BOM).strip()
     if not bare.startswith((b"{", b"[", b'"')):
         return None
@@ -122,7 +122,7 @@ def _json(raw: bytes, sieve: Sieve) -> bytes | None:
         values: list[Json] = [read_json(line) for line in lines if line.strip()]
     except MalformedRequest:
         return None
-    # All lines are one text: a withheld stretch may run from one line into the next.
+    # All lines are searched as one text: a withheld text may run from one line into the next.
     made = sieve.sieved(bare_of_tokens(values))
     if not isinstance(made, list):
         raise Withheld
@@ -130,7 +130,7 @@ def _json(raw: bytes, sieve: Sieve) -> bytes | None:
 
 
 def bare_of_tokens(value: Json) -> Json:
-    """JSON without members that repeat its texts token by token."""
+    """JSON without the members that repeat its texts token by token, such as `logprobs`."""
     if isinstance(value, list):
         return [bare_of_tokens(part) for part in value]
     if isinstance(value, dict):
@@ -144,7 +144,7 @@ def bare_of_tokens(value: Json) -> Json:
 
 
 def _fields(text: str) -> Iterator[str]:
-    """A form: its raw text, and all of its values as one text."""
+    """The texts to search in a form: the raw text, and all values as one text."""
     yield text
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX)
@@ -154,7 +154,7 @@ def _fields(text: str) -> Iterator[str]:
 
 
 def _parts(text: str, boundary: str) -> Iterator[str]:
-    """A multipart form: its raw text, and all of its contents as one text."""
+    """The texts to search in a multipart form: the raw text, and all contents as one text."""
     if not boundary:
         raise Unsearched
     contents: list[str] = []
@@ -172,7 +172,7 @@ def _parts(text: str, boundary: str) -> Iterator[str]:
 
 
 def kept_headers(headers: dict[str, str], sieve: Sieve) -> dict[str, str]:
-    """The headers that may be sent: one whose name or value says something withheld is left out."""
+    """The headers that may be sent, without those whose name or value contains a withheld text."""
     return {
         name: value
         for name, value in headers.items()
@@ -181,7 +181,10 @@ def kept_headers(headers: dict[str, str], sieve: Sieve) -> dict[str, str]:
 
 
 def target_carries(path: str, query: tuple[tuple[str, str], ...], sieve: Sieve) -> bool:
-    """Whether a path or a query contains something withheld. A mere version name does not count."""
+    """Whether a path or a query contains something withheld.
+
+    A plain version in the path, such as `v1`, does not count.
+    """
     texts = [segment for segment in path.split("/") if segment]
     told = [pair for pair in query if not (pair[0] in _PROTOCOL_QUERY and _names(pair[1]))]
     texts += [word for pair in told for word in pair]

@@ -1,4 +1,4 @@
-"""Our refusals in each API's error format, so that its SDK raises a familiar exception."""
+"""Refusals in each API's error format, so that the API's SDK raises a familiar exception."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which of a model's tools write memory, and by which map.
 
-A tool is recognised by its API's own type, or by its name and argument names. Hosts put a server's
-name before or behind a tool's; they differ in which letters they replace and how they join both, so
-names are compared without that. A tool that fits no map is no memory tool.
+A tool is recognised by its API's own type, or by its name and argument names. Hosts join a server's
+name and a tool's in different ways and replace different letters, so names are compared without
+these differences. A tool that fits no map is no memory tool.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _NAMESPACE: Final = "mcp__"
 _MARK: Final = "__"
 _PREFIXES: Final = ("mcp_", "functions_")
 _BEHIND: Final = "_mcp_"
-# With another word before its name, a single tool may be anything: `browser_close_session`.
+# A tool must have this in its name to be recognised alone by a prefixed name:
+# `browser_close_session` may be anything.
 _OF_MEMORY: Final = "memor"
 _MANY: Final = 2
 # An unlisted API type of this form is a memory tool of an unknown version.
@@ -46,22 +47,22 @@ _CHANGES: Final = _WRITES | {ToolKind.ADMIN}
 
 
 class Maps(msgspec.Struct, frozen=True, kw_only=True):
-    """The maps to recognise tools with. `named`.
+    """The maps by which tools are recognised.
 
-    An operator chose them, so a tool's name is enough.
+    `named`: an operator chose them, so that a tool's name alone is enough.
     """
 
     maps: tuple[ToolMap, ...]
     named: bool = False
-    # Maps of tools of files, and the patterns of the files of memory; see `proxy.dialects.files`.
+    # Maps of file tools, and the patterns of memory files' paths; see `proxy.dialects.files`.
     files: tuple[ToolMap, ...] = ()
     memory_paths: tuple[str, ...] = ()
 
 
 class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory tool: its map and its name there, and its server's name at the host.
+    """A memory tool: its map, its name in the map, and the name that the host gives its server.
 
-    Without a `tool` it belongs to memory but no map describes it: calls are refused.
+    Without `tool`, it belongs to a memory server, but no map describes it: its calls are refused.
     """
 
     tool_map: ToolMap | None
@@ -70,7 +71,7 @@ class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool of files: its map, its name and rule there, and its server's name at the host."""
+    """A file tool: its map, its name and rule in the map, and the host's name for its server."""
 
     tool_map: ToolMap
     tool: str
@@ -79,10 +80,10 @@ class FileTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
-    """The tool of files that a call names, by its name and its arguments; None where it is none.
+    """The file tool that a call names, by its name and arguments; None if it names none.
 
-    One that touches no file is taken by the name that its own map gives it alone: what some other
-    server calls so may do anything.
+    A tool that touches no file is recognised by its exact name alone: another server's tool of a
+    similar name may do anything.
     """
     named = Declared(name=call.name, server=call.server)
     for tool_map in maps.files:
@@ -101,15 +102,19 @@ def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
 
 class _Option(msgspec.Struct, frozen=True, kw_only=True):
     found: MemoryTool
-    place: tuple[str, str]  # server and map
-    # arguments that tool and map share; with none it counts only beside other tools of that server
+    place: tuple[str, str]  # the names of server and map
+    # The number of arguments that tool and map share. With 0 the tool counts as one of memory only
+    # beside other tools of its server.
     fitting: int
-    # Else it is one only beside others of that server.
+    # False: it counts as a memory tool only beside other tools of that server.
     likely: bool = True
 
 
 class OfferedTools:
-    """The memory tools that one request offers. `tools` is None where it does not list them."""
+    """The memory tools that one request offers.
+
+    `tools` is None if the request does not list them.
+    """
 
     def __init__(self, tools: tuple[Declared, ...] | None, maps: Maps) -> None:
         self._maps = maps
@@ -120,12 +125,12 @@ class OfferedTools:
 
     @property
     def writes(self) -> bool:
-        """Whether there is a tool that changes memory."""
+        """Whether the request offers a tool that changes memory."""
         return any(_changes(found, _CHANGES) for found in self._found.values())
 
     @property
     def unmapped(self) -> tuple[Declared, ...]:
-        """Tools that seem to be about memory and fit no map: their calls pass unjudged."""
+        """Offered tools that seem to be about memory and fit no map: their calls pass unjudged."""
         return tuple(
             tool
             for tool in self._tools or ()
@@ -133,7 +138,7 @@ class OfferedTools:
         )
 
     def find(self, call: ModelCall) -> MemoryTool | None:
-        """The memory tool that a call names; None where it is none."""
+        """The memory tool that a call names; None if it names none."""
         if self._tools is None:
             return self._by_shape(call)
         if any((tool.server, tool.name) == (call.server, call.name) for tool in self._tools):
@@ -165,7 +170,7 @@ class OfferedTools:
         self._close(tools, score)
 
     def _close(self, tools: tuple[Declared, ...], score: Counter[tuple[str, str]]) -> None:
-        """If a map names most tools of a server, its other tools are refused."""
+        """If a map names most tools of a server, have the server's other tools refused."""
         for (server, name), count in score.items():
             mine = [tool for tool in tools if server and server in _servers(tool)]
             known = next(found for found in self._maps.maps if found.name == name)
@@ -176,7 +181,7 @@ class OfferedTools:
                 self._found.setdefault(key, MemoryTool(tool_map=known, tool=None, server=server))
 
     def _options(self, tool: Declared) -> Iterator[_Option]:
-        # The API's own type of a tool counts more than its name.
+        # A tool's type in the API counts more than its name.
         for tool_map in self._maps.maps:
             typed = tool_map.model.types.get(tool.type)
             if typed is not None:
@@ -197,7 +202,7 @@ class OfferedTools:
                         )
 
     def _by_shape(self, call: ModelCall) -> MemoryTool | None:
-        """Recognise a call by its arguments alone, where the offered tools are unknown."""
+        """Recognise a call by its arguments alone, if the offered tools are unknown."""
         for tool_map in self._maps.maps:
             typed = set(tool_map.model.types.values())
             for name in tool_map.tools:
@@ -254,7 +259,7 @@ def _split(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _bare(name: str) -> str:
-    """A folded name without a prefix that the host gives to all."""
+    """A folded name without the prefix that a host gives to every tool."""
     start = next((one for one in _PREFIXES if name.startswith(one)), "")
     return name.removeprefix(start)
 
@@ -277,7 +282,7 @@ def servers_by(tool: Declared, name: str) -> Iterator[str]:
 
 
 def _likely(tool: Declared, name: str) -> bool:
-    """Whether a prefixed name is hardly ever that of something else."""
+    """Whether a name with a prefix almost certainly means this memory tool, and nothing else."""
     if tool.server is not None or folded(tool.name).startswith("mcp_") or _MARK in tool.name:
         return True
     return _OF_MEMORY in name and "_" in folded(name)

@@ -29,7 +29,7 @@ _WRITES: Final = _KEEPS | {
     *("edit", "move", "rename", "replace", "patch", "upload", "modify", "execute", "run", "exec"),
     *("shell", "bash", "command"),
 }
-# Names are shown to people and written to logs, so only names of this form are.
+# Only names of this form are shown to people and written to logs.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}")
 
 
@@ -44,7 +44,7 @@ def writes_by_name(name: str) -> bool:
 
 
 def speaks_of_memory(tool: Declared) -> bool:
-    """Whether a person would take it for a memory tool."""
+    """Whether a person would take a tool of that name and arguments for a memory tool."""
     said = words_of(tool.name)
     if said & _MEMORY:
         return True

@@ -38,7 +38,7 @@ _KEYS: Final = (
 def straight(value: Json) -> Json:
     """A reply's JSON without names that differ in case alone.
 
-    The same object where there are none.
+    The same object if there are none.
     """
     if isinstance(value, list):
         parts = [straight(part) for part in value]
@@ -66,10 +66,10 @@ def straight_object(value: dict[str, Json]) -> dict[str, Json]:
 
 
 def straight_event(event: Event) -> Event:
-    """The event, rewritten so that every reader finds what was judged.
+    """The event, rewritten if needed, so that every reader finds the call that was judged.
 
     Raises:
-        Unread: Other readers may understand it, and this code does not.
+        Unread: Other readers may understand the event, but this code does not.
     """
     body = payload(event)
     if body is None or event.data is None:

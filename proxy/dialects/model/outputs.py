@@ -1,7 +1,7 @@
 """The answers of a memory backend's own model: found in a whole reply, and rewritten.
 
 Only the members that a backend parses are kept: texts, joined as its client joins them, and
-arguments of calls. The backend gets our own encoding, so it reads exactly what was judged.
+arguments of calls. They are encoded anew, so that the backend reads exactly what was judged.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _THOUGHT: Final = re.compile(r"<think>.*?</think>", re.DOTALL)
 _FENCED: Final = re.compile(r"```[A-Za-z0-9]*\s*\n(.*?)\n\s*```", re.DOTALL)
-# Members of a reply that are kept beside the texts and calls.
+# Members of a reply's message that are kept.
 _MESSAGE: Final = frozenset({"role", "content", "tool_calls", "refusal"})
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """One text or one call. `key` is its position among them."""
+    """One text or call of a reply. `key` is its position among the reply's outputs."""
 
     key: int
     text: str | None = None
@@ -37,7 +37,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """The replacement of an output. With neither, a call is removed."""
+    """The replacement of an output. A call with neither text nor arguments is removed."""
 
     text: str | None = None
     arguments: dict[str, Json] | None = None
@@ -64,7 +64,7 @@ def bare(text: str) -> str:
     """An answer without the parts that its backend strips before parsing."""
     rest, found = text, 1
     while found:
-        # Stripping may join the rest into a new mark.
+        # Removing a mark may join the rest into a new mark, so this repeats.
         rest, found = _THOUGHT.subn("", rest)
     return rest.strip()
 
@@ -78,7 +78,7 @@ def object_in(text: str) -> dict[str, Json]:
     """The one JSON object in a stripped answer, in any wrapping.
 
     Raises:
-        MalformedRequest: There is none, or two parsers could read it differently.
+        MalformedRequest: There is no object, or two parsers could read it differently.
     """
     fenced = _FENCED.search(text)
     inside = text if fenced is None else fenced[1]
@@ -210,7 +210,7 @@ def _no_constant(_name: str) -> float:
     raise ValueError
 
 
-# Mem0 accepts control characters inside strings; they are judged, and sent on as escapes.
+# Mem0 accepts control characters inside strings, so they are accepted here, and sent on as escapes.
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_once, parse_constant=_no_constant, strict=False
 )

@@ -19,7 +19,7 @@ _R = TypeVar("_R")
 
 
 class Readings(Protocol):
-    """A cache of parsed parts of earlier requests."""
+    """A cache of values that were parsed from parts of earlier requests."""
 
     def of(self, part: dict[str, Json], read: Callable[..., _R], *args: object) -> _R:
         """The value of `read(part, *args)`, perhaps cached.
@@ -29,7 +29,10 @@ class Readings(Protocol):
         ...
 
     def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> list[_R]:
-        """The same for each element of a list; an element that is no object counts as empty."""
+        """The value of `read` for each element of a list.
+
+        An element that is no object counts as empty.
+        """
         ...
 
 
@@ -44,7 +47,7 @@ class _Afresh:
 AFRESH: Final[Readings] = _Afresh()
 """Everything is read anew."""
 
-# Keys of values that name, sign or count something; no model reads them as text.
+# Keys whose values name, sign or describe something; no model reads these values as text.
 STRUCTURE: Final = frozenset(
     {
         *("type", "id", "role", "name", "status", "signature", "media_type", "mime_type"),
@@ -54,14 +57,14 @@ STRUCTURE: Final = frozenset(
 )
 
 
-# Members of a tool that belong to the API, and members under which some APIs nest the rest.
+# Members of a tool that are the API's own (`_OWN`), or under which some APIs nest the others.
 _OWN: Final = frozenset(
     {"type", "name", "cache_control", "defer_loading", "strict", "eager_input_streaming"}
 )
 _HOLD_TOOLS: Final = frozenset({"function", "custom"})
-# Keys of strings that are no sentences.
+# Keys in a schema whose strings are no sentences.
 _STRUCTURAL: Final = frozenset({"type", "format", "$schema", "$ref", "$id"})
-# JSON Schema's own words: their presence means nothing.
+# Keywords of JSON Schema, which are no names that an author of a tool chose.
 _SCHEMA: Final = frozenset(
     {
         *("type", "properties", "required", "items", "enum", "const", "default", "format"),
@@ -74,7 +77,8 @@ _SCHEMA: Final = frozenset(
 )
 
 
-# Members that only the provider can decrypt, and types of blocks that are no text.
+# Members that only the provider can read (encrypted, files, pictures, sound), and types of such
+# blocks.
 _SEALING: Final = frozenset(
     {
         *("encrypted_content", "file_id", "file_data", "file_url", "image_url", "input_audio"),
@@ -99,7 +103,7 @@ def strings_in(value: Json, where: Where) -> Iterator[tuple[Where, str]]:
 
 
 def _parts_in(value: Json, where: Where) -> Iterator[tuple[Where, str | None]]:
-    """The same, with None for content that cannot be read here."""
+    """Every string as `strings_in` finds it, and None for content that cannot be read here."""
     pending: list[tuple[Where, Json]] = [(where, value)]
     while pending:
         place, part = pending.pop()
@@ -119,7 +123,7 @@ def _parts_in(value: Json, where: Where) -> Iterator[tuple[Where, str | None]]:
 def tool_in(tool: dict[str, Json], where: Where) -> tuple[Said, ...]:
     """Everything that a model reads of a tool: its texts, and its schema's names as one more text.
 
-    An argument may be called `name`, `type` or `id`; its description is text like any other.
+    Below an argument called `name`, `type` or `id`, descriptions count as text as well.
     """
     texts: list[Said] = []
     names: set[str] = set()
@@ -148,7 +152,7 @@ def tool_in(tool: dict[str, Json], where: Where) -> tuple[Said, ...]:
 def said_in(
     value: Json, where: Where, voice: Voice, call_id: str | None = None
 ) -> tuple[Said, ...]:
-    """The strings as `Said`, all of one voice, including unreadable content."""
+    """The strings below a value as `Said` of one voice, and its unreadable content."""
     return tuple(
         Said(where=place, text=text or "", voice=voice, call_id=call_id, sealed=text is None)
         for place, text in _parts_in(value, where)
@@ -163,12 +167,15 @@ def result_in(value: Json, where: Where, call_id: str | None) -> tuple[Said, ...
 
 
 def unplaced_in(block: Json, where: Where) -> tuple[Said, ...]:
-    """Content of unknown origin. A block without strings, like a picture, is content as well."""
+    """Content of unknown origin.
+
+    A block without strings, such as a picture, counts as content as well.
+    """
     return said_in(block, where, Voice.UNPLACED) or sealed_in(where, Voice.UNPLACED)
 
 
 def sealed_in(where: Where, voice: Voice, call_id: str | None = None) -> tuple[Said, ...]:
-    """Content that the model reads and this code cannot."""
+    """One `Said` for content that the model reads and this code cannot, such as a picture."""
     return (Said(where=where, text="", voice=voice, call_id=call_id, sealed=True),)
 
 
@@ -178,7 +185,7 @@ def text_of(value: Json) -> str | None:
 
 
 def kind_of(part: Json) -> str:
-    """The type of a block or item; "" where it is no string."""
+    """The type of a block or item; "" if it is no string."""
     return text_of(object_of(part).get("type")) or ""
 
 
@@ -195,8 +202,8 @@ def list_of(value: Json) -> list[Json]:
 def arguments_of(value: Json) -> dict[str, Json] | None:
     """A call's arguments: an object in one API, JSON text in another.
 
-    The JSON text reaches the agent unchanged, so a repeated name in it makes it invalid: the agent
-    may read the other value.
+    JSON text reaches the agent unchanged, so text with a repeated name counts as invalid: the agent
+    might read the other value.
     """
     if isinstance(value, dict):
         return value
@@ -231,7 +238,7 @@ _UNIQUE: Final = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def call_of(call_id: Json, name: Json, arguments: Json, server: Json = None) -> ModelCall:
-    """A call; missing members are left empty, so that it stays a call."""
+    """A tool call of these parts. A missing part is left empty, so that the call is not lost."""
     read = arguments_of(arguments)
     return ModelCall(
         call_id=text_of(call_id) or "",

@@ -1,9 +1,9 @@
-"""A streamed reply on its way to the agent, without what is withheld. Pure.
+"""Takes withheld texts out of a streamed reply on its way to the agent. Pure.
 
-Texts pass word by word: only words that may begin a refused stretch wait. Tool calls are not
-searched here, because they are judged whole. All else passes at once, and is cut as soon as its
-pieces together contain something withheld. While anything is withheld, every event is rewritten, so
-that nothing stands beside its data.
+Texts pass word by word: only words that may begin a refused text wait. Tool calls are not searched
+here, because they are judged whole. Other strings pass at once, and are cut as soon as their pieces
+together contain a withheld text. While anything is withheld, every event is written anew, so that
+it has no fields beside its data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _DELTAS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 _CALLS: Final = frozenset({"tool_use", "function_call", "custom_tool_call"})
-# Members that are judged elsewhere: of a call, and of a chat's delta.
+# Members that the judging of calls takes care of: of a call, and of a chat's delta.
 _DECIDED: Final = frozenset({"name", "arguments", "input"})
 _CHAT_CALLS: Final = frozenset({"tool_calls", "function_call"})
 _CHAT_TEXTS: Final = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
@@ -37,13 +37,14 @@ _CALL_DELTAS: Final = ("response.function_call_arguments", "response.custom_tool
 _BESIDE: Final = "logprobs"
 _EVENT_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
-# Words in pieces of JSON; its punctuation stays, so that it remains parseable.
+# Words in pieces of JSON, which may be removed; the punctuation stays, so that the JSON remains
+# parseable.
 _JSON_WORDS: Final = re.compile(r"\\.|\w")
 _TRAIL_LEN: Final = 512
 _ENDED_MAX: Final = 64
 _DONE: Final = "[DONE]"
 _ENDS: Final = frozenset({"message_delta", "message_stop", "error"})
-# Places of calls that are judged elsewhere, by event type and indexes.
+# Places of calls, by event type and indexes, that the judging of calls takes care of.
 _PLACES: Final = {
     "anthropic": frozenset({("content_block_start", "content_block")}),
     "responses": frozenset({("item",), ("response", "output")}),
@@ -52,7 +53,7 @@ _HOLD_CALLS: Final = frozenset({"function", "custom"})
 
 
 class Flows(Protocol):
-    """A filter for one text that is still being written."""
+    """Filters one text of a reply while it arrives."""
 
     @property
     def holds(self) -> bool:
@@ -60,16 +61,16 @@ class Flows(Protocol):
         ...
 
     def feed(self, text: str) -> str:
-        """What may go out now."""
+        """The part of the text that may go out now."""
         ...
 
     def end(self) -> str:
-        """The rest, at its end."""
+        """The rest of the text, at its end."""
         ...
 
 
 class Withholds(Protocol):
-    """The withholding as a reply's filter uses it."""
+    """What the filter of a reply needs of withholding."""
 
     @property
     def active(self) -> bool:
@@ -86,7 +87,7 @@ class Withholds(Protocol):
 
 
 class _ReplyText:
-    """One text of the reply, and the last event that brought a part of it."""
+    """One text of the reply, and the last event that had a part of it."""
 
     def __init__(self, flow: Flows, event: Event, body: dict[str, Json]) -> None:
         self.flow = flow
@@ -110,13 +111,13 @@ class ReplyFilter:
             "responses": self._responses,
         }.get(api, self._other)
         self._places = _PLACES.get(api, frozenset[tuple[str, ...]]())
-        # Ended texts, in order: some readers append later strings to them all the same.
+        # Filters of ended texts, oldest first: some readers append later strings to an ended text.
         self._ended: OrderedDict[_Key, Flows] = OrderedDict()
         self._next: int | None = (
             None  # the `sequence_number` of the next event, once the reply had one
         )
         self._trails: dict[_Key, str] = {}  # the last words that were shown at each place
-        self._calls: set[int] = set()  # places of calls, which are judged elsewhere
+        self._calls: set[int] = set()  # indexes of calls, which are judged before they go on
 
     def feed(self, event: Event) -> list[Event]:
         """The events that go on now."""
@@ -130,11 +131,11 @@ class ReplyFilter:
         return self._feed(event, body)
 
     def end(self) -> list[Event]:
-        """The remaining words where a stream breaks off."""
+        """Events with the words that still wait, for a stream that breaks off."""
         return self._flush(())
 
     def _bare(self, event: Event) -> Event:
-        """An event without a JSON object: a comment, or the end."""
+        """Pass an event without a JSON object, such as a comment or the end."""
         if event.data is None:
             text = event.raw.decode("utf-8", "replace")
             kept = self._trailed((), text) == text
@@ -143,7 +144,7 @@ class ReplyFilter:
         return Event(raw=event_bytes(_name(event), data), name=_name(event), data=data)
 
     def _other(self, event: Event, body: dict[str, Json]) -> list[Event]:
-        """An event of an unknown API."""
+        """Filter an event of an unknown API, in which any string may be text."""
         return [_made(event, self._whole(body, (event.name, str(body.get("type")))))]
 
     # ---- texts ---------------------------------------------------------------------------------
@@ -157,7 +158,10 @@ class ReplyFilter:
         return known.flow.feed(text)
 
     def _flush(self, prefix: _Key) -> list[Event]:
-        """The remaining words of every text under this key, each in an event like its last one."""
+        """Events with the words that still wait in texts under this key.
+
+        Each is like the last event of its text.
+        """
         out: list[Event] = []
         for key in [key for key in self._texts if key[: len(prefix)] == prefix]:
             text = self._texts.pop(key)
@@ -186,7 +190,7 @@ class ReplyFilter:
         return text
 
     def _cut(self, text: str) -> str:
-        """A text that arrived whole, cut as if it had arrived in pieces."""
+        """A text that arrived whole, without withheld words, as if it had arrived in pieces."""
         flow = self._withholds.flow()
         cut = flow.feed(text) + flow.end()
         return "" if self._withholds.carries(cut) else cut
@@ -195,7 +199,7 @@ class ReplyFilter:
         return object_of(self._cleaned(body, at))
 
     def _cleaned(self, value: Json, at: _Key) -> Json:
-        """JSON beside the texts, without what is withheld; calls are judged elsewhere."""
+        """The rest of an event's JSON without withheld texts; calls are left to their judging."""
         if isinstance(value, str):
             return self._trailed(at, value)
         if isinstance(value, list):
@@ -219,7 +223,7 @@ class ReplyFilter:
         return named in self._places or named[1:] in self._places
 
     def _called(self, value: Json, at: _Key) -> Json:
-        """Calls of a chat: the members that are judged elsewhere stay, and no others."""
+        """Calls of a chat, filtered except for the members that the judging of calls covers."""
         if isinstance(value, list):
             return [self._called(part, (*at, index)) for index, part in enumerate(value)]
         if not isinstance(value, dict):
@@ -233,7 +237,7 @@ class ReplyFilter:
         return {**self._fields(value, at, _HOLD_CALLS | left), **inside}
 
     def _in_json(self, at: _Key, piece: str) -> str:
-        """A piece of a call that is not judged elsewhere: it stays JSON."""
+        """A piece of a call that nobody judges: withheld words are removed, and it stays JSON."""
         return piece if self._trailed(at, piece) == piece else _JSON_WORDS.sub("", piece)
 
     # ---- the three APIs ------------------------------------------------------------------------
@@ -295,7 +299,7 @@ class ReplyFilter:
                 else:
                     said |= self._whole({field: given}, (at, "delta"))
             if choice.get("finish_reason") is not None:
-                # In a later chunk the remaining words would come after the end.
+                # Words that still wait go out now: in a later chunk they would come after the end.
                 out += self._flush((at,))
             rest = self._whole(choice, (at, "choice"))
             rest |= {} if given_delta is None else {"delta": said}
@@ -328,7 +332,7 @@ class ReplyFilter:
         return [*out, *self._beside(event, body, (kind, *place))]
 
     def _beside(self, event: Event, body: dict[str, Json], at: _Key) -> list[Event]:
-        """An event that repeats one or all texts, or that is unknown."""
+        """Filter an event that repeats one or all texts, or that is unknown."""
         kind, index = str(at[0]), at[1]
         if kind.startswith(_CALL_DELTAS) and index in self._calls:
             lean = self._fields(body, at, frozenset({"delta", "arguments", "input"}))
@@ -355,7 +359,7 @@ class ReplyFilter:
 
 
 def sieved_reply(api: str, body: dict[str, Json], asks: Asks) -> dict[str, Json]:
-    """A whole reply with every string cut, except its calls, which are judged elsewhere."""
+    """A whole reply without withheld texts; its calls are left to their judging."""
     lifted: list[tuple[_Key, Json]] = []
     left: Json = body
     for place in _calls_in(api, body):
@@ -371,7 +375,7 @@ def sieved_reply(api: str, body: dict[str, Json], asks: Asks) -> dict[str, Json]
 
 
 def _calls_in(api: str, body: dict[str, Json]) -> Iterator[_Key]:
-    """Places of whole calls that are judged elsewhere."""
+    """Places of whole calls in an event, which are left to the judging of calls."""
     if api == "chat":
         for at, choice in enumerate(list_of(body.get("choices"))):
             message: _Key = ("choices", at, "message")
@@ -408,7 +412,7 @@ def _put_at(value: Json, place: _Key, new: Json) -> Json:
 
 
 def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:
-    """The event's body with another text, and no other content."""
+    """The event's body with this text as its only content."""
     last = str(key[-1])
     if "choices" in body:
         choice: dict[str, Json] = {"index": key[0], "finish_reason": None}
@@ -420,10 +424,10 @@ def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:
 
 
 def _behind(before: str, cut: str) -> str:
-    """The part of a cut text that was not shown yet."""
+    """The part of `cut`, a text without its withheld words, that was not shown before."""
     pairs = zip(before, cut, strict=False)
     same = next((at for at, (one, other) in enumerate(pairs) if one != other), len(before))
-    # The replacement must not look like the end of the last shown word.
+    # A space parts the replacement from the last word that was shown.
     return cut[same:] if same == len(before) else f" {cut[same:]}"
 
 
@@ -436,7 +440,7 @@ def _name(event: Event) -> str:
 
 
 def _made(event: Event, body: dict[str, Json]) -> Event:
-    """The event with this body, and no other field."""
+    """An event with this body, and no other field."""
     raw = event_of(_name(event), body)
     data = raw.partition(b"data: ")[2].strip().decode("utf-8", "surrogatepass")
     return Event(raw=raw, name=_name(event), data=data)

@@ -17,14 +17,14 @@ from proxy.seams.faults import MalformedRequest
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A complete call that waits. `key` is the editor's own."""
+    """A complete call that waits for its verdict. `key` tells the editor which one it is."""
 
     call: ModelCall
     key: int
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision on one call of a tool: the call goes on, or `refusal` takes its place."""
+    """The decision on one tool call: the call goes on, or the text `refusal` takes its place."""
 
     key: int
     refusal: str | None = None
@@ -34,11 +34,14 @@ class Editor(Protocol):
     """Edits one reply; after `again()` it is fed the stream of the second request."""
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
-        """What goes on now, and the complete calls that wait."""
+        """Take in an event: the bytes that go on now, and the complete calls that wait."""
         ...
 
     def decide(self, decided: Decided) -> bytes:
-        """What goes on in place of the waiting calls. All of them are decided at once."""
+        """The bytes that go on in place of a waiting call.
+
+        All waiting calls are decided at once.
+        """
         ...
 
     def refused_all(self) -> bool:
@@ -46,15 +49,15 @@ class Editor(Protocol):
         ...
 
     def again(self) -> list[Json]:
-        """What to append to the conversation for the second request."""
+        """The messages to append to the conversation for the second request."""
         ...
 
     def close(self) -> bytes:
-        """The end of a reply whose calls were all refused, if there is no second request."""
+        """The bytes that end a reply whose calls were all refused, without a second request."""
         ...
 
     def add(self, text: str) -> bytes:
-        """A text of ours behind all that went on, before the end of a reply without calls."""
+        """Bytes that add the sidecar's text before the end of a reply without calls."""
         ...
 
     def said(self) -> ModelReply:
@@ -68,7 +71,7 @@ class Editor(Protocol):
 
     @property
     def holds(self) -> bool:
-        """Whether anything waits."""
+        """Whether any event waits for a decision."""
         ...
 
 
@@ -77,10 +80,10 @@ class Unread(Exception):  # noqa: N818 - what the upstream sent, not a mistake h
 
 
 def payload(event: Event) -> dict[str, Json] | None:
-    """The JSON object of an event; None where it holds none.
+    """The JSON object of an event; None if it has none.
 
     Raises:
-        Unread: Other readers may understand it, and this code does not.
+        Unread: Other readers may understand the event, but this code does not.
     """
     if event.data is None:
         return None
@@ -98,7 +101,7 @@ def event_of(name: str, body: dict[str, Json]) -> bytes:
 
 
 def added(total: dict[str, int], usage: dict[str, Json]) -> dict[str, int]:
-    """Token counts with those of one more request."""
+    """Token counts in `total`, with those of one more request added."""
     counted = {key: count for key, count in usage.items() if type(count) is int}
     return {key: total.get(key, 0) + counted.get(key, 0) for key in {**total, **counted}}
 

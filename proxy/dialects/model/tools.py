@@ -1,7 +1,7 @@
-"""The tools that a request offers its model, and the outcomes of calls of them.
+"""The tools that a request offers its model, and the outcomes of their calls.
 
-One parser for all three APIs: their shapes do not collide. Parts that are not understood are left
-out.
+One parser serves all three APIs, because their shapes do not collide. Parts that are not understood
+are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Items of a Responses request that declare tools.
 _BRING_TOOLS: Final = frozenset({"tool_search_output", "additional_tools"})
 _RESULT_LEN_MAX: Final = 1024 * 1024
-# How agents begin a result that says that nothing was done.
+# Beginnings of results by which agents say that nothing was done.
 _FAILED: Final = ("error", "an error", "failed", "traceback", "exception", "toolexception")
 _FAILED_STATUS: Final = frozenset({"failed", "error", "failure"})
 
@@ -31,13 +31,13 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     """One tool. `arguments` are the names that its schema declares; None without a schema."""
 
     name: str
-    server: str | None = None  # the namespace it is declared in
+    server: str | None = None  # the namespace in which the tool is declared
     type: str = ""
     arguments: frozenset[str] | None = None
 
 
 def tools_of(body: dict[str, Json]) -> tuple[Declared, ...] | None:
-    """The tools of a request; None where it lists none, as in a continued thread."""
+    """The tools of a request; None if it lists none, as in a continued thread."""
     given = [*list_of(body.get("tools")), *list_of(body.get("functions"))]
     for item in list_of(body.get("input")):
         if text_of(object_of(item).get("type")) in _BRING_TOOLS:
@@ -48,9 +48,9 @@ def tools_of(body: dict[str, Json]) -> tuple[Declared, ...] | None:
 
 
 def outcomes_of(body: dict[str, Json], call_ids: Collection[str]) -> dict[str, bool]:
-    """Which of these calls have a result in a request, and whether it says that nothing was done.
+    """For each of these calls with a result in a request: whether it says that nothing was done.
 
-    If a call has two results, the later counts.
+    If a call has two results, the later one counts.
     """
     found: dict[str, Json] = {}
     told: dict[str, Json] = {}
@@ -85,7 +85,7 @@ def _arguments(schema: dict[str, Json]) -> frozenset[str] | None:
     """The names of a schema's properties, through its alternatives and its own definitions."""
     names: set[str] = set()
     pending, followed = [schema], set[str]()
-    for part in pending:  # the list grows while it is read; each reference is followed once
+    for part in pending:  # the list grows while it is read; each `$ref` is followed once
         names |= object_of(part.get("properties")).keys()
         for several in ("allOf", "anyOf", "oneOf"):
             pending += [object_of(one) for one in list_of(part.get(several))]

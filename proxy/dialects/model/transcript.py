@@ -17,7 +17,7 @@ class Voice(enum.Enum):
     """The part of the API in which a text came; a role alone does not prove a person."""
 
     SYSTEM = "system"  # system prompt, developer messages
-    USER = "user"  # user turns, before agents' splices are split off
+    USER = "user"  # user turns, before texts that agents put into them are split off
     MODEL = "model"  # what the model said before
     TOOL = "tool"  # results of tools
     CATALOGUE = "catalogue"  # names and descriptions of tools, also inside a result
@@ -27,27 +27,28 @@ class Voice(enum.Enum):
 class Said(msgspec.Struct, frozen=True, kw_only=True):
     """One string of the context.
 
-    `where` is relative to its message, so that a parse can be cached.
+    `where` is relative to its message, so that a parsed message can be cached.
     """
 
     where: Where
     text: str
     voice: Voice
-    # `call_id`: the tool call it answers. `sealed`: a picture, a PDF, a file by id, which the model
-    # reads and this code cannot.
+    # The id of the tool call that the text answers.
     call_id: str | None = None
-    # A picture, a PDF, a file by its id: the model reads it, and nobody here can. It has no text.
+    # True for a picture, a PDF or a file by its id, which the model reads and this code cannot:
+    # then `text` is empty.
     sealed: bool = False
 
 
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call of a model. `arguments` is None where they are no JSON object."""
+    """A tool call of a model. `arguments` is None if they are no JSON object."""
 
     call_id: str
     name: str
     server: str | None = None  # the namespace under which a host groups MCP tools
     arguments: dict[str, Json] | None
-    # Arguments that are no object: they cannot be judged, and an agent may still read them.
+    # The arguments as they came, if they are no object: they cannot be judged, but an agent may
+    # still read them.
     unread: str = ""
 
 
@@ -56,12 +57,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
     said: tuple[Said, ...] = ()
     calls: tuple[ModelCall, ...] = ()
-    # The name of the speaking user, where the API has one: several may share a conversation.
+    # The name of the speaking user, if the API gives one: several persons may share a conversation.
     speaker: str = ""
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, read. `turns` are in order; `prefix` leads to each from the body."""
+    """One parsed request. `turns` are in order; `prefix` leads to each from the body."""
 
     system: tuple[Said, ...]
     prefix: Where
@@ -72,7 +73,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     streams: bool = False
     # The model that is asked, by the name that the client gives it.
     model: str = ""
-    # Whether the provider may search by itself without showing what it found.
+    # Whether the provider may run a search of its own without showing what it found.
     searches: bool = False
 
 
@@ -82,12 +83,12 @@ class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
     reply_id: str | None
     said: tuple[str, ...]
     calls: tuple[ModelCall, ...]
-    # What the provider's own tools told the model: it also stands in the reply.
+    # Texts that the provider's own tools gave the model, which stand in the reply as well.
     heard: tuple[Said, ...] = ()
 
 
 def reply_of(reply_id: str | None, *turns: Turn) -> ModelReply:
-    """The reply that consists of these turns."""
+    """One reply that is made of these turns."""
     said = [one for turn in turns for one in turn.said]
     return ModelReply(
         reply_id=reply_id,

@@ -1,4 +1,4 @@
-"""Vectors in an embedding API's answer are set aside: numbers, without words to search for.
+"""Sets the vectors in an embedding API's answer aside: numbers have no words to search for.
 
 Searched as text, a few hundred vectors would block every other request for a second.
 """
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _ITEMS: Final = "data"
 _VECTOR: Final = "embedding"
 _LEN_MIN: Final = 64
-# The range of nearly all vector components. Bytes of a text fall into it only now and then.
+# The range of nearly all components of vectors. Bytes of a text, read as numbers, rarely fall into
+# it.
 _LARGEST: Final = 1e3
 _LEAST: Final = 1e-5
 _SHARE_MIN: Final = 0.95
@@ -28,7 +29,7 @@ _NUMBERS: Final = ({float}, {float, int})
 def vectors_apart(body: Json) -> tuple[Json, dict[int, Json]]:
     """An answer without its vectors, and the vectors by index.
 
-    The same object where it has none.
+    The same object if it has none.
     """
     if not isinstance(body, dict):
         return body, {}
@@ -59,7 +60,7 @@ def vectors_back(body: Json, vectors: dict[int, Json]) -> Json:
 
 def _is_vector(value: Json) -> bool:
     if isinstance(value, list):
-        # A list of whole numbers may be a text in a model's own tokens.
+        # A list of whole numbers is no vector: it may be a text as token numbers of a model.
         return len(value) >= _LEN_MIN and set(map(type, value)) in _NUMBERS
     if not isinstance(value, str) or not value.isascii():
         return False
@@ -72,7 +73,7 @@ def _is_vector(value: Json) -> bool:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
-        # Little-endian on the wire, as on every machine that this runs on.
+        # `array` reads this machine's byte order, which is little-endian like that of the API.
         fit = sum(_LEAST < abs(one) < _LARGEST for one in array("f", data))
         return 4 * fit >= _SHARE_MIN * len(data)
     return False

@@ -39,7 +39,7 @@ class WholeReply(Protocol):
         ...
 
     def again(self) -> list[Json]:
-        """What to append to the conversation for the second request."""
+        """The messages to append to the conversation for the second request."""
         ...
 
     def edited(self) -> dict[str, Json]:
@@ -52,12 +52,13 @@ class WholeReply(Protocol):
 
 
 class _Edited:
-    """What the editors of the three APIs share."""
+    """What the editors of whole replies share for the three APIs."""
 
     def __init__(self) -> None:
         self._body: dict[str, Json] = {}
         self._parts: list[dict[str, Json]] = []
-        self._before: list[Json] = []  # what the agent gets of earlier requests
+        # the parts that the agent gets of replies to earlier requests
+        self._before: list[Json] = []
         self._refused: dict[int, str] = {}
         self._calls: set[int] = set()
         self._spent: dict[str, int] = {}
@@ -65,12 +66,12 @@ class _Edited:
         self._ended = False  # `again` was called, and no reply came since
 
     def decide(self, decided: Decided) -> None:
-        """See `WholeReply`."""
+        """Implements `WholeReply.decide`."""
         if decided.refusal is not None:
             self._refused[decided.key] = decided.refusal
 
     def refused_all(self) -> bool:
-        """See `WholeReply`."""
+        """Implements `WholeReply.refused_all`."""
         return bool(self._calls) and self._calls <= self._refused.keys()
 
     def _fed(self, body: dict[str, Json], parts: list[Json], waiting: list[Waiting]) -> None:
@@ -83,7 +84,10 @@ class _Edited:
             self._first_id = body.get("id")
 
     def _end(self, shown: list[Json], parts: list[dict[str, Json]]) -> None:
-        """Without another reply, the agent gets what was answered so far."""
+        """Close this reply before the model is asked again.
+
+        Without another reply the agent gets this one.
+        """
         self._spent = added(self._spent, object_of(self._body.get("usage")))
         self._before, self._parts = shown, parts
         self._calls, self._refused = set(), {}
@@ -102,10 +106,10 @@ class _Edited:
 
 
 class AnthropicReply(_Edited):
-    """See `WholeReply`."""
+    """Implements `WholeReply` for the Messages API."""
 
     def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
-        """See `WholeReply`."""
+        """Implements `WholeReply.feed`."""
         parts = list_of(body.get("content"))
         waiting = [
             Waiting(key=key, call=anthropic.read_reply({"content": [part]}).calls[0])
@@ -116,7 +120,7 @@ class AnthropicReply(_Edited):
         return tuple(waiting)
 
     def again(self) -> list[Json]:
-        """See `WholeReply`."""
+        """Implements `WholeReply.again`."""
         results: list[Json] = [
             {
                 "type": "tool_result",
@@ -131,13 +135,13 @@ class AnthropicReply(_Edited):
         return [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
 
     def edited(self) -> dict[str, Json]:
-        """See `WholeReply`."""
+        """Implements `WholeReply.edited`."""
         ended = self._ended or self.refused_all()
         reason = "end_turn" if ended else self._body.get("stop_reason")
         return self._with({"content": self._shown(), "stop_reason": reason})
 
     def said(self) -> ModelReply:
-        """See `WholeReply`."""
+        """Implements `WholeReply.said`."""
         return anthropic.read_reply(self._body)
 
     def _shown(self) -> list[Json]:
@@ -150,10 +154,10 @@ class AnthropicReply(_Edited):
 
 
 class ResponsesReply(_Edited):
-    """See `WholeReply`."""
+    """Implements `WholeReply` for the Responses API."""
 
     def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
-        """See `WholeReply`."""
+        """Implements `WholeReply.feed`."""
         parts = list_of(body.get("output"))
         found = [
             Waiting(key=key, call=call_item(part))
@@ -164,7 +168,7 @@ class ResponsesReply(_Edited):
         return tuple(found)
 
     def again(self) -> list[Json]:
-        """See `WholeReply`."""
+        """Implements `WholeReply.again`."""
         outputs = [
             refusal_item(
                 text_of(self._parts[key].get("call_id")) or "",
@@ -178,11 +182,11 @@ class ResponsesReply(_Edited):
         return [*said, *outputs]
 
     def edited(self) -> dict[str, Json]:
-        """See `WholeReply`."""
+        """Implements `WholeReply.edited`."""
         return self._with({"output": self._shown()})
 
     def said(self) -> ModelReply:
-        """See `WholeReply`."""
+        """Implements `WholeReply.said`."""
         return responses.read_reply(self._body)
 
     def _shown(self) -> list[Json]:
@@ -201,14 +205,17 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class ChatReply(_Edited):
-    """See `WholeReply`. A second request is made only for a reply of one choice."""
+    """Implements `WholeReply` for the Chat Completions API.
+
+    The model is asked again only for a reply of one choice.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._places: list[_Place] = []
 
     def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
-        """See `WholeReply`."""
+        """Implements `WholeReply.feed`."""
         choices = list_of(body.get("choices"))
         self._places = []
         waiting: list[Waiting] = []
@@ -223,11 +230,11 @@ class ChatReply(_Edited):
         return tuple(waiting)
 
     def refused_all(self) -> bool:
-        """See `WholeReply`."""
+        """Implements `WholeReply.refused_all`."""
         return len(self._parts) == 1 and super().refused_all()
 
     def again(self) -> list[Json]:
-        """See `WholeReply`."""
+        """Implements `WholeReply.again`."""
         message = object_of(self._parts[0].get("message"))
         calls = list_of(message.get("tool_calls"))
         results: list[Json] = []
@@ -246,14 +253,14 @@ class ChatReply(_Edited):
         return [message, *results]
 
     def edited(self) -> dict[str, Json]:
-        """See `WholeReply`."""
+        """Implements `WholeReply.edited`."""
         choices: list[Json] = [
             self._choice(index, choice) for index, choice in enumerate(self._parts)
         ]
         return self._with({"choices": choices})
 
     def said(self) -> ModelReply:
-        """See `WholeReply`."""
+        """Implements `WholeReply.said`."""
         return chat.read_reply(self._body)
 
     def _refusals(self, index: int) -> dict[int | None, str]:

@@ -1,8 +1,8 @@
-"""Takes withheld text out of a model request: what all APIs share. Pure.
+"""Takes withheld texts out of a model request, as far as all APIs are alike. Pure.
 
-The caller says which text carries something refused, and what stands in its place (`Asks`). Tool
-results and calls lose lines, other texts lose sentences; a result of which nothing should be left
-goes whole. Text that a person typed stays, and so does a trusted system prompt or tool list.
+The caller's `Asks` says which text contains something refused, and what to put in its place. Tool
+results and calls lose lines, other texts lose sentences; a result that may not be shown at all is
+replaced whole. Text that a person typed stays, and so does a trusted system prompt or tool list.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from proxy.dialects.strict_json.tolerant import Json
 
-# Content that a provider signed or encrypted, and pictures: no words, and not to be modified.
+# Members with content that a provider signed or encrypted, or pictures: they have no words, and may
+# not be modified.
 SEALED: Final = frozenset(
     {
         *(
@@ -37,7 +38,7 @@ SEALED: Final = frozenset(
         *("image_url", "file_data", "input_audio"),
     }
 )
-# Keys of values by which the API finds something again.
+# Keys whose values are ids and names by which the API finds something again.
 NAMES: Final = frozenset(
     {
         "type",
@@ -60,7 +61,7 @@ _SPACE: Final = re.compile(r"\s")
 _ADDRESS: Final = "://"
 _KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
 _BASE64: Final = ";base64,"
-# Types of blocks that the provider signed, and members that are judged elsewhere.
+# Types of blocks that hold a model's thoughts; and the members of such blocks, signed as a whole.
 THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
 SIGNED: Final = frozenset({"thinking", "data", "summary", "content", "text"})
 _INSTEAD_KEY: Final = "withheld"
@@ -75,42 +76,42 @@ class Asks(Protocol):
     """
 
     def of_the(self, noun: str, *, by_model: bool = False) -> Asks:
-        """The same for another kind of place: a "result", a "call" or another "text".
+        """The same questions for another kind of place: a "result", a "call" or another "text".
 
         The model's own words (`by_model`) are also searched for texts that wait for a person.
         """
         ...
 
     def of(self, text: str) -> str | None:
-        """The answer for one text."""
+        """The replacement for one text, or None if it may stay."""
         ...
 
     def of_result(self, call_id: str, text: str) -> str | None:
-        """The answer for a result of which nothing may stay; its id is then withheld as well.
+        """The replacement for a result that may not be shown, whose id is withheld as well.
 
-        Only here a refused text that is too plain to be searched for elsewhere is found, as the
+        A refused text too short or plain to be searched for elsewhere is found here, if it is the
         whole result.
         """
         ...
 
     def of_sentences(self, sentences: Sequence[str]) -> list[str | None]:
-        """The answer for each sentence of one text."""
+        """The replacement for each sentence of one text, or None for one that may stay."""
         ...
 
     def of_lines(self, lines: Sequence[str]) -> list[str | None]:
-        """The answer for each line of one text."""
+        """The replacement for each line of one text, or None for one that may stay."""
         ...
 
     def waits(self, text: str) -> bool:
-        """Whether a result tells that a memory waits for a person, and one does."""
+        """Whether a result says that a memory waits for a person, and such a memory does wait."""
         ...
 
     def bears(self, text: str) -> bool:
-        """Whether something was taken out of this text earlier, on its way to the agent."""
+        """Whether words were taken out of this text earlier, on its way to the agent."""
         ...
 
     def unbinds(self, name: str) -> bool:
-        """Whether a signed block of this name was left out before, or is to be from now on."""
+        """Whether a signed block of this name was left out before, or has to be from now on."""
         ...
 
     def unbind(self, name: str) -> None:
@@ -126,14 +127,15 @@ class Asks(Protocol):
 class Leave(msgspec.Struct, frozen=True, kw_only=True):
     """What stays unchanged, by its place in the body.
 
-    Text that persons typed, and trusted texts.
+    That is text that persons typed, and trusted texts.
     """
 
     typed: dict[Where, tuple[tuple[int, int], ...]] = {}
     trusted: frozenset[Where] = frozenset()
-    # The trusted texts themselves: their words may be shown elsewhere too.
+    # The trusted texts themselves, whose words may also stand elsewhere.
     stands: tuple[str, ...] = ()
-    # Indexes of turns that were clean when they came last, with nothing new refused since.
+    # Indexes of turns in which nothing was withheld last time, and since when nothing new was
+    # refused.
     clean: frozenset[int] = frozenset()
 
 
@@ -170,7 +172,10 @@ def _cut(
 
 
 def cut_between(text: str, typed: Sequence[tuple[int, int]], asks: Asks) -> str:
-    """The same for a text of which a person typed parts; the same object if nothing is removed."""
+    """A text without refused sentences, except in parts that a person typed.
+
+    The same object if nothing is removed.
+    """
     out: list[str] = []
     at = 0
     for start, end in sorted(typed):
@@ -190,7 +195,7 @@ def _trimmed(text: str, asks: Asks) -> str:
 def changed(
     value: Json, change: Callable[[str], str], instead: Callable[[str], str | None]
 ) -> Json:
-    """JSON with every string replaced.
+    """JSON with every string replaced by `cut`'s result.
 
     An object whose keys contain something refused is replaced whole.
     """
@@ -212,7 +217,10 @@ def changed(
 
 
 def seals(key: str, value: Json) -> bool:
-    """Whether a value is sealed by a provider, or a picture; anything else there is a text."""
+    """Whether a value is sealed by a provider, or a picture.
+
+    Any other value under such a key is a text.
+    """
     return (
         key in SEALED
         and isinstance(value, str)
@@ -222,19 +230,19 @@ def seals(key: str, value: Json) -> bool:
 
 
 def names(key: str, value: Json) -> bool:
-    """Whether a value only names something; a whole text under such a key is still a text."""
+    """Whether a value is only a name: under a key for names, and without white space."""
     return key in NAMES and isinstance(value, str) and _SPACE.search(value) is None
 
 
 def passes(key: str, asks: Asks) -> bool:
-    """Whether a key may be sent; most are known names, and are not searched."""
+    """Whether a key may be sent. Keys of plain letters are not searched."""
     return _KEY.fullmatch(key) is not None or asks.of(key) is None
 
 
 def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
-    """What is left anywhere below a place: in unknown fields, in keys, in an address.
+    """Replace refused texts anywhere below a place: in unknown fields, in keys, in an address.
 
-    It runs after the API's own editing; anything found here is replaced in place.
+    It runs after the API's own editing has replaced the texts that it knows.
     """
     if isinstance(value, str):
         if where in leave.trusted or where in leave.typed or names(str(where[-1]), value):
@@ -271,7 +279,7 @@ def _unsealed(text: str, asks: Asks) -> str:
 
 
 def sieved(value: Json, asks: Asks) -> Json:
-    """JSON with every string cut."""
+    """JSON in which every string is without refused texts."""
     return _sieved(value, asks, cut)
 
 
@@ -280,14 +288,14 @@ def _sieved(value: Json, asks: Asks, less: Callable[[str, Asks], str]) -> Json:
     said = asks.of(joined(new))
     if said is None or isinstance(new, str):
         return new
-    # A withheld stretch runs over several strings: all of them go.
+    # A refused text spans several strings, so all of them are replaced.
     return changed(new, lambda text: said if text else text, lambda _: said)
 
 
 def result(call_id: str, value: Json, asks: Asks) -> tuple[Json, bool]:
-    """The part of a tool's result that may be sent, and whether nothing is left.
+    """The part of a tool's result that may be sent, and whether the whole was replaced.
 
-    `own`: the result of the call that proposed a waiting text may only echo it.
+    A result that says that a memory waits is searched for that memory's text as well.
     """
     text = joined(value)
     asks = asks.of_the("result", by_model=asks.waits(text))
@@ -298,9 +306,9 @@ def result(call_id: str, value: Json, asks: Asks) -> tuple[Json, bool]:
 
 
 class Proposing:
-    """The call ids whose results say that a memory waits for a person; found when first asked.
+    """Ids of calls whose results say that a memory waits for a person.
 
-    Most requests bring no call that is not known yet, and need not read every result for it.
+    The results are read when an id is first asked for, which few requests need.
     """
 
     def __init__(self, results: Iterable[tuple[Json, Json]], asks: Asks) -> None:
@@ -309,7 +317,7 @@ class Proposing:
         self._found: frozenset[str] | None = None
 
     def __contains__(self, call_id: str | None) -> bool:
-        """Whether the call of this id did."""
+        """Whether the result of the call with this id says that a memory waits."""
         if self._found is None:
             self._found = frozenset(
                 call_id
@@ -320,7 +328,7 @@ class Proposing:
 
 
 def sieved_body(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
-    """A request of an unknown API, with every string cut."""
+    """A request of an unknown API, in which every string is without refused texts."""
     made = sieved(body, asks)
     made = swept(made, (), leave, asks)
     return made if isinstance(made, dict) else body
@@ -346,7 +354,7 @@ def arguments(value: Json, asks: Asks) -> Json:
 
 
 def written(value: Json) -> str:
-    """JSON as a text in which keys stand beside their values, as a model reads it."""
+    """JSON as one text in which keys stand beside their values, as a model reads it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -369,7 +377,7 @@ def joined(value: Json) -> str:
 
 
 def apart(texts: list[str | None]) -> str:
-    """Texts as one; where a text stays (None), its neighbours do not join."""
+    """Texts joined to one; None, for a text that stays, keeps its neighbours apart."""
     return "\n".join(_APART if text is None else text for text in texts)
 
 
@@ -398,7 +406,7 @@ def beside(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
 
 
 def spoken(text: str, where: Where, leave: Leave, asks: Asks) -> str:
-    """One text at its place: unchanged where it is trusted, else cut around what a person typed."""
+    """One text without refused sentences; trusted texts and what a person typed stay."""
     if where in leave.trusted:
         return text
     typed = leave.typed.get(where, ())

@@ -1,1 +1,1 @@
-"""JSON text to values, in the three strictnesses that dialects need."""
+"""JSON text to values, in the three degrees of strictness that dialects need."""

@@ -21,7 +21,7 @@ _INDENTS: Final = (2, 4, None, 1, 3, 8)
 
 
 class _Pairs(list[tuple[str, object]]):
-    """An object as a list of members, repeated names included."""
+    """A JSON object as a list of its members, repeated names included."""
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,12 +36,12 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def looks_like_json(text: str) -> bool:
-    """Whether parsing is worth an attempt: the first character opens an object or an array."""
+    """Whether a text may be JSON: its first character opens an object or an array."""
     return text.lstrip()[:1] in {"{", "["}
 
 
 def read_container(text: str) -> JsonValue:
-    """The object or array in a text; None where it is neither, or ambiguous.
+    """The object or array in a text; None if it is neither, or ambiguous.
 
     A repeated name or NaN, which two readers could understand differently, counts as ambiguous.
     """
@@ -63,10 +63,10 @@ def write_container(value: JsonValue, text: str, before: JsonValue) -> str:
 def strings_inside(text: str) -> Iterator[str]:
     """Every string and key that some reader would find by parsing a text as JSON.
 
-    For a repeated name, all of its values.
+    For a repeated name, all of its values are taken.
 
     Raises:
-        MalformedRequest: It is nested too deeply to be searched.
+        MalformedRequest: The JSON is nested too deeply to be searched.
     """
     if text.lstrip()[:1] not in {"{", "[", '"'}:
         return
@@ -97,7 +97,7 @@ def _unique(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
 
 
 def _number(digits: str) -> int:
-    # Length first: converting thousands of digits takes quadratic time.
+    # The length is checked first, because converting thousands of digits takes quadratic time.
     if len(digits) > _INTEGER_DIGITS_MAX:
         raise ValueError
     return int(digits)
@@ -139,7 +139,7 @@ def _style(text: str, value: JsonValue) -> Style:
         for indent in (_INDENTS if "\n" in body else (None,))
         for item, key in (((",", ":"), (", ", ": ")) if indent is None else ((",", ": "),))
     ]
-    # The last fallback keeps the line breaks only; the value is the same.
+    # If no guess fits exactly, the result keeps line breaks at least; the value is the same.
     closest = guesses[0] if "\n" in body or ": " not in body else guesses[1]
     return next((guess for guess in guesses if _write(value, guess) == body), closest)
 

@@ -1,8 +1,8 @@
 """JSON from a peer, read so that no two readers can understand it differently.
 
 Python's own reader keeps the last of two equal keys, accepts `NaN` and `1e999`, guesses UTF-16 and
-lets lone surrogates through; each of these smuggles content past somebody (a label that reads `L4`
-here and `L1` there). Everything below raises `MalformedRequest` and nothing else.
+lets lone surrogates through; with each of these, two readers can see different content (a class
+that reads `L4` here and `L1` there). The functions below raise `MalformedRequest` and nothing else.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ _T = TypeVar("_T")
 def decode_object(
     body: bytes, *, bytes_max: int = BODY_BYTES_MAX, any_text: bool = False
 ) -> JsonValue:
-    """The one value that `body` means.
+    """The JSON value of `body`.
 
-    Promises: keys are unique in every object, numbers are finite and exactly representable
-    (RFC 7493), depth is at most 32, no string or key holds an illegal code point. With `any_text`
-    only lone surrogates are illegal: for text that is passed on and never stored from here.
+    Promises: keys are unique in every object, numbers are finite and exactly representable (RFC
+    7493), depth is at most 32, no string or key holds an illegal code point. With `any_text`, for
+    text that is passed on and not stored, only lone surrogates are illegal.
 
     Raises:
-        MalformedRequest: Anything else; the detail names the rule, never what was sent.
+        MalformedRequest: The body breaks one of these rules; the detail names the rule, never what
+            was sent.
     """
     if len(body) > bytes_max:
         raise MalformedRequest("body: too large", status=413)
@@ -63,7 +64,7 @@ def decode_object(
         value: JsonValue = _DECODER.decode(text)
     except RecursionError:
         raise MalformedRequest("body: nested too deeply") from None
-    except ValueError:  # json.JSONDecodeError is a ValueError; its text would quote the body
+    except ValueError:  # JSONDecodeError is a ValueError too; its text would quote the body
         raise MalformedRequest("body: not JSON") from None
     if not _plainly_fine(text):
         _inspect(value, check_encodable if any_text else check_text)
@@ -71,19 +72,19 @@ def decode_object(
 
 
 def decode_as(body: bytes, shape: type[_T]) -> _T:
-    """`decode_object`, then held against a struct.
+    """The body as `decode_object` reads it, converted to a struct.
 
     Raises:
-        MalformedRequest: The body is not JSON as above, or not of this shape.
+        MalformedRequest: The body is not JSON by these rules, or does not fit the struct.
     """
     return convert(decode_object(body), shape)
 
 
 def convert(value: JsonValue, shape: type[_T]) -> _T:
-    """Hold a decoded value against a struct.
+    """Convert a decoded value to a struct.
 
     Raises:
-        MalformedRequest: It does not fit; the detail names our field and rule.
+        MalformedRequest: The value does not fit; the detail names the struct's field and rule.
     """
     try:
         return msgspec.convert(value, shape, strict=True)
@@ -119,16 +120,17 @@ def check_encodable(text: str, where: str) -> None:
     """Refuse lone surrogates, which JSON escapes can spell and UTF-8 cannot.
 
     Raises:
-        MalformedRequest: There is one.
+        MalformedRequest: The text has a lone surrogate.
     """
     if not text.isascii() and _SURROGATE.search(text) is not None:
         raise MalformedRequest(f"{where}: holds a code point that is not allowed")
 
 
 def _describe(message: str) -> str:
-    """Turn msgspec's message into one that cannot carry the peer's words.
+    """Turn msgspec's message into one that cannot contain the peer's words.
 
-    msgspec quotes unknown keys and enum values; a refused text sent as a key would come back.
+    msgspec quotes unknown keys and enum values; a refused text that was sent as a key would reach
+    the model again.
     """
     rule, separator, place = message.partition(" - at `")
     where = place.rstrip("`") if separator else "$"
@@ -162,7 +164,7 @@ def _float(digits: str) -> float:
 
 
 def _int(digits: str) -> int:
-    # Length first: converting thousands of digits takes quadratic time.
+    # The length is checked first, because converting thousands of digits takes quadratic time.
     if len(digits) > _INTEGER_DIGITS_MAX or abs(int(digits)) > INTEGER_MAX:
         raise MalformedRequest("body: an integer is outside +-(2^53 - 1)")
     return int(digits)
@@ -178,7 +180,7 @@ _DECODER = json.JSONDecoder(
 
 
 def _plainly_fine(text: str) -> bool:
-    """Whether the raw text alone proves what `_inspect` checks: most requests are short ASCII.
+    """Whether the raw text alone shows that `_inspect` would accept it, as most short ones do.
 
     Without escapes every string consists of the characters seen here, depth is at most the number
     of brackets, and there are fewer values than characters.

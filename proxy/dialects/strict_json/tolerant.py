@@ -2,8 +2,8 @@
 
 An agent's history has anything that its tools printed: control characters, halves of surrogate
 pairs, numbers that no double can hold. A refusal would end the agent's work, so nothing is refused
-for its content. The rewritten bytes go on, so a repeated key cannot mean one thing to us and
-another to the model.
+for its content. The rewritten bytes go on, so a repeated key cannot mean one thing here and another
+to the model.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def check_depth(value: Json, raw: bytes) -> None:
     """Refuse a value that is nested too deep for a recursive walk.
 
     Raises:
-        MalformedRequest: It is nested deeper than any client nests.
+        MalformedRequest: The value is nested deeper than any client nests.
     """
-    # With fewer brackets than the limit no walk is needed.
+    # With fewer brackets than the limit the depth need not be counted.
     if raw.count(b"[") + raw.count(b"{") > DEPTH_MAX and _deeper_than(value, DEPTH_MAX):
         raise MalformedRequest("body: nested too deeply", status=400)
 
@@ -82,7 +82,7 @@ def write_body(body: Json) -> bytes:
 
 
 def _slowly(raw: bytes) -> Json:
-    """A slower parse for bodies that the fast reader refuses and a lenient server would take."""
+    """A slower parser, for bodies that the fast one refuses and a lenient server would accept."""
     try:
         return cast("Json", _LENIENT.decode(raw.decode("utf-8")))
     except (ValueError, RecursionError):

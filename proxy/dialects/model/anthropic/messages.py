@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from proxy.dialects.strict_json.tolerant import Json
 
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
-# Signed by the provider: may not be modified, and is no readable text.
+# Blocks that the provider signed: they may not be modified, and have no readable text.
 _SIGNED: Final = frozenset({"thinking", "redacted_thinking"})
 
 _REFERENCE: Final = frozenset({"type", "tool_name", "cache_control"})
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-# Claude Code uses `role: system` messages for what its program says between the turns.
+# Claude Code uses `role: system` messages for texts of its program between the turns.
 _VOICES: Final = {"assistant": Voice.MODEL, "user": Voice.USER, "system": Voice.SYSTEM}
 
 
@@ -55,7 +55,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
 
 
 def read_turn(message: dict[str, Json]) -> Turn:
-    """One message; the places in it are relative to it."""
+    """One message; the places of its texts are relative to the message."""
     voice = _VOICES.get(text_of(message.get("role")) or "", Voice.UNPLACED)
     content = message.get("content")
     if isinstance(content, str):
@@ -73,14 +73,14 @@ def read_turn(message: dict[str, Json]) -> Turn:
 
 
 def read_reply(body: dict[str, Json]) -> ModelReply:
-    """A whole reply (not a stream)."""
+    """Read a whole reply (not a stream)."""
     turn = read_turn({"role": "assistant", "content": body.get("content")})
     return reply_of(text_of(body.get("id")), turn)
 
 
 def _block(block: dict[str, Json], kind: str, where: Where, voice: Voice) -> tuple[Said, ...]:
     if kind == "text":
-        # Citations quote documents: they are not the speaker's words.
+        # Citations quote documents, so they do not count as words of the speaker.
         by = Voice.TOOL if voice is Voice.MODEL else Voice.UNPLACED
         quoted = said_in(block.get("citations"), (*where, "citations"), by)
         return said_in(block.get("text"), (*where, "text"), voice) + quoted
@@ -91,10 +91,10 @@ def _block(block: dict[str, Json], kind: str, where: Where, voice: Voice) -> tup
     if kind.endswith("tool_result"):
         return _result(block.get("content"), (*where, "content"), block.get("tool_use_id"))
     if kind == "compaction":
-        # The provider's summary of turns that are not sent again: the model's words, if its making
-        # was seen.
+        # The provider's summary of turns that are not sent again. It counts as the model's words if
+        # the reply that made it was seen.
         return said_in(block.get("content"), (*where, "content"), Voice.MODEL)
-    # Somebody handed over a document or search result; it does not say who, so it counts as
+    # A document or search result that was handed over: its author is not named, so it counts as
     # unknown.
     return unplaced_in(block, where)
 
@@ -106,7 +106,7 @@ def _result(content: Json, where: Where, call_id: Json) -> tuple[Said, ...]:
 
 
 def _refers_to_tools(content: Json) -> bool:
-    """Whether a result has only tools' names, which the provider replaces by their descriptions."""
+    """Whether a result has only names of tools, for which the provider puts their descriptions."""
     blocks = [object_of(one) for one in list_of(content)]
     return bool(blocks) and all(
         one.keys() <= _REFERENCE

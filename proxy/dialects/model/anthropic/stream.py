@@ -1,7 +1,7 @@
 """The stream of Anthropic's Messages API, edited: tool calls wait, everything else passes.
 
-A refused call does not reach the agent: a text stands in its place. If no other call goes on, the
-model is asked again with the refusal as the call's result, and its new words continue the same
+A refused call does not reach the agent, which gets a text in its place. If no other call goes on,
+the model is asked again with the refusal as the call's result, and its new words continue the same
 message. The agent sees one reply, and goes on working.
 """
 
@@ -39,7 +39,7 @@ _ADDS: Final = {
 
 
 class _Block:
-    """One content block of a reply that is still arriving."""
+    """One content block of a reply, while its pieces arrive."""
 
     def __init__(self, start: dict[str, Json], *, waits: bool) -> None:
         self.start = start
@@ -47,7 +47,8 @@ class _Block:
         self.done = False
         self.events: list[tuple[Event, dict[str, Json]]] = []
         self.added: dict[str, list[str]] = {}
-        self.odd = False  # other readers might assemble its pieces into another call
+        # whether other readers might put the block's pieces together to another call
+        self.odd = False
         self.citations: list[Json] = []
 
     def add(self, delta: dict[str, Json]) -> None:
@@ -65,7 +66,7 @@ class _Block:
             self.added.setdefault(field, []).append(value)
 
     def arguments(self) -> dict[str, Json] | None:
-        """The input of a call; None where its pieces make no JSON object."""
+        """The input of a call; None if its pieces make no JSON object."""
         given = self.given()
         return arguments_of({} if given is None else given)
 
@@ -74,7 +75,7 @@ class _Block:
         return "".join(self.added.get("partial_json", ())) or self.start.get("input")
 
     def waiting(self, whole: dict[str, Json], key: int) -> Waiting:
-        """The call that has to be judged."""
+        """The block as a call that has to be judged."""
         given = self.given()
         call = call_of(whole.get("id"), whole.get("name"), {} if given is None else given)
         return Waiting(key=key, call=call)
@@ -94,7 +95,7 @@ class _Block:
 
 
 class AnthropicEditor:
-    """See `Editor`."""
+    """Implements `Editor` for streams of the Messages API."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
@@ -102,38 +103,40 @@ class AnthropicEditor:
         self._content: list[Json] = []
         self._refusals: list[tuple[str, str]] = []
         self._going_on = 0
-        self._shift = 0  # number of blocks sent before those of this request
+        # the number of blocks that earlier requests to the model put into the reply
+        self._shift = 0
         self._sent = 0
         self._reply_id: str | None = None
         self._over = False
-        self._spent: dict[str, int] = {}  # tokens of earlier requests
-        self._last: dict[str, Json] = {}  # the end of the message that the agent was not shown
+        self._spent: dict[str, int] = {}  # tokens that earlier requests to the model have spent
+        # the last end of a message that was kept back from the agent
+        self._last: dict[str, Json] = {}
 
     @property
     def over(self) -> bool:
-        """See `Editor`."""
+        """Implements `Editor.over`."""
         return self._over
 
     @property
     def holds(self) -> bool:
-        """See `Editor`."""
+        """Implements `Editor.holds`."""
         return any(block.waits for block in self._blocks.values())
 
     def said(self) -> ModelReply:
-        """See `Editor`. Incomplete blocks count as far as they arrived."""
+        """Implements `Editor.said`. Incomplete blocks count as far as they arrived."""
         content: list[Json] = [*self._content]
         content += [block.whole() for block in self._blocks.values() if not block.done]
         return read_reply({"id": self._reply_id, "content": content})
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
-        """See `Editor`."""
+        """Implements `Editor.feed`."""
         body = payload(event)
         kind = text_of(body.get("type")) if body is not None else None
         if body is None or kind is None:
             called = body is not None and ("content_block" in body or _JSON_PIECE in str(body))
             return (b"" if called else event.raw), ()
         if event.name not in {"", kind} or ("content_block" in body and kind != _BEGIN):
-            # Some readers use the event's name, some its content.
+            # Some readers go by the event's name, others by its content: make both say the same.
             lean: dict[str, Json] = {key: body[key] for key in body if key != "content_block"}
             body = body if kind == _BEGIN else lean
             raw = event_of(kind, body)
@@ -153,12 +156,13 @@ class AnthropicEditor:
         return event.raw, ()
 
     def decide(self, decided: Decided) -> bytes:
-        """See `Editor`."""
+        """Implements `Editor.decide`."""
         block = self._blocks.pop(decided.key)
         self._sent += 1
         if decided.refusal is None:
             self._going_on += 1
-            # Its index among the blocks sent on; a call with an initial input has no pieces.
+            # The block's index among those that the agent gets. A call whose pieces or place do not
+            # fit is written anew.
             place = self._sent - 1
             given = "".join(block.added.get(_JSON_PIECE, ()))
             if (
@@ -172,7 +176,7 @@ class AnthropicEditor:
         return _text_block(decided.key + self._shift, decided.refusal)
 
     def refused_all(self) -> bool:
-        """See `Editor`."""
+        """Implements `Editor.refused_all`."""
         return bool(self._refusals) and not self._going_on and not self.holds
 
     def again(self) -> list[Json]:
@@ -188,7 +192,7 @@ class AnthropicEditor:
         return [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
 
     def close(self) -> bytes:
-        """See `Editor`."""
+        """Implements `Editor.close`."""
         delta: dict[str, Json] = {"stop_reason": "end_turn", "stop_sequence": None}
         usage: dict[str, Json] = {"output_tokens": 0, **self._spent}
         ended: dict[str, Json] = {**self._last, "type": "message_delta"}
@@ -197,14 +201,15 @@ class AnthropicEditor:
         return event_of("message_delta", ended) + event_of("message_stop", {"type": "message_stop"})
 
     def add(self, text: str) -> bytes:
-        """See `Editor`."""
+        """Implements `Editor.add`."""
         self._sent += 1
         return _text_block(self._sent - 1, text)
 
     def _delta(self, event: Event, body: dict[str, Json]) -> bytes:
         usage = object_of(body.get("usage"))
         if self.refused_all():
-            # The end of the message is kept back: the agent gets it after the second request.
+            # The message is not over for the agent: its end is kept back until after the second
+            # request.
             self._spent = added(self._spent, usage)
             self._last = body
             return b""
@@ -217,18 +222,18 @@ class AnthropicEditor:
     ) -> tuple[bytes, tuple[Waiting, ...]]:
         index = body.get("index")
         if not isinstance(index, int):
-            # Without an index, its block is unknown.
+            # An event without an index belongs to no known block.
             return b"", ()
         if kind == "content_block_start":
             start = object_of(body.get("content_block"))
             calls = start.get("type") == _CALL
             if any(block.waits or calls for block in self._blocks.values()):
-                # Other readers would mix the pieces of two open blocks.
+                # Two blocks are open at once: other readers might mix their pieces.
                 raise Unread
             self._blocks[index] = _Block(start, waits=calls)
         block = self._blocks.get(index)
         if block is None:
-            # Pieces of a call that has ended, or never began.
+            # These may be pieces of a call that has ended, or that never began.
             return (b"" if _JSON_PIECE in object_of(body.get("delta")) else event.raw), ()
         if kind == "content_block_delta":
             block.add(object_of(body.get("delta")))
@@ -252,7 +257,7 @@ class AnthropicEditor:
 
 
 def _begun(event: Event, body: dict[str, Json]) -> bytes:
-    """The beginning of a message; calls in it are dropped, because they come as blocks."""
+    """The beginning of a message without calls in it, because calls come as blocks."""
     message = object_of(body.get("message"))
     if not any(object_of(block).get("type") == _CALL for block in list_of(message.get("content"))):
         return event.raw
@@ -260,7 +265,7 @@ def _begun(event: Event, body: dict[str, Json]) -> bytes:
 
 
 def _as_judged(index: int, block: _Block) -> bytes:
-    """A call rewritten whole, so that no reader can assemble another one."""
+    """A judged call, written anew as one piece, so that every reader finds this call."""
     given = block.given()
     piece = "{}" if given is None else spelled(given)
     begun: dict[str, Json] = {**block.start, "input": {}}

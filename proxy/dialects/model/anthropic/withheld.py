@@ -1,4 +1,4 @@
-"""A request of Anthropic's Messages API without what is withheld.
+"""Takes withheld texts out of a request of Anthropic's Messages API.
 
 Thinking blocks are signed. A block that contains withheld words is left out. Newer models also
 refuse a block whose prefix was changed after it was made, so blocks made after a text that is
@@ -46,7 +46,7 @@ _TURNS: Final = "messages"
 
 
 def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
-    """The body as it may go upstream; the same object where nothing is withheld."""
+    """The body as it may go upstream; the same object if nothing is withheld."""
     before = asks.fresh_count
     made: dict[str, Json] = {
         key: value
@@ -93,7 +93,7 @@ def _results_in(messages: list[Json]) -> Iterator[tuple[Json, Json]]:
 def _message(
     message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: Proposing
 ) -> dict[str, Json]:
-    """A message; `waiting` are the calls that proposed texts which wait for a person."""
+    """A message as it may go on; `waiting` are the calls that proposed held texts."""
     content = message.get("content")
     plain, by_model = asks, message.get("role") == "assistant"
     asks = asks.of_the("text", by_model=by_model)
@@ -106,21 +106,23 @@ def _message(
         heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
     told = asks.of(apart(heard))
     new = [
-        # A withheld result stays withheld under its id, even if its text changes.
+        # A result is searched in any case: once withheld, it stays so under its id, even if its
+        # text changes.
         _block(block, (*where, "content", at), leave, asks, waiting)
         if told or _is_result(block)
         else block
         for at, block in enumerate(blocks)
     ]
     if told is not None:
-        # A text that only waits for a person may stand in other calls.
+        # A text that only waits for a person may stand in other calls, so those blocks are asked
+        # about without it.
         asks = plain
         heard = []
         for at, block in enumerate(new):
             heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
         still = asks.of(apart(heard))
         if still is not None:
-            # A withheld stretch runs over several blocks: all of them go.
+            # A withheld text spans several blocks, so all of them are emptied.
             new = [_emptied(block, where, at, leave, still) for at, block in enumerate(new)]
     same = all(a is b for a, b in zip(new, blocks, strict=True))
     return message if same else {**message, "content": [*new]}
@@ -182,11 +184,12 @@ def _emptied(
 
 def thinks(body: dict[str, Json]) -> bool:
     """Whether the conversation has signed thinking blocks."""
-    # Called for each request with all of its history, so nothing is called for each block.
+    # This runs for each request with its whole history, so it calls no function for each block.
     for message in list_of(body.get(_TURNS)):
         blocks = message.get("content") if isinstance(message, dict) else None
         for block in blocks if isinstance(blocks, list) else ():
-            # Compared and not hashed: a client may send an array as its type.
+            # `in` a tuple compares and hashes nothing: a client may send an array as a block's
+            # type.
             if isinstance(block, dict) and block.get("type") in _THOUGHTS:
                 return True
     return False
@@ -197,8 +200,8 @@ def _without_thinking(
 ) -> dict[str, Json]:
     """The message without thinking blocks that contain withheld words or are no longer valid.
 
-    Behind a text of ours in the same message, the model's thoughts followed something else: the
-    refused call or the removed text. So those blocks go too.
+    After a text that replaced a refused call or a removed one in the same message, the model's
+    thoughts followed the original. So those blocks are left out too.
     """
     kept: list[Json] = []
     said: str | None = None
@@ -213,7 +216,8 @@ def _without_thinking(
         thinks = asks.of_the("text", by_model=True)
         thought = joined({key: block.get(key) for key in sorted(SIGNED - {"data"})})
         heard = thinks.of(thought)
-        # The signature covers a text from which words were removed on their way to the agent.
+        # Words were removed from the thought on its way to the agent, so its signature no longer
+        # fits.
         if heard is not None or asks.bears(thought) or (loosened and not asks.unbinds(name)):
             asks.unbind(name)
             said = heard or said
@@ -222,14 +226,14 @@ def _without_thinking(
     if len(kept) == len(blocks):
         return turn
     if not kept:
-        # A message must not be empty.
+        # A message must not be empty, so a text takes the place of its only blocks.
         note: dict[str, Json] = {"type": "text", "text": said or "[withheld]"}
         kept.append(note)
     return {**turn, "content": kept}
 
 
 def _may_go_on(given: list[Json], turns: list[Json]) -> bool:
-    """Whether manual thinking may stay on: the turn that goes on begins with a thinking block."""
+    """Whether manual thinking may stay on: the last model turn still begins with its thinking."""
     for old, new in zip(reversed(given), reversed(turns), strict=True):
         if object_of(old).get("role") == "assistant":
             return not (_thinks(old) and not _thinks(new))

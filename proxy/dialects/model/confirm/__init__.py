@@ -1,1 +1,1 @@
-"""The question to a person at the end of a reply, and her answer: pure functions."""
+"""The question to a person at the end of a reply, and the person's answer: pure functions."""

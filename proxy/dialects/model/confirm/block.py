@@ -1,4 +1,4 @@
-"""What the sidecar asks a person at the end of a reply, and which turn of hers answers it.
+"""What the sidecar asks a person at the end of a reply, and which turn of the person answers that.
 
 A code is eight characters without vowels, so that no word is one. Only ASCII counts: a letter of
 another script that looks alike is another letter.
@@ -42,12 +42,12 @@ _NAME: Final = "mnemogate"
 _ASKS: Final = ("asks you, not your agent", "may it remember")
 _MARKDOWN: Final = frozenset(r"\`*_[]<>#|~!&")
 _HOST_LEN_MAX: Final = 40
-# Longer turns are no answers: their blanks would be tried in every way.
+# Longer turns are no answers. The limit also bounds the work of matching their blanks.
 _TURN_LEN_MAX: Final = 256
 
 
 class TextAsked(NamedTuple):
-    """One text that waits, as it is shown. `before` is the text that it replaces."""
+    """One held text, as a question shows it. `before` is the text that it replaces."""
 
     text: str
     kind: str
@@ -56,14 +56,14 @@ class TextAsked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One answer of a person."""
+    """One answer of a person: yes or no to the text with this code."""
 
     yes: bool
     code: str
 
 
 class Outcomes:
-    """What became of an answer: the last line of the reply to it, in our own words."""
+    """The fixed lines that tell a person the result of an answer, at the end of the reply to it."""
 
     REMEMBERED: Final = "Mnemogate: what you said yes to is remembered, what you denied is not."
     BEFORE: Final = "Mnemogate: this was decided before; your answer changed nothing."
@@ -86,7 +86,7 @@ TOLD: Final = frozenset(
 
 
 def code_of(number: int) -> str:
-    """The code for a random number of at least 64 bits."""
+    """Make a code from a random number of at least 64 bits."""
     found: list[str] = []
     for _ in range(CODE_LEN):
         number, digit = divmod(number, len(ALPHABET))
@@ -95,7 +95,10 @@ def code_of(number: int) -> str:
 
 
 def block_of(questions: Iterable[TextAsked], had_read: tuple[str, ...]) -> str:
-    """The block as it is shown. `had_read` must be names made by `host_of` or by an operator."""
+    """The whole question as it is shown.
+
+    `had_read` must be names made by `host_of` or by an operator.
+    """
     read = f"This conversation had read: {', '.join(map(shown, had_read))}."
     lines = [f"{HEADING} {read}" if had_read else HEADING]
     for one in questions:
@@ -107,7 +110,7 @@ def block_of(questions: Iterable[TextAsked], had_read: tuple[str, ...]) -> str:
 
 
 def shown(text: str) -> str:
-    """A text without marks that a page would render, and with nothing invisible in it."""
+    """A text in which Markdown marks are defused, and invisible characters are made visible."""
     return "".join(map(_shown, text))
 
 
@@ -127,7 +130,7 @@ def host_of(host: str) -> str:
 
 
 def answers_in(turn: str) -> tuple[Answer, ...]:
-    """The answers that a person typed, if her whole turn consists of them; else ().
+    """The answers that a person typed, if the whole turn consists of answers; else ().
 
     A turn that answers one code twice counts as no answer.
     """
@@ -169,7 +172,7 @@ def _is_near(code: str) -> bool:
 
 
 def resembles(text: str) -> bool:
-    """Whether a text of the model has our name, our words, or an answer's form."""
+    """Whether a model's text has Mnemogate's name, words of a question, or an answer's form."""
     folded = skeleton(text).casefold()
     return (
         _NAME in folded

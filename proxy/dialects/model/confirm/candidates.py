@@ -1,4 +1,4 @@
-"""Which candidates a person may be asked about in a conversation: those she can be shown whole."""
+"""Which candidates a person may be asked about in a conversation: those that can be shown whole."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ KINDS: Final = {
     MemoryClass.L3: "knowledge",
     MemoryClass.L4: "an episode",
 }
-# Words of the question and of its answers, in the languages that `policy.text.languages` has.
+# Words that questions and answers use, in the languages that `policy.text.languages` has; a text
+# with one could pass for a question.
 _ENGLISH: Final = "yes no code codes confirm confirms confirmed confirmation mnemogate"
 _GERMAN: Final = "ja nein kode codewort bestätige bestätigen bestätigt bestätigung"
 _ROMANCE: Final = "oui non sí si não sim sì codigo código codice confirmer confirmar confermare"
 WORDS: Final = frozenset(skeleton(f"{_ENGLISH} {_GERMAN} {_ROMANCE}").casefold().split())
-# What a question says of itself, and a gap behind which a text goes on unseen.
+# Phrases of a question, and a gap after which the rest of a text could go unseen.
 _OURS: Final = ("conversation had read", "may it remember", "may it replace")
 _GAP: Final = re.compile(r"\s{4,}")
-# Words of the argument names in shipped maps, beside those that file. A name of any other word
-# says something, and is not shown.
+# The words of which names of arguments in shipped maps are made. A candidate with another name is
+# not shown, because that name itself could tell the person something.
 _ARGUMENTS: Final = words(
     """
     action assertion block body chunks collection command conclusion contents custom deletions
@@ -55,7 +56,7 @@ _LETTERS: Final = re.compile(r"[^\W_]+")
 
 
 class ShownWhole(NamedTuple):
-    """A candidate as a question shows it. `before`: the text that it replaces."""
+    """A candidate as a question shows it. `before` is the text that it replaces."""
 
     text: str
     kind: str
@@ -65,10 +66,10 @@ class ShownWhole(NamedTuple):
 def shown_whole(
     candidate: Candidate, judged_as: MemoryClass, stored: str | None = None
 ) -> ShownWhole | None:
-    """The candidate for a question; None where it belongs on the review page.
+    """The candidate as a question shows it; None if it can only be shown on the review page.
 
     Args:
-        candidate: What waits.
+        candidate: The held candidate.
         judged_as: Its class, if a person confirms it.
         stored: The text of the memory that it changes; None for a new one.
     """
@@ -108,7 +109,7 @@ def _fits(text: str) -> bool:
 
 
 def _files_only(candidate: Candidate) -> bool:
-    """Whether nothing beside the text says anything."""
+    """Whether ids and argument names beside the text have no room for words of their own."""
     scope = candidate.scope
     names = (scope.user_id, scope.agent_id, scope.run_id, scope.app_id)
     beside = (*names, candidate.role, candidate.actor)

@@ -1,8 +1,8 @@
-"""Takes questions and answers out of a conversation that an agent sends again.
+"""Takes the sidecar's questions and a person's answers out of a conversation sent again.
 
-Without them each request has the bytes that it would have had, so a provider's prompt cache holds.
-A question is ours where it ends a turn of a model, and its keyed print is one that was given out.
-An answer is ours behind such a turn. What looks like one elsewhere stays.
+Without them each request has the bytes that it would have had otherwise, so that a provider's
+prompt cache still works. A text counts as a question if it ends a model's turn and its keyed print
+is that of a question that was put. An answer has to follow such a turn. Look-alikes elsewhere stay.
 """
 
 from __future__ import annotations
@@ -21,37 +21,40 @@ _TOLD_BY: Final = "Mnemogate: "
 
 
 class Ours(Protocol):
-    """What was given out."""
+    """Recognises the sidecar's questions, and the codes that belong to them."""
 
     def block(self, text: str) -> bytes | None:
-        """The name of the question with this text; None where nobody gave it out."""
+        """The print of the question with this text; None if no such question was put."""
         ...
 
     def answers(self, block: bytes | None, turn: str) -> bool:
-        """Whether each code of a turn is of that question; None: of any."""
+        """Whether all codes in a turn belong to that question, or if it is None to any question."""
         ...
 
 
 class TurnBehind(NamedTuple):
-    """A person's turn directly behind one of our questions."""
+    """A person's turn that directly follows a question of the sidecar."""
 
     block: bytes
     turn: str
-    # Whether nothing stands behind it yet.
+    # Whether it is the last turn of the conversation.
     last: bool
-    # Whether it was an answer, and was taken out; else it only tried to be one.
+    # True: it was an answer, and was taken out. False: it only looked like an attempt at one.
     taken: bool
 
 
 class TakenOut(NamedTuple):
-    """A request without what is ours. `answer` is the last turn of a person, where it is one."""
+    """A request without questions and answers.
+
+    `answer` is the person's last turn, if it follows a question.
+    """
 
     body: dict[str, Json]
     answer: TurnBehind | None = None
 
 
 def taken_out(api: str, body: dict[str, Json], ours: Ours) -> TakenOut:
-    """The request without questions and answers; the same object where there are none."""
+    """The request without questions and answers; the same object if there are none."""
     turns = list_of(body.get(_TURNS.get(api, "")))
     looking = _Looking(ours, turns)
     kept: list[Json] = []
@@ -79,7 +82,7 @@ class _Looking:
         self.changed = False
 
     def without(self, at: int, turn: dict[str, Json]) -> dict[str, Json] | None:
-        """The turn as it may go on; None where nothing is left of it."""
+        """The turn without question or answer; None if nothing is left of it."""
         role = text_of(turn.get("role"))
         if role == "assistant":
             self._begun = True
@@ -87,13 +90,14 @@ class _Looking:
         before, self._before = self._before, None
         text = _typed(turn) if role == "user" else None
         if text is None:
-            # Results of tools, and what a program says in between.
+            # Results of tools, or a program's text between the turns: neither is a person's turn.
             return turn
         begun, self._begun = self._begun, True
         self.answer, self._answered = None, False
         last = at == len(self._turns) - 1
         if before is None:
-            # The host cut the conversation between question and answer.
+            # The host left out the question, but kept the answer at the beginning of the
+            # conversation.
             if begun or not self._ours.answers(None, text):
                 return turn
             return self._replaced(turn)
@@ -135,7 +139,8 @@ class _Looking:
             self.changed = True
             return None
         if "cache_control" in part and "cache_control" not in object_of(rest[-1]):
-            # A client marks the last part; without ours it would have marked this one.
+            # A client marks the last part for the provider's cache. The question was last, so the
+            # mark moves to the part before it.
             mark: dict[str, Json] = {"cache_control": part["cache_control"]}
             rest = [*rest[:-1], {**object_of(rest[-1]), **mark}]
         return self._cut({**turn, "content": rest})
@@ -145,7 +150,7 @@ class _Looking:
         return turn
 
     def _left(self, text: str) -> str | None:
-        """What the model itself said; None where nothing of ours ends the text."""
+        """The model's own words before a question that ends the text; None without a question."""
         at = text.rfind(HEADING)
         if at >= 0:
             block = self._ours.block(text[at:].rstrip())
@@ -163,7 +168,7 @@ def _is_model(turn: dict[str, Json]) -> bool:
 
 
 def _typed(turn: dict[str, Json]) -> str | None:
-    """The text of a turn that is one text and nothing else."""
+    """The text of a turn that consists of one text; "" or None for any other turn."""
     if text_of(turn.get("name")) is not None:
         return None
     content = turn.get("content")
@@ -174,5 +179,6 @@ def _typed(turn: dict[str, Json]) -> str | None:
     if kind_of(part) in _TEXTS:
         found = part.get("text")
         return found if isinstance(found, str) else None
-    # Several parts: whatever a host splices in, it is no answer, and ends the chance of one.
+    # A turn of several parts may have been spliced by a host: it is no answer, and ends the chance
+    # of one.
     return None if any(kind_of(one).endswith("tool_result") for one in parts) else ""

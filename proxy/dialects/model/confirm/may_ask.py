@@ -1,4 +1,4 @@
-"""In which model requests a person may be asked, and her answer may count."""
+"""In which model requests a person may be asked, and the person's answer may count."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _COMMON: Final = frozenset(
         *("prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
     }
 )
-# Members of a request that bring no tool and no form of the answer. Any other one: not asked.
+# Members of a request that bring in no tool and ask for no form of the answer. A request with any
+# other member gets no question.
 _MEMBERS: Final = {
     "anthropic": _COMMON
     | {"messages", "system", "max_tokens", "top_k", "stop_sequences", "thinking", "cache_control"},
@@ -47,12 +48,12 @@ _EMPTY: Final[tuple[Json, ...]] = (None, False, [], "", 0)
 
 
 def why_not(api: str, body: dict[str, Json], request: ModelRequest, tools: Collection[str]) -> str:
-    """Why a person cannot be asked in the reply to this request; "" where she can be.
+    """Why a person cannot be asked in the reply to this request; "" if a person can.
 
     Args:
         api: The name of the API.
         body: The request.
-        request: The same, read.
+        request: The parsed request.
         tools: The names of the tools that may be offered.
     """
     members = _MEMBERS.get(api)
@@ -72,7 +73,7 @@ def why_not(api: str, body: dict[str, Json], request: ModelRequest, tools: Colle
 
 
 def _has_form(body: dict[str, Json]) -> bool:
-    """Whether the answer must have a form, such as JSON."""
+    """Whether the model's answer must have a form, such as JSON, which a question would break."""
     for asked in (body.get("response_format"), object_of(body.get("text")).get("format")):
         if asked is not None and object_of(asked).get("type") != "text":
             return True

@@ -1,4 +1,4 @@
-"""Which replies end a person's turn, and a last text of ours behind the model's own."""
+"""Which replies answer a person to the end, and how the sidecar's text is appended to one."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _COMPLETED: Final = "completed"
 
 
 def answers_a_person(request: ModelRequest) -> bool:
-    """Whether between the last turn of a person and the reply stand tools' results alone."""
+    """Whether only calls and their results stand between a person's last turn and the reply."""
     for behind, turn in enumerate(reversed(request.turns)):
         voices = {said.voice for said in turn.said}
         if voices == {Voice.USER}:
             return not turn.speaker
-        # A model's turn at the very end is one that the reply goes on with.
+        # If the request ends with a model's turn, the reply continues that turn, and answers no
+        # person.
         if voices - {Voice.TOOL, Voice.MODEL} or (not behind and Voice.TOOL not in voices):
             return False
     return False
@@ -60,10 +61,10 @@ def ends_turn(api: str, body: dict[str, Json]) -> bool:
 
 
 def event_ends_turn(api: str, event: Event) -> bool:
-    """The same of an event of a stream, before it goes on.
+    """Whether an event of a stream ends the model's turn, as `ends_turn` tells of a whole reply.
 
     Raises:
-        Unread: It looks like JSON and cannot be parsed.
+        Unread: The event looks like JSON and cannot be parsed.
     """
     if event.data is None or (_STOP not in event.data and _COMPLETED not in event.data):
         return False
@@ -77,7 +78,7 @@ def event_ends_turn(api: str, event: Event) -> bool:
             return (
                 len(choices) == 1
                 and choices[0].get("finish_reason") == _STOP
-                # Words behind ours would no longer be the model's part.
+                # Words of the model in the last event would come after the sidecar's text.
                 and not object_of(choices[0].get("delta")).get("content")
             )
         case "responses":
@@ -89,10 +90,10 @@ def event_ends_turn(api: str, event: Event) -> bool:
 
 
 def words_before_end(api: str, event: Event) -> tuple[Event, ...]:
-    """The event; as two where it brings the model's last words together with the end.
+    """The event, split in two if it has the model's last words as well as the end.
 
     Raises:
-        Unread: It looks like JSON and cannot be parsed.
+        Unread: The event looks like JSON and cannot be parsed.
     """
     if api != "chat" or event.data is None or _STOP not in event.data:
         return (event,)
@@ -114,7 +115,7 @@ def _event(name: str, body: dict[str, Json]) -> Event:
 
 
 def with_last(api: str, body: dict[str, Json], text: str) -> dict[str, Json]:
-    """A reply for which `ends_turn` holds, with our text as its last."""
+    """A reply for which `ends_turn` holds, with the sidecar's text appended."""
     match api:
         case "anthropic":
             part: Json = {"type": "text", "text": APART + text}

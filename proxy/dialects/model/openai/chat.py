@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions API: `POST /v1/chat/completions`, and all that imitate it."""
+"""OpenAI's Chat Completions API: `POST /v1/chat/completions`, and the APIs that imitate it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def searches(body: dict[str, Json]) -> bool:
 
 
 def read_turn(message: dict[str, Json]) -> Turn:
-    """One message; the places in it are relative to it."""
+    """One message; the places of its texts are relative to the message."""
     voice = _VOICES.get(text_of(message.get("role")) or "", Voice.UNPLACED)
     call_id = text_of(message.get("tool_call_id")) if voice is Voice.TOOL else None
     content = message.get("content")
@@ -101,7 +101,7 @@ def read_turn(message: dict[str, Json]) -> Turn:
 
 
 def read_reply(body: dict[str, Json]) -> ModelReply:
-    """A whole reply (not a stream), with all of its choices."""
+    """Read a whole reply (not a stream), with all of its choices."""
     turns: list[Turn] = []
     for choice in map(object_of, list_of(body.get("choices"))):
         message = object_of(choice.get("message"))
@@ -115,7 +115,7 @@ def read_reply(body: dict[str, Json]) -> ModelReply:
 
 
 def quoted_in(message: dict[str, Json]) -> tuple[Said, ...]:
-    """Texts of the provider's own search that stand in its model's message."""
+    """Texts that the provider's own search found, quoted in the model's message."""
     return said_in(message.get("annotations"), ("annotations",), Voice.TOOL)
 
 

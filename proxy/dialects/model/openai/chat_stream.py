@@ -1,4 +1,4 @@
-"""The stream of OpenAI's Chat Completions API, edited: calls of tools wait, all else passes.
+"""The stream of OpenAI's Chat Completions API, edited: tool calls wait, all else passes.
 
 A call is known to be complete only when its choice ends. So from the first piece of a call on, the
 chunks of that choice wait; if nothing is refused, they go on unchanged.
@@ -27,14 +27,14 @@ _OF_ONE_REPLY: Final = ("id", "created", "model")
 
 
 class _Call:
-    """One call while its pieces arrive."""
+    """One tool call while its pieces arrive."""
 
     def __init__(self) -> None:
         self.call_id = ""
         self.kind = "function"
         self.name = ""
         self.given: list[str] = []
-        self.odd = False  # other readers might assemble its pieces into another call
+        self.odd = False  # whether other readers might put its pieces together to another call
 
     def add(self, piece: dict[str, Json]) -> None:
         custom = object_of(piece.get("custom"))
@@ -74,7 +74,7 @@ class _WaitingChoice(msgspec.Struct):
 
 
 class _Choice:
-    """One choice of the reply."""
+    """One choice of the reply, with its calls and the chunks that wait."""
 
     def __init__(self) -> None:
         self.calls: dict[int, _Call] = {}
@@ -88,7 +88,7 @@ class _Choice:
         self.refused: dict[int, str] = {}
 
     def place(self, at: int, piece: dict[str, Json]) -> int:
-        """The call that a piece belongs to; some servers give all calls one index, or none."""
+        """The index of the call that a piece belongs to; some servers number all calls alike."""
         if at == _LEGACY:
             return at
         known = self.calls.get(self.latest.get(at, at))
@@ -108,11 +108,15 @@ class _Choice:
 
 
 class ChatEditor:
-    """See `Editor`. A second request is made only for a reply of one choice."""
+    """Implements `Editor` for chat streams.
+
+    The model is asked again only for a reply of one choice.
+    """
 
     def __init__(self) -> None:
         self._choices: dict[int, _Choice] = {}
-        self._order: list[tuple[int, int]] = []  # our key -> choice and call
+        # (choice, call) for each `key` that `Waiting` and `Decided` use
+        self._order: list[tuple[int, int]] = []
         self._chunk: dict[str, Json] = {}
         self._first: dict[str, Json] = {}
         self._askings = 0
@@ -121,16 +125,16 @@ class ChatEditor:
 
     @property
     def over(self) -> bool:
-        """See `Editor`."""
+        """Implements `Editor.over`."""
         return self._over
 
     @property
     def holds(self) -> bool:
-        """See `Editor`."""
+        """Implements `Editor.holds`."""
         return any(choice.kept for choice in self._choices.values()) and not self.refused_all()
 
     def said(self) -> ModelReply:
-        """See `Editor`."""
+        """Implements `Editor.said`."""
         texts = ("".join(choice.text) for choice in self._choices.values())
         calls = (call for choice in self._choices.values() for call in choice.calls.values())
         quoted: list[Json] = []
@@ -144,7 +148,7 @@ class ChatEditor:
         )
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
-        """What goes on now; at the end of a choice, all of its calls at once."""
+        """The bytes that go on now; at the end of a choice, all of its calls to be judged."""
         body = payload(event)
         if body is None:
             if event.data != DONE:
@@ -158,7 +162,7 @@ class ChatEditor:
         if not choices:
             return self._usage(event, body), ()
         if self._askings:
-            # A client that puts pieces together has the role of this message already.
+            # In a second request the client has seen the message's role already.
             choices = [_without_role(choice) for choice in choices]
             body = {**body, "choices": [*choices]}
         passing: list[Json] = []
@@ -174,7 +178,7 @@ class ChatEditor:
         return out, tuple(waiting)
 
     def decide(self, decided: Decided) -> bytes:
-        """Nothing until a choice's last call is decided; then its chunks and its end."""
+        """Nothing until a choice's last call is decided; then the choice's chunks and its end."""
         index, at = self._order[decided.key]
         choice = self._choices[index]
         choice.undecided.discard(at)
@@ -191,7 +195,7 @@ class ChatEditor:
         return note + b"".join(self._let_go(choice, one) for one in kept)
 
     def refused_all(self) -> bool:
-        """See `Editor`."""
+        """Implements `Editor.refused_all`."""
         if len(self._choices) != 1:
             return False
         (choice,) = self._choices.values()
@@ -219,7 +223,7 @@ class ChatEditor:
         return [said, *results]
 
     def close(self) -> bytes:
-        """See `Editor`."""
+        """Implements `Editor.close`."""
         self._over = True
         end: dict[str, Json] = {"index": 0, "delta": {}, "finish_reason": "stop"}
         self._choices.clear()
@@ -227,13 +231,13 @@ class ChatEditor:
         return chunk + f"data: {DONE}\n\n".encode()
 
     def add(self, text: str) -> bytes:
-        """See `Editor`."""
+        """Implements `Editor.add`."""
         return self._note(0, text)
 
     def _choice(
         self, event: Event, body: dict[str, Json], choice: dict[str, Json], *, alone: bool
     ) -> Json:
-        """The part of a choice's chunk that goes on now; the same object where all of it does."""
+        """The part of a choice in a chunk that goes on now; the same object if all of it does."""
         state = self._choices.setdefault(_index(choice), _Choice())
         delta = object_of(choice.get("delta"))
         text = text_of(delta.get("content")) or text_of(choice.get("text")) or ""
@@ -241,7 +245,7 @@ class ChatEditor:
         state.annotations += list_of(delta.get("annotations"))
         pieces = _pieces(delta)
         if pieces and state.ended:
-            # Pieces after the end: whether they belong to a judged call is unknown.
+            # Pieces of a call after the choice's end: other readers may add them to a judged call.
             raise Unread
         state.odd = state.odd or not _placed(delta)
         for at, piece in pieces:
@@ -250,7 +254,7 @@ class ChatEditor:
         if not pieces and not (ends and state.calls and not state.ended):
             return choice
         if text or not alone:
-            # Text beside a piece of a call goes on at once.
+            # Text that comes together with a piece of a call goes on at once.
             rest: dict[str, Json] = {**choice, "delta": _calls_of(delta)}
             state.kept.append(_WaitingChoice(event.name, body, rest, None))
             if not text:
@@ -280,7 +284,7 @@ class ChatEditor:
         return len(self._order) - 1
 
     def _let_go(self, choice: _Choice, kept: _WaitingChoice) -> bytes:
-        """A chunk that waited, without the refused calls."""
+        """A chunk that waited, without the calls that were refused."""
         if not choice.refused and kept.raw is not None:
             return self._renamed(kept.name, kept.body, kept.raw)
         part = _without(kept.choice, choice)
@@ -289,7 +293,7 @@ class ChatEditor:
         return self._renamed(kept.name, {**kept.body, "choices": [part]})
 
     def _as_judged(self, index: int, choice: _Choice) -> bytes:
-        """The admitted calls, each rewritten whole, so that no reader can assemble another one."""
+        """The admitted calls, each written anew as one piece, so that every reader finds these."""
         going_on = choice.going_on()
         pieces: list[Json] = [
             {"index": number, **choice.calls[at].whole()}
@@ -302,7 +306,7 @@ class ChatEditor:
         return self._renamed("", {**self._chunk, "choices": [part]}) if delta else b""
 
     def _renamed(self, name: str, body: dict[str, Json], raw: bytes | None = None) -> bytes:
-        """A chunk; in a second request with the id of the first, which the agent knows."""
+        """A chunk; in a second request it gets the first reply's id, which the agent knows."""
         if not self._askings and raw is not None:
             return raw
         return event_of(name, {**body, **self._first} if self._askings else body)
@@ -322,7 +326,7 @@ class ChatEditor:
 
 
 def _streamed(choice: dict[str, Json]) -> dict[str, Json]:
-    """A choice of a chunk; whole calls in it are treated like pieces."""
+    """A choice of a chunk in which calls of a whole message are treated like pieces of calls."""
     message = object_of(choice.get("message"))
     if not _calls_of(message):
         return choice
@@ -360,14 +364,14 @@ def _pieces(delta: dict[str, Json]) -> list[tuple[int, dict[str, Json]]]:
 
 
 def _placed(delta: dict[str, Json]) -> bool:
-    """Whether every piece names its call."""
+    """Whether every piece names its call by an index."""
     calls = delta.get("tool_calls")
     places = [object_of(part).get("index") for part in list_of(calls)]
     return isinstance(calls, list | None) and all(type(at) is int and at >= 0 for at in places)
 
 
 def _bare(kept: _WaitingChoice) -> _WaitingChoice:
-    """A chunk that waited, without its calls."""
+    """A chunk that waited, without all its calls."""
     delta = object_of(kept.choice.get("delta"))
     called = _calls_of(delta)
     rest: dict[str, Json] = {key: part for key, part in delta.items() if key not in called}
@@ -379,7 +383,7 @@ def _calls_of(delta: dict[str, Json]) -> dict[str, Json]:
 
 
 def _without(part: dict[str, Json], choice: _Choice) -> dict[str, Json] | None:
-    """A choice's part without its refused calls; None where nothing is left."""
+    """A choice's part without its refused calls; None if nothing is left."""
     delta = dict(object_of(part.get("delta")))
     places = {at: number for number, at in enumerate(choice.going_on())}
     pieces: list[Json] = [

@@ -1,7 +1,7 @@
 """The older API that completes a text: `POST /v1/completions`, and its imitations.
 
-The authors of a prompt's parts are unknown, so all of it is unplaced. A conversation instead of a
-prompt is read as one.
+The authors of a prompt's parts are unknown, so all of it is unplaced. If a request has a
+conversation instead of a prompt, it is read as a conversation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
         said.append(Said(where=("prompt",), text="", voice=Voice.UNPLACED))
     return ModelRequest(
         system=(),
-        # Their places are relative to the body itself.
+        # The places of these texts are relative to the body itself.
         prefix=(),
         turns=(Turn(said=tuple(said)),),
         catalogue=(),

@@ -46,7 +46,7 @@ _PROVIDED: Final = frozenset(
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
-    """Who said what in a request. What is not understood is unplaced, never refused."""
+    """Who said what in a request. Parts that are not understood are never refused."""
     given = body.get("input")
     whole = isinstance(given, str)
     turns = (
@@ -71,7 +71,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
 
 
 def read_turn(item: dict[str, Json]) -> Turn:
-    """One input or output item; the places in it are relative to it."""
+    """One input or output item; the places of its texts are relative to the item."""
     kind = kind_of(item) or ("message" if "role" in item else "")
     if kind in _CALLS:
         return Turn(said=_outcome(item, kind), calls=(_call(item, kind),))
@@ -103,20 +103,20 @@ def read_turn(item: dict[str, Json]) -> Turn:
 
 
 def read_reply(body: dict[str, Json]) -> ModelReply:
-    """A whole reply, or the object at the end of a stream."""
+    """Read a whole reply, or the object at the end of a stream."""
     items = map(object_of, list_of(body.get("output")))
     turns = [read_turn({**item, "role": "assistant"}) for item in items if item]
     return reply_of(text_of(body.get("id")), *turns)
 
 
 def _without_result(item: dict[str, Json]) -> dict[str, Json]:
-    """A generated picture in base64."""
+    """An item without the generated picture, which is base64 and no text."""
     picture = item.get("type") == "image_generation_call"
     return {key: part for key, part in item.items() if not (picture and key == "result")}
 
 
 def _elsewhere(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
-    """An item that is stored at the provider: it enters the context unread."""
+    """The texts of an item that may stand for more, stored at the provider and unread here."""
     if kind in _PROVIDED:
         call_id = text_of(item.get("id"))
         return (
@@ -159,7 +159,8 @@ def _catalogue(body: dict[str, Json], readings: Readings) -> Iterator[tuple[str,
     for at, part in enumerate(list_of(body.get("tools"))):
         tool = object_of(part)
         if tool.get("type") == "namespace":
-            # Codex groups the tools of one MCP server under a namespace.
+            # Codex groups the tools of one MCP server under a namespace, whose name goes before the
+            # tool's.
             for index, inner in enumerate(list_of(tool.get("tools"))):
                 named = object_of(inner)
                 place = ("tools", at, "tools", index)
@@ -170,6 +171,6 @@ def _catalogue(body: dict[str, Json], readings: Readings) -> Iterator[tuple[str,
 
 
 def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[Said, ...]]:
-    # A tool that the provider runs has no name of its own.
+    # A tool that the provider runs has no name, so its server or type stands for it.
     names = map(text_of, (tool.get("name"), tool.get("server_label"), tool.get("type")))
     return next((one for one in names if one), ""), tool_in(tool, ("tools", at))

@@ -1,7 +1,7 @@
 """The stream of OpenAI's Responses API, edited: items that are calls wait, all else passes.
 
-The final object repeats the whole output, and every event is numbered. So both are rewritten once
-something was left out.
+The final object repeats the whole output, and every event has a number. So once anything was left
+out of the stream, the final object and the numbers are rewritten.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOTE_ID: Final = "msg_mnemogate_"
 
 
 class ResponsesEditor:
-    """See `Editor`."""
+    """Implements `Editor` for streams of the Responses API."""
 
     def __init__(self) -> None:
         self._held: dict[int, list[tuple[Event, dict[str, Json]]]] = {}
@@ -36,8 +36,8 @@ class ResponsesEditor:
         self._said: list[Json] = []  # the output as the model gave it, in this request
         self._refusals: list[tuple[str, str, str]] = []
         self._going_on = 0
-        self._next = 0  # number of the next event
-        self._shift = 0  # number of items of earlier requests
+        self._next = 0  # the number that the next event gets
+        self._shift = 0  # the number of items that earlier requests to the model put into the reply
         self._edited = False
         self._response: dict[str, Json] = {}  # the response as it began: the agent knows its id
         self._spent: dict[str, int] = {}
@@ -45,12 +45,12 @@ class ResponsesEditor:
 
     @property
     def over(self) -> bool:
-        """See `Editor`."""
+        """Implements `Editor.over`."""
         return self._over
 
     @property
     def holds(self) -> bool:
-        """See `Editor`."""
+        """Implements `Editor.holds`."""
         return bool(self._held)
 
     @property
@@ -59,11 +59,11 @@ class ResponsesEditor:
         return tuple(self._output)
 
     def said(self) -> ModelReply:
-        """See `Editor`. An incomplete item is left out."""
+        """Implements `Editor.said`. An incomplete item is left out."""
         return read_reply({"id": self._response.get("id"), "output": [*self._said]})
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
-        """See `Editor`."""
+        """Implements `Editor.feed`."""
         body = payload(event)
         kind = text_of(body.get("type")) if body is not None else None
         if body is None or kind is None:
@@ -86,12 +86,12 @@ class ResponsesEditor:
             return self._item(event, body, kind, index)
         called = text_of(object_of(body.get("item")).get("type")) in CALLS
         if called or kind.startswith(_CALL_DELTAS):
-            # The item of this event is unknown.
+            # A piece of a call whose item is unknown cannot be judged, so it is dropped.
             return b"", ()
         return self._numbered(event, body), ()
 
     def decide(self, decided: Decided) -> bytes:
-        """See `Editor`."""
+        """Implements `Editor.decide`."""
         events = self._held.pop(decided.key)
         item = self._items[decided.key]
         kind = text_of(item.get("type")) or ""
@@ -108,7 +108,7 @@ class ResponsesEditor:
         return self._note(decided.key, decided.refusal)
 
     def refused_all(self) -> bool:
-        """See `Editor`."""
+        """Implements `Editor.refused_all`."""
         return bool(self._refusals) and not self._going_on and not self._held
 
     def again(self) -> list[Json]:
@@ -122,7 +122,7 @@ class ResponsesEditor:
         return [*said, *outputs]
 
     def close(self) -> bytes:
-        """See `Editor`."""
+        """Implements `Editor.close`."""
         self._over = True
         kind = "response.completed"
         response: dict[str, Json] = {**self._response, "status": "completed"}
@@ -131,7 +131,7 @@ class ResponsesEditor:
         return event_of(kind, {**body, "sequence_number": self._take()})
 
     def add(self, text: str) -> bytes:
-        """See `Editor`."""
+        """Implements `Editor.add`."""
         self._edited = True
         return self._note(len(self._output) - self._shift, text)
 
@@ -144,11 +144,11 @@ class ResponsesEditor:
         done = kind == "response.output_item.done"
         if kind.startswith(_CALL_DELTAS):
             if index in self._items:
-                # This item has ended, and was judged.
+                # The item of this event has ended and was judged: nothing may be added to it.
                 return b"", ()
             self._held.setdefault(index, [])
         if text_of(item.get("type")) in CALLS:
-            # An item may not have said at its beginning that it is a call.
+            # An item may begin as something else and turn out to be a call only later.
             self._held.setdefault(index, [])
         held = self._held.get(index)
         if held is not None:
@@ -168,7 +168,7 @@ class ResponsesEditor:
         if not self._edited:
             if isinstance(given, int):
                 self._next = given + 1
-            # Events of another item may have passed meanwhile: numbers never go back.
+            # The number goes on from the last event that passed, so that numbers never go back.
             return event.raw
         moved = dict(body)
         if isinstance(given, int):
@@ -185,7 +185,8 @@ class ResponsesEditor:
     def _end(self, event: Event, body: dict[str, Json]) -> bytes:
         response = object_of(body.get("response"))
         if self.refused_all():
-            # The end is kept back: the agent gets it after the second request.
+            # The reply is not over for the agent: its end is kept back until after the second
+            # request.
             self._spent = added(self._spent, object_of(response.get("usage")))
             return b""
         if not self._edited and not self._brings_more(response):
@@ -202,12 +203,12 @@ class ResponsesEditor:
         return event_of(event.name, ended)
 
     def _brings_more(self, response: dict[str, Json]) -> bool:
-        """Whether the final object names calls that were never seen, and so never judged."""
+        """Whether the final object names calls that no event brought, so that none was judged."""
         seen = read_reply({"output": [*self._output]}).calls
         return any(call not in seen for call in read_reply(response).calls)
 
     def _as_judged(self, index: int, item: dict[str, Json]) -> bytes:
-        """A call rewritten whole, so that no reader can assemble another one."""
+        """A judged call, written anew as one piece, so that every reader finds this call."""
         place: dict[str, Json] = {"output_index": index + self._shift}
         events = tuple(
             (f"response.output_item.{kind}", {**place, "item": item}) for kind in ("added", "done")
@@ -218,7 +219,7 @@ class ResponsesEditor:
         )
 
     def _note(self, index: int, text: str) -> bytes:
-        """A message item with one text part, as the API itself streams one."""
+        """Events of a message item with one text, as the API itself would stream it."""
         place = index + self._shift
         item = note_item(place, text)
         part: dict[str, Json] = {"type": "output_text", "text": text, "annotations": []}
@@ -264,7 +265,7 @@ def _tell(events: list[tuple[Event, dict[str, Json]]], item: dict[str, Json]) ->
 
 
 def note_item(place: int, text: str) -> dict[str, Json]:
-    """A message of ours, as an output item."""
+    """The sidecar's text, as a message among the output items."""
     part: dict[str, Json] = {"type": "output_text", "text": text, "annotations": []}
     return {
         "id": f"{_NOTE_ID}{place}",
@@ -281,7 +282,7 @@ def refusal_item(call_id: str, kind: str, text: str) -> dict[str, Json]:
 
 
 def call_item(item: dict[str, Json]) -> ModelCall:
-    """The call in a whole item, also if it began as a call and ended as something else."""
+    """The call in a complete item, also if the item began as a call and ended as another type."""
     calls = read_turn(item).calls
     given = item.get("arguments")
     return calls[0] if calls else call_of(item.get("call_id"), item.get("name"), given)

@@ -1,4 +1,4 @@
-"""Requests of OpenAI's two APIs without what is withheld.
+"""Takes withheld texts out of requests of OpenAI's two APIs.
 
 A readable reasoning item that contains withheld words is left out. The API ties later items to it
 by their ids, so these ids are removed, and the API takes the items as new.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     _Part = Callable[[dict[str, Json], Where, Leave, Asks, Proposing], dict[str, Json]]
 
-# Where models that think aloud return their thoughts, beside the content.
+# Members of a message in which models return their reasoning, beside the content.
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
 _CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
 _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "mcp_call"})
@@ -44,12 +44,12 @@ _THOUGHT: Final = "reasoning"
 
 
 def withhold_chat(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
-    """A Chat Completions body as it may go upstream; the same object where nothing is withheld."""
+    """A Chat Completions body as it may go upstream; the same object if nothing is withheld."""
     return _withhold(body, "messages", leave, asks, _chat_message)
 
 
 def withhold_responses(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
-    """A Responses body as it may go upstream; the same object where nothing is withheld."""
+    """A Responses body as it may go upstream; the same object if nothing is withheld."""
     made = _withhold(body, "input", leave, asks, _item)
     given = made.get("input")
     items = list_of(given)
@@ -67,7 +67,7 @@ def withhold_responses(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[
             tied = True
             continue
         kind = kind_of(item)
-        # Up to the end of the model's words in that reply the ids are removed.
+        # Ids are removed from all later items of the same reply of the model.
         tied = tied and (kind in _CALLS or (kind == "message" and _by_model(item)))
         unnamed = {key: part for key, part in object_of(item).items() if key != "id"}
         kept.append(unnamed if tied else item)
@@ -127,7 +127,7 @@ def _turn(
 def _chat_message(
     message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: Proposing
 ) -> dict[str, Json]:
-    """A message; `waiting` are the calls that proposed texts which wait for a person."""
+    """A message as it may go on; `waiting` are the calls that proposed held texts."""
     role = text_of(message.get("role"))
     if role in {"tool", "function"}:
         content = message.get("content")
@@ -221,7 +221,7 @@ def _item(
 
 
 def _heard(content: Json, where: Where, leave: Leave) -> list[str | None]:
-    """The texts of a message, with None for those that stay in any case."""
+    """The texts of a message, with None for each that stays in any case."""
     if isinstance(content, str):
         return _said(content, where, leave)
     heard: list[str | None] = []
@@ -259,7 +259,7 @@ def _content(content: Json, where: Where, leave: Leave, asks: Asks) -> Json:
 
 
 def _emptied(content: Json, where: Where, leave: Leave, said: str) -> Json:
-    """A content in which a withheld stretch runs over several parts: all of them are emptied."""
+    """A content whose parts are all replaced, because a withheld text spans several of them."""
     if isinstance(content, str):
         return content
     made: list[Json] = []
