@@ -1,9 +1,9 @@
-"""The embedded store's transactions: stage, judge, commit, and find out what a disk error meant.
+"""The transactions of the embedded store: stage, judge, commit, and find out about disk errors.
 
-Everything here runs on the writer thread. The order is the promise (docs/architecture.md): a
-candidate is staged, then judged inside the transaction that would commit it. A held one is made
-durable in staging first. After the one commit the keys of decided candidates are destroyed, then
-the index follows, then the answer goes out.
+Everything here runs on the writer thread. The order is what makes the store safe
+(docs/architecture.md): a candidate is staged, then judged inside the transaction that would commit
+it. A held candidate is made durable in staging first. After the one commit the keys of decided
+candidates are destroyed, then the index is updated, then the callers are answered.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _unheard(_held: HeldCandidate, _outcome: Outcome) -> None:
-    """Nobody asked to be told."""
+    """Does nothing: the default for callers that need not know of expired holds."""
 
 
 class Engine:
-    """Transactions of one open store. Writer thread only, except for the attributes it publishes.
+    """The transactions of one open store. Writer thread only, except for its public attributes.
 
     `generation`, `ruleset`, `broken` and `bytes_used` are replaced whole, and may be read anywhere.
     """
@@ -91,29 +91,30 @@ class Engine:
         self._durable = durable
         self.ruleset = ruleset
         self.bytes_used = 0
-        # The reason why nothing may be written any more; None while all is well.
+        # The reason why nothing may be written any more; None while writes are possible.
         self.broken: str | None = None
-        # The disk's error at the last write, if it refused it; None once it takes writes again. It
-        # is not the quota: another program may have filled the disk.
+        # The disk's error at the last write, if the disk refused it; None once it takes writes
+        # again. It is apart from the quota: another program may have filled the disk.
         self.refused: str | None = None
-        # When the writer began its current work (monotonic); 0 while it is idle.
+        # When the writer began its current work (monotonic clock); 0 while it is idle.
         self.busy_since_ns = 0
-        # Seconds after which nobody else may queue behind a job that has not ended.
+        # After so many seconds without the end of a job, no further job may queue behind it.
         self.patience_s = 10.0
-        # Findings that do not stop the store, by subject.
+        # Remarks for a person that do not stop the store, by subject.
         self.remarks = parts.derived.remarks
-        # Whether purged bytes are in the file until it is rewritten.
+        # Whether purged bytes stay in the file until it is rewritten.
         self.unerased = False
-        # A counter that moves before a change of anchors is answered: evidence read under another
-        # count is stale.
+        # A counter of changes of the anchors; it moves before such a change is answered. Evidence
+        # that was read under another count is stale.
         self.anchor_changes = 0
-        # Told of each hold that nobody decided, once its end is durable.
+        # The function that is called for each hold that nobody decided, once its end is durable.
         self.expired: Callable[[HeldCandidate, Outcome], None] = _unheard
-        # A counter of labels that persons raised: an origin read under another count is stale.
+        # A counter of labels that persons raised. An origin that was read under another count is
+        # stale.
         self.labels_raised = 0
-        # The interceptor's own records, kept apart from staging (MWP 3.2, check 7).
+        # The interceptor's own records of candidates, kept apart from staging (MWP 3.2, check 7).
         self.register: dict[CandidateId, InterceptRecord] = {}
-        # Purged ordinals whose vectors may still be in the index and in its files.
+        # Purged ordinals whose vectors may still be in the index and in the index's files.
         self._erased: list[int] = []
 
     # ---- submissions ---------------------------------------------------------------------------
@@ -121,10 +122,10 @@ class Engine:
     def run(
         self, batch: Sequence[Arrived], sealed: Sequence[Sealed]
     ) -> list[Outcome | StorageError]:
-        """The outcome of each candidate, in order; durable when this returns.
+        """The outcome of each candidate, in order; the outcomes are durable when this returns.
 
-        `sealed` are the same candidates, encrypted for staging: the judge reads them from there, by
-        their ids. A failure of the whole batch is returned for each of its candidates.
+        `sealed` are the same candidates, encrypted for staging: the judge reads them back from
+        staging, by their ids. A failure of the whole batch is returned for each of its candidates.
         """
         self.parts.failpoint("intercepted")
         outcomes: list[Outcome | StorageError]
@@ -143,12 +144,12 @@ class Engine:
         return outcomes
 
     def erase_if_due(self) -> None:
-        """Erase purged bytes before the purge is answered."""
+        """Erase purged bytes, if there are any, before the purge is answered."""
         if not self.unerased:
             return
         with contextlib.suppress(StorageError):
-            # The purge itself is durable, and its answer stands; `status` tells what is left to
-            # do, and the next start or `compact` does it.
+            # An error here is only reported: the purge itself is durable, and its answer stands.
+            # `status` tells what is left to do, and the next start or `compact` does it.
             self.erase()
 
     def _judge_batch(self, batch: Sequence[Arrived]) -> list[Outcome | StorageError]:
@@ -156,12 +157,14 @@ class Engine:
         try:
             cases = self._cases(batch, held)
             if len(batch) > 1 and any(self._must_free(case) for case in cases):
-                # A deletion that freed nothing takes back its own transaction, and nobody else's.
+                # A deletion that freed nothing takes back its own transaction, so it is judged
+                # alone.
                 return [self._judge_batch([one])[0] for one in batch]
             outcomes = self._judge(batch, cases)
         except StoreCorrupt as error:
             self._destroy_new(held)
-            # A damaged row must not refuse the other candidates of the batch.
+            # A damaged row must not refuse the other candidates of the batch, so each is then
+            # judged alone.
             return [error] if len(batch) == 1 else [self._judge_batch([one])[0] for one in batch]
         except StorageError as error:
             self._destroy_new(held)
@@ -176,7 +179,7 @@ class Engine:
         outcomes: list[Outcome | StorageError] = []
 
         def work(change: Change) -> list[Outcome | StorageError]:
-            outcomes.clear()  # the work runs again if dead readers had filled the map
+            outcomes.clear()  # the work runs again if the slots of dead readers had filled the map
             change.judged = tuple(one.candidate_id for one in batch)
             outcomes.extend(
                 self._judge_one(change, case) if isinstance(case, Case) else case for case in cases
@@ -192,13 +195,15 @@ class Engine:
         return self.transact(work, confirmed)
 
     def _judge_one(self, change: Change, case: Case) -> Outcome | StorageError:
-        # Checked on the thread that also writes the end of a key, so the two have an order.
+        # The credential is checked on the thread that also writes the end of a key, so the two have
+        # an order.
         welcome = case.arrived.welcome
         if welcome is not None and not welcome():
             return CredentialEnded("the key ended")
         judge = self.parts.judge
-        # What waits before it in the same batch takes room as well, or a large batch would also
-        # take what is kept for deletions. What a purge frees is free only in the next transaction.
+        # The candidates before this one in the batch take room as well, or a large batch would also
+        # take what is kept for deletions. Room that a purge frees is free only in the next
+        # transaction.
         taken = max(0, change.charges.total())
         room = self.parts.store.quota_bytes - self.bytes_used - taken
         refusal = judge.usage.no_room(case.submission.candidate, room, change)
@@ -219,7 +224,7 @@ class Engine:
     def _cases(
         self, batch: Sequence[Arrived], held: frozenset[CandidateId]
     ) -> list[Case | StorageError]:
-        """Each candidate as staging has it; a failure for one that cannot be read."""
+        """Each candidate as read back from staging; a failure for one that cannot be read."""
         staging = self.parts.staging
         cases: list[Case | StorageError] = []
         for one, contents in zip(
@@ -236,7 +241,7 @@ class Engine:
                 cases.append(error)
             else:
                 # The candidate that a person was shown under this id must not be exchanged for
-                # another.
+                # another one.
                 staged = None if one.candidate_id in held else contents.canonical
                 cases.append(
                     Case(submission=submission, intercept=intercept, staged=staged, arrived=one)
@@ -244,7 +249,7 @@ class Engine:
         return self._with_good_vectors(cases)
 
     def _with_good_vectors(self, cases: list[Case | StorageError]) -> list[Case | StorageError]:
-        """The same cases, with a failure in place of a vector that no index takes."""
+        """The same cases, with a failure in place of each vector that the index would refuse."""
         vectors = [case.submission.vector for case in cases if isinstance(case, Case)]
         try:
             check_each([one for one in vectors if one], self.generation.header.dimension)
@@ -259,13 +264,14 @@ class Engine:
         if isinstance(outcome, StorageError):
             return True
         found = self.parts.judge.first_outcomes.recorded(view, one)
-        # A nonce that another request spent keeps the record of that request.
+        # A nonce that another request spent has the record of that request, so this record is no
+        # evidence.
         return found is None or found.leaf_index == outcome.leaf_index
 
     def _destroy_new(self, held: frozenset[CandidateId]) -> None:
-        """Destroy keys of candidates that were not held after all.
+        """Destroy the keys of candidates that were not held after all.
 
-        After an unknown outcome they may be needed.
+        After an unknown outcome the keys are kept: the holds may be durable.
         """
         if self.broken is None:
             self.destroy(self.parts.staging.held_ids() - held)
@@ -281,7 +287,8 @@ class Engine:
 
         Raises:
             StoreUnavailable: Nothing was written.
-            OutcomeUnknown: It may be durable, and the store could not be reopened to find out.
+            OutcomeUnknown: The transaction may be durable, and the store could not be reopened to
+                find out.
         """
         self._refuse_if_broken()
         try:
@@ -322,7 +329,8 @@ class Engine:
             change = Change(draft, self.generation, parts.clock())
             result = work(change)
             if change.kept:
-                # Staging becomes durable first: a hold that survives a crash needs its candidate.
+                # Staging becomes durable before the store: a hold that survives a crash needs its
+                # candidate.
                 parts.staging.hold(change.kept)
             parts.judge.cells.settle(change)
             parts.judge.usage.record(change)
@@ -346,10 +354,10 @@ class Engine:
         return result
 
     def _refuse_if_overtaken(self, draft: Draft) -> None:
-        """Stop where the store is not as this process left it.
+        """Stop where another process has changed the store's files.
 
         Raises:
-            StoreUnavailable: Another process has written to it; nothing is written any more.
+            StoreUnavailable: Another process has written to the store; nothing is written any more.
         """
         if self.parts.store.overtaken(draft) or draft.header() != self._durable:
             self._stop_beside_another()
@@ -364,12 +372,12 @@ class Engine:
     def _find_out(
         self, after: Generation, confirmed: Callable[[View], bool] | None, error: lmdb.Error
     ) -> None:
-        """Reopen the store after a failed commit, and find out whether it is durable.
+        """Reopen the store after a failed commit, and find out whether the transaction is durable.
 
         Returns if the transaction is durable.
 
         Raises:
-            StoreUnavailable: It is not; nothing was written.
+            StoreUnavailable: The transaction is not durable; nothing was written.
             OutcomeUnknown: The store could not be reopened, or contradicts itself.
         """
         self._reopen_after(error)
@@ -391,7 +399,7 @@ class Engine:
             raise OutcomeUnknown(self.broken) from failure
 
     def _adopt(self, change: Change, after: Generation) -> None:
-        """Everything that follows a durable commit, before anyone is answered."""
+        """Bring everything that follows from a durable commit up to date, before the answers."""
         parts = self.parts
         self._durable = after.header
         self.generation = after
@@ -462,7 +470,7 @@ class Engine:
     # ---- housekeeping --------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Free the slots of dead readers, and try again what could not be erased."""
+        """Free the slots of dead readers, and try again to erase what could not be erased."""
         try:
             self.parts.store.reader_check()
         except lmdb.Error as error:
@@ -471,7 +479,7 @@ class Engine:
             self.erase_if_due()
 
     def tidy_held(self) -> None:
-        """Finish what those left who refused many and did not stay."""
+        """Erase keys of held candidates that were refused together, if their caller went away."""
         staging = self.parts.staging
         if not staging.erasing:
             with contextlib.suppress(StoreUnavailable):
@@ -479,7 +487,7 @@ class Engine:
         staging.tidy()
 
     def mark_time(self) -> None:
-        """Make the current time durable, where no write did so for a minute."""
+        """Make the current time durable, if for a minute no write did."""
         since_ms = self.parts.clock() - self.generation.header.time_ms
         if self.broken is None and since_ms >= _TIME_MARKED_EVERY_MS:
             with contextlib.suppress(StorageError):
@@ -494,10 +502,11 @@ class Engine:
             Bytes saved in the store's file.
 
         Raises:
-            StoreUnavailable: The disk refused; what was purged is hidden, but not yet erased.
-            OutcomeUnknown: The same, and nothing more may be written until the next start.
+            StoreUnavailable: The disk refused; purged content is hidden, but not yet erased.
+            OutcomeUnknown: As before, and nothing more may be written until the next start.
         """
-        # A view reads the rows from this file, so it cannot be replaced meanwhile.
+        # While a large store is being read at start, a view is open on this file, so the file
+        # cannot be replaced.
         self.parts.derived.wait()
         try:
             saved = self.parts.store.compact()

@@ -51,32 +51,32 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Target(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored memory that a change is aimed at, and what the gate is told of it."""
+    """The stored memory that a change is aimed at, and the facts about it that the gate needs."""
 
     row: Row
     state: TargetState
 
 
 class Gatherer:
-    """Reads what the gate must be told. Writer thread only."""
+    """Reads the facts for the gate. Writer thread only."""
 
     def __init__(self, names: KeyedNames, usage: Usage, cells: Cells, intake: TrustIntake) -> None:
         self._names = names
         self._cells = cells
         self._intake = intake
         self._usage = usage
-        # A cache of readings by the digest of the text: no content is kept here.
+        # A cache of readings by the digest of the text: no text is kept here.
         self._flags: OrderedDict[bytes, tuple[bool, bool]] = OrderedDict()
 
     def nonce_state(self, change: Change, case: Case) -> tuple[NonceState, FirstOutcome | None]:
-        """(5) The state of the nonce, and the recorded outcome if it is an equal request."""
+        """(5) The state of the nonce, and the recorded outcome if an equal request spent it."""
         if case.held is not None:
             return NonceState.OWN, None
         candidate = case.submission.candidate
         incarnation = named_incarnation(candidate.nonce)
         if incarnation is None and change.before.restores > 0:
-            # A restored backup lacks the nonces that were spent since, so an unbound nonce may be a
-            # replay.
+            # A restored backup lacks the nonces that were spent after it was made, so a nonce that
+            # names no incarnation may be a replay.
             return NonceState.FOREIGN_INCARNATION, None
         if incarnation is not None and incarnation != change.before.incarnation_name:
             return NonceState.FOREIGN_INCARNATION, None
@@ -115,7 +115,8 @@ class Gatherer:
             None if target is None else target.state.memory_class,
             rules,
         )
-        # Fields that an update leaves out come from the stored row, which was read a moment ago.
+        # Fields that an update leaves out come from the stored row, which was read in this
+        # transaction.
         unmoved = candidate.change is not ChangeKind.UPDATE or _is_seen(submission, target)
         return Facts(
             candidate_id=submission.candidate_id,
@@ -143,15 +144,15 @@ class Gatherer:
     def _token_state(
         self, change: Change, submission: Submission, target: _Target | None
     ) -> TokenState:
-        # (6) A token is single-use: its spending is in this very store, in the same transaction as
-        #     the commit that used it.
+        # (6) A token is single-use: it is spent in this very store, in the same transaction as the
+        #     commit that uses it.
         if submission.token is TokenState.VALID and (
             submission.token_key is None
             or change.draft.has(TOKENS, self._names.token(submission.token_key))
         ):
             return TokenState.SPENT
-        # The token is for the memory as the operator saw it: an update's unchanged rest lands in
-        # the class too.
+        # The token is for the memory as the operator saw it: the fields that an update leaves out
+        # get the token's class too.
         if submission.token is TokenState.VALID and not _is_seen(submission, target):
             return TokenState.EXPIRED
         return submission.token
@@ -161,7 +162,7 @@ class Gatherer:
             return None
         known = read_id(change.draft, self._names.memory(candidate.tenant, candidate.memory_id))
         if known is None or known.status is MemoryStatus.DELETED:
-            # A deleted memory can still be purged: its text is in the history until then.
+            # A deleted memory can still be purged: until then its text is in the history.
             if known is None or candidate.change is not ChangeKind.PURGE:
                 return None
             if read_row(change.draft, known.ordinal).erased:
@@ -179,10 +180,10 @@ class Gatherer:
         return _Target(row=row, state=state)
 
     def _thing(self, change: Change, candidate: Candidate, key: str) -> Thing:
-        """What is known of the memory that the server behind keeps under this key."""
+        """The memory that the server behind keeps under the key of this candidate, if known."""
         call = call_of(candidate) if candidate.change is ChangeKind.CREATE else None
         made_new = candidate.change is ChangeKind.CREATE and (call is None or call.effect is None)
-        # Memories without a key share the empty key, so a change without one names none of them.
+        # Memories without a key share the empty key, so a change without a key names none of them.
         if not key or made_new:
             return NOTHING_THERE
         return read_thing(
@@ -205,7 +206,8 @@ class Gatherer:
         if target is None or candidate.change is not ChangeKind.UPDATE:
             return reading
         if target.row.keyed:
-            return reading  # a call to another server contains all of its text
+            # A call to another server contains all of its text, so nothing is inherited.
+            return reading
         text, metadata_json, _ = text_of(target.row)
         left_text = text if candidate.text is None else None
         left_metadata = metadata_json if candidate.metadata_json is None else None
@@ -219,9 +221,9 @@ class Gatherer:
         )
 
     def _flags_of(self, text: str | None, metadata_json: str | None) -> tuple[bool, bool]:
-        """The flags of a stored text.
+        """Whether a stored text reads as a directive or an injection.
 
-        Cached, because one change after the other leaves the same text.
+        The answer is cached, because one change after the other leaves the same text.
         """
         name = sha256(msgspec.json.encode((text, metadata_json))).digest()
         flags = self._flags.get(name)
@@ -236,7 +238,8 @@ class Gatherer:
         lowest: SourceKind | None = None
         for memory_id in dict.fromkeys(candidate.derived_from):
             known = read_id(change.draft, self._names.memory(candidate.tenant, memory_id))
-            # A source that cannot be found may have been purged: its trust is unknown.
+            # A memory that is named as a source and cannot be found may have been purged: its trust
+            # is unknown.
             source = SourceKind.UNKNOWN
             if known is not None and known.status is MemoryStatus.LIVE:
                 row = read_row(change.draft, known.ordinal)
@@ -246,7 +249,7 @@ class Gatherer:
 
 
 def _is_seen(submission: Submission, target: _Target | None) -> bool:
-    """Whether the memory to change is still the version that the evidence is about."""
+    """Whether the memory to change is still at the version that the evidence is about."""
     # In guard mode the memory is on the server behind, and its version is not ours to know.
     if submission.candidate.change is ChangeKind.CREATE or submission.guarded_key is not None:
         return True
@@ -254,11 +257,11 @@ def _is_seen(submission: Submission, target: _Target | None) -> bool:
 
 
 def _guarded_target(candidate: Candidate, thing: Thing) -> _Target | None:
-    """The stored memory that a change on a server behind is judged against."""
+    """The stored memory against which a change on a server behind is judged."""
     state, row = thing.state, thing.row
     if state is None or row is None:
         return None
-    # A file that is written anew counts as new, unless the old one had a more powerful class.
+    # Writing a file anew counts as a new memory, unless the old one had a more powerful class.
     raised = state.memory_class.power > candidate.memory_class.power
     if candidate.change is ChangeKind.CREATE and not raised:
         return None
@@ -268,9 +271,9 @@ def _guarded_target(candidate: Candidate, thing: Thing) -> _Target | None:
 
 
 def _stays(row: Row, candidate: Candidate) -> bool:
-    """Whether any word that readers are shown of this row remains after the change.
+    """Whether any word of this row that readers are shown remains after the change.
 
-    A name of one word only files a memory; a longer one could contain somebody else's words.
+    A name of one word only files a memory; a longer name could contain somebody else's words.
     """
     if candidate.change is not ChangeKind.UPDATE or candidate.text is None:
         return True
@@ -287,12 +290,12 @@ def _stays(row: Row, candidate: Candidate) -> bool:
 def _with_the_rest(
     reading: Reading, submission: Submission, candidate: Candidate, standing: TextStanding
 ) -> Reading:
-    """The reading of a whole text on a server behind after an edit, where our verdicts know it.
+    """The reading of the whole text on a server behind after an edit, where the text is known.
 
     Otherwise an order could be put together from harmless pieces.
     """
     call = None if standing.text is None else call_of(candidate)
     after = None if call is None else text_after(standing.text, call.pieces, call.effect)
     if after is None or (submission.edit is not None and submission.edit.after == after):
-        return reading  # the text afterwards is unknown, or is the one that was read with the edit
+        return reading  # the text afterwards is unknown, or was read together with the edit
     return read_beside(reading, after)

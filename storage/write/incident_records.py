@@ -1,4 +1,4 @@
-"""The record of one isolation or rewind: made before its first batch, moved on after its last."""
+"""The record of one isolation or rewind: made before its first batch, updated after its last."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _ID_LEN = 8
 
 
 class IncidentRecords:
-    """The incidents of one store. Writer thread only; each call is one transaction with a leaf."""
+    """The incident records of one store.
+
+    Writer thread only; each call is a transaction with a leaf.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -33,7 +36,7 @@ class IncidentRecords:
     def begin(
         self, kind: Kind, reach: Reach, by: PrincipalId, reason: str, point: int = 0
     ) -> Incident:
-        """A new incident, durable before anything is done about it."""
+        """Record a new incident, durably, before any memory is changed for it."""
         incident_id = random_bytes(_ID_LEN).hex()
 
         def work(change: Change) -> Incident:
@@ -54,10 +57,10 @@ class IncidentRecords:
         return self._engine.transact(work)
 
     def move(self, incident_id: str, stage: Stage, by: PrincipalId, detail: str = "") -> Incident:
-        """The incident at another stage; one that is taken back meanwhile is done no more.
+        """Set the stage of an incident; one that is being undone is not set to done any more.
 
         Raises:
-            UnknownIncident: There is none of that id.
+            UnknownIncident: No incident has that id.
         """
 
         def work(change: Change) -> Incident:
@@ -87,10 +90,10 @@ class IncidentRecords:
 
 
 def read_incident(view: View, incident_id: str) -> Incident:
-    """One incident.
+    """One incident by its id.
 
     Raises:
-        UnknownIncident: There is none of that id.
+        UnknownIncident: No incident has that id.
     """
     try:
         key = bytes.fromhex(incident_id)

@@ -1,4 +1,4 @@
-"""The jobs of the writer: one command, its future, and whether it can still be taken back.
+"""The jobs of the writer: one command, its future, and whether the command can be taken back.
 
 A caller does not wait for ever: the writer may be blocked by a disk that hangs, or by a stopped
 process that holds LMDB's lock. A job that has not begun is then taken back, and nothing of it will
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """One candidate or task. Made in the event loop that waits for it.
+    """One candidate or task for the writer. Made in the event loop that waits for it.
 
-    Of a candidate it holds the ids, and its ciphertext until that is staged; no plain text.
+    For a candidate the job holds the ids, and the ciphertext until that is staged; no plain text.
     """
 
     __slots__ = ("_claim", "arrived", "future", "loop", "queued_ns", "sealed", "task")
@@ -46,16 +46,17 @@ class Job:
         self.sealed = sealed
         self.task = task
         self.queued_ns = time.perf_counter_ns()
-        # Taken by the writer that begins the job, or by the caller that gives up; `pop` is atomic.
+        # The one claim on the job: either the writer that begins it or the caller that gives up
+        # takes it; `pop` is atomic.
         self._claim = [None]
 
     @property
     def weight(self) -> int:
-        """Bytes that the job adds to a batch."""
+        """How many bytes the job adds to a batch."""
         return 0 if self.sealed is None else len(self.sealed.data)
 
     def claim(self) -> bool:
-        """Claim the job; True for the first of writer and caller to ask."""
+        """Claim the job; True for the first caller of this method, writer or waiting request."""
         try:
             self._claim.pop()
         except IndexError:
@@ -63,18 +64,18 @@ class Job:
         return True
 
     async def answer(self, patience: Patience) -> Any:  # noqa: ANN401 - as the command answers
-        """The writer's answer.
+        """Wait for the writer's answer.
 
         Raises:
-            StoreUnavailable: The writer did not get to it in time; nothing was written.
-            OutcomeUnknown: It began in time, and did not end; it may be durable, or become so.
-            StorageError: As the writer says.
+            StoreUnavailable: The writer did not begin in time; nothing was written.
+            OutcomeUnknown: The job began in time, and did not end; it may be durable, or become so.
+            StorageError: The writer's own error.
         """
         line = patience.watch(self)
         try:
             return await self.future
         finally:
-            # Nobody waits for the candidate, so nothing of it is kept.
+            # Nobody waits for the candidate any more, so its ciphertext is dropped.
             line.settle()
 
     def expire(self) -> None:
@@ -90,9 +91,10 @@ class Job:
 
 
 class Patience:
-    """How long callers wait. Each loop has one timer for all its jobs, not one for each job.
+    """The time limit of waiting callers. Each loop has one timer for all its jobs.
 
-    They wait equally long, so they expire in the order in which they came. Any number of loops.
+    All callers wait equally long, so they expire in the order in which they came. Any number of
+    loops.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -127,7 +129,7 @@ class _Line:
             job.loop.call_at(until, self._look)
 
     def settle(self) -> None:
-        """Remove the jobs that were answered."""
+        """Remove the jobs that have an answer."""
         waiting = self._waiting
         while waiting and waiting[0][1].future.done():
             waiting.popleft()
@@ -146,10 +148,11 @@ class _Line:
 
 
 class Gathering:
-    """The jobs of one turn of a loop, which go to the writer together at its end.
+    """The jobs of one turn of an event loop, which go to the writer together at its end.
 
-    Handed over one by one they would wake the writer for the first, and it would fight the loop for
-    the interpreter while the rest of its batch is being made. Any number of loops.
+    Handed over one by one, the first job would wake the writer thread, which would then compete
+    with the loop for the interpreter while the rest of the batch is being made. Any number of
+    loops.
     """
 
     def __init__(self, queued: queue.SimpleQueue[Job | None], is_open: Callable[[], bool]) -> None:
@@ -163,7 +166,7 @@ class Gathering:
             return sum(map(len, self._of.values()))
 
     def add(self, job: Job) -> None:
-        """Queue a job, with all others that come before the event loop's next step.
+        """Queue a job, together with all others that come before the event loop's next turn.
 
         Call it in the event loop that waits for the job.
         """
@@ -198,7 +201,7 @@ Answer = tuple[Job, Any]
 
 
 def deliver(answers: list[Answer]) -> None:
-    """Resolve futures, with one call into each loop. Any thread."""
+    """Set the results of futures, with one call into each event loop. Any thread."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Answer]] = {}
     for answer in answers:
         by_loop.setdefault(answer[0].loop, []).append(answer)
@@ -210,7 +213,7 @@ def deliver(answers: list[Answer]) -> None:
 def _resolve(answers: list[Answer]) -> None:
     for job, answer in answers:
         if job.future.done():
-            continue  # its caller was cancelled or gave up; the commit stands all the same
+            continue  # its caller was cancelled or gave up; the commit counts all the same
         if isinstance(answer, StorageError):
             job.future.set_exception(answer)
         else:

@@ -1,4 +1,4 @@
-"""Asks the gate inside the write transaction, and puts its answer into that transaction."""
+"""Asks the gate inside the write transaction, and puts the gate's answer into the transaction."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _RULESET_DIGEST_LEN: Final = 16
 
 
 class _Docket(msgspec.Struct, kw_only=True):
-    """One case while it is being decided."""
+    """One candidate while it is being decided."""
 
     case: Case
     candidate: Candidate
@@ -75,9 +75,9 @@ class _Docket(msgspec.Struct, kw_only=True):
     intercepted_index: int
     nonce_state: NonceState
     trust: TrustState
-    # Version of the memory to change; 0 where there is none.
+    # The version of the memory to change; 0 where there is none.
     target_version: int = 0
-    # Anchors that a held candidate contradicts.
+    # The anchors that a held candidate contradicts.
     contradicts: tuple[str, ...] = ()
     gate_us: int = 0
 
@@ -87,7 +87,7 @@ class _Docket(msgspec.Struct, kw_only=True):
 
 
 class Judge:
-    """Decides cases inside a change. Writer thread only."""
+    """Decides candidates inside a transaction. Writer thread only."""
 
     def __init__(
         self,
@@ -112,11 +112,11 @@ class Judge:
         self.first_outcomes = FirstOutcomes(names, self.intake)
 
     def judge(self, change: Change, case: Case, ruleset: Ruleset) -> Outcome:
-        """The outcome of one case, with everything it changes put into the transaction.
+        """The outcome of one case; everything that the outcome changes is put into the transaction.
 
         Raises:
             lmdb.Error: The transaction is lost.
-            StoreCorrupt: A value it needs is damaged.
+            StoreCorrupt: A value that is needed is damaged.
         """
         submission = case.submission
         intercepted = submission.candidate
@@ -177,10 +177,10 @@ class Judge:
                 return self._reject(change, docket, verdict, ruleset)
 
     def _has_place(self, change: Change, submission: Submission, ruleset: Ruleset) -> bool:
-        """Whether the candidate can wait for a person.
+        """Whether there is a place for the candidate among those that wait for a person.
 
-        Where all places are taken, the oldest of the largest origin goes. Otherwise a sender who
-        fills an unread queue would turn all later holds into refusals.
+        Where all places are taken, the oldest of the largest origin is dropped. Otherwise a sender
+        who fills an unread queue would turn all later holds into refusals.
         """
         principal_id = submission.candidate.principal_id
         if not self.waiting.is_full(change, principal_id):
@@ -200,7 +200,8 @@ class Judge:
         held = held_candidate_of(candidate_id, row)
         contents = self._staging.read_held(candidate_id)
         if contents is not None:
-            # Of what it says, that which its record needs: its change, and the trace of its write.
+            # Of the candidate only those fields are read that the record needs: its change, and the
+            # trace of its write.
             held = msgspec.structs.replace(
                 held,
                 candidate=decode_canonical(contents.canonical),
@@ -211,7 +212,7 @@ class Judge:
         )
         change.expired.append((held, outcome))
 
-    # ---- applying ------------------------------------------------------------------------------
+    # ---- putting the answer into the transaction --------------------------------------------
 
     def _log_intercepted(self, change: Change, docket: _Docket, ruleset: Ruleset) -> int:
         submission = docket.case.submission
@@ -337,7 +338,7 @@ class Judge:
         ruleset: Ruleset,
         decision: Decision,
     ) -> FirstOutcome:
-        """Log a verdict that admits nothing; the outcome it stands for."""
+        """Log a verdict that admits nothing; returns the outcome."""
         submission = docket.case.submission
         structural = isinstance(verdict, Reject) and verdict.structural
         leaf_index = change.log(
@@ -352,7 +353,8 @@ class Judge:
                 source=submission.provenance.source,
                 basis=submission.provenance.basis,
                 version=change.version,
-                # The label is in the client's own words: this candidate does not become a memory.
+                # No memory id is written: a client's own id could be any text, and the candidate
+                # becomes no memory.
                 memory_id=None,
                 approved_by=docket.by,
                 ruleset_epoch=ruleset.epoch,
@@ -391,11 +393,12 @@ class Judge:
         subject: str,
         cause: int,
     ) -> None:
-        """Hand what the gate found of a candidate to the intake."""
+        """Report what the gate found about a candidate as an outcome for trust."""
         submission = docket.case.submission
         candidate = submission.candidate
         origin = None
-        if kind is not OutcomeKind.STRUCTURAL_REFUSAL:  # its program did that, and no tool's text
+        # The sender's program did this, and not the text that a tool brought.
+        if kind is not OutcomeKind.STRUCTURAL_REFUSAL:
             origin = self.intake.origin_of(candidate, submission.provenance)
         event = OutcomeEvent(
             kind=kind,
@@ -436,7 +439,7 @@ class Judge:
         by: PrincipalId,
         reason: Reason = Reason.DENIED_BY_PERSON,
     ) -> Outcome:
-        """Refuse a held candidate without judging it: a person refused it, or it expired unread."""
+        """Refuse a held candidate without judging it: a person said so, or nobody decided."""
         trust = self.intake.trust(change.draft, row.principal_id)
         leaf_index = change.log(
             VerdictLeaf(

@@ -1,4 +1,4 @@
-"""The table of children, made once for a store that grew up without it."""
+"""The table of children: made once, for a store that was written before the table existed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _NAMED: Final = b"derived_from"
 
 
 def file_all_lineage(engine: Engine) -> None:
-    """File every row under the parents that it names, in one transaction; once for each store.
+    """Enter every row under the parents that it names, in one transaction; once for each store.
 
-    Before the writer starts. It reads every row, and writes for those alone that name a parent.
+    It runs before the writer starts, reads every row, and writes only for those that name a parent.
     """
     with engine.parts.store.reading() as view:
         if view.header() is None or view.lineage_filed():
@@ -27,7 +27,7 @@ def file_all_lineage(engine: Engine) -> None:
 
     def work(change: Change) -> None:
         for key, payload in change.draft.scan(ROWS):
-            # Most rows name nobody: their bytes are not decoded.
+            # Most rows name no parent: their bytes are not decoded.
             if _NAMED not in payload:
                 continue
             row = decode_row(payload)

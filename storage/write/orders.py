@@ -1,7 +1,7 @@
-"""What a person decides about the store: held candidates, trust, keys, anchors, rules, erasure.
+"""The decisions of people about a store: held candidates, trust, keys, anchors, rules, erasure.
 
-Writer thread only. Each leaves a leaf of its own; none moves the version, except a release that
-ends admitted.
+Writer thread only. Each decision adds a leaf; none moves the store's version, except a release that
+is admitted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 
 _EXPIRED_AT_ONCE: Final = 256
-# How long one transaction refuses what a person chose: writes wait behind it.
+# For how many seconds one transaction refuses candidates that a person chose: writes wait for its
+# end.
 _REFUSING_NS: Final = 2_000_000
 
 
@@ -57,7 +58,7 @@ class Operating:
         """Judge a held candidate again with a person's approval.
 
         Raises:
-            UnknownCandidate: Nothing of that id is held.
+            UnknownCandidate: No held candidate has that id.
         """
         engine = self._engine
         row = self._held(candidate_id)
@@ -76,17 +77,18 @@ class Operating:
         """Refuse a held candidate; its key is destroyed.
 
         Raises:
-            UnknownCandidate: Nothing of that id is held.
+            UnknownCandidate: No held candidate has that id.
         """
         return self._deny(candidate_id, self._held(candidate_id), by)
 
     def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId
     ) -> dict[CandidateId, Outcome | None]:
-        """Refuse the first of them, in one short transaction; None for one that is not held.
+        """Refuse as many as one short transaction can; None for each that is not held.
 
-        One at least; of others that the answer does not name nothing is decided. Their keys are
-        gone from memory; whoever asked erases their files (`Engine.erase_condemned`).
+        At least one is refused; candidates that the answer leaves out are undecided. The keys of
+        refused ones are gone from memory; the caller erases the key files
+        (`Engine.erase_condemned`).
         """
         engine = self._engine
         judge, ruleset = engine.parts.judge, engine.ruleset
@@ -115,7 +117,7 @@ class Operating:
         return engine.transact(work)
 
     def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
-        """Log that the text of a refused candidate may be shown again. The leaf's index."""
+        """Log that the text of a refused candidate may be shown again; returns the leaf's index."""
 
         def work(change: Change) -> int:
             return self._log(change, FORGIVE, candidate_id, by, "")
@@ -159,7 +161,7 @@ class Operating:
         )
 
     def reconcile(self) -> tuple[str, ...]:
-        """Bring staging and the held table together again after a crash; what was found.
+        """Make staging and the table of held candidates agree after a crash; returns remarks.
 
         A candidate that is staged but not held was never decided, and is destroyed. One that is
         held but not staged is lost, and is refused with a leaf.
@@ -194,14 +196,14 @@ class Operating:
             for candidate_id in overdue:
                 judge.expire(change, candidate_id, engine.ruleset)
 
-        # A candidate that the disk refuses to close now is found again the next time.
+        # An error is ignored here: a candidate that is still held is found again the next time.
         with contextlib.suppress(StorageError):
             engine.transact(work)
 
     # ---- trust ---------------------------------------------------------------------------------
 
     def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
-        """The way back up the trust ladder."""
+        """Reset a principal's trust to that of a newcomer, as an operator orders."""
         intake = self._engine.parts.judge.intake
         return self._engine.transact(lambda change: intake.restore(change, principal_id, by))
 
@@ -215,24 +217,24 @@ class Operating:
         return self._engine.transact(work)
 
     def record_outcome(self, reported: Reported) -> bool:
-        """Take an outcome that another room reports; whether it counted."""
+        """Count an outcome that another room reports; returns whether it counted."""
         engine = self._engine
         intake = engine.parts.judge.intake
         return engine.transact(lambda change: intake.report(change, reported, engine.ruleset))
 
     def count_stood(self) -> None:
-        """Count the releases that stood for their time, a limited number at a time."""
+        """Count releases that nobody took back within seven days, a limited number at a time."""
         engine = self._engine
         intake = engine.parts.judge.intake
         with engine.parts.store.reading() as view:
             due = intake.is_due(view, engine.parts.clock())
         if not due:
             return
-        # What the disk refuses to count now is found again the next time.
+        # An error is ignored here: a release that was not counted is found again the next time.
         with contextlib.suppress(StorageError):
             engine.transact(lambda change: intake.stood(change, engine.ruleset))
 
-    # ---- what governs the store ----------------------------------------------------------------
+    # ---- keys, anchors, rules and erasure -----------------------------------------------------
 
     def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
         """Add a key or replace its record."""
@@ -257,7 +259,7 @@ class Operating:
         try:
             self._engine.transact(work)
         finally:
-            # The counter also moves when it failed: then the next read finds out what the store
+            # The counter also moves after a failure: then the next read finds out what the store
             # holds.
             self._engine.anchor_changes += 1
 
@@ -267,7 +269,7 @@ class Operating:
         Returns the ruleset with its epoch.
 
         Raises:
-            StorageError: The rules before stay in force.
+            StorageError: The earlier rules stay in force.
         """
         engine = self._engine
         header = engine.generation.header
@@ -285,7 +287,7 @@ class Operating:
         return adopted
 
     def compact(self, by: PrincipalId) -> int:
-        """Rewrite the store without its free pages; bytes saved."""
+        """Rewrite the store without its free pages; returns the bytes saved."""
 
         def work(change: Change) -> None:
             self._log(change, "store.compact", "store", by, "")

@@ -1,8 +1,9 @@
 """Quarantine and parole: a committed memory is kept as evidence and shown to no reader.
 
 A memory under quarantine keeps its row and its history. Its id is marked, and index searches
-exclude it. Nothing is erased, so parole is one step, with a leaf as well. Who hides a memory is
-kept beside it: an operator, and each incident that reached it. It is shown when nobody is left.
+exclude it. Nothing is erased, so parole is one step, with a leaf as well. The store records who
+hides the memory: an operator, and each incident that reached it. The memory is shown when nobody
+hides it any more.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class Quarantine:
     """An operator's commands on stored memories. Writer thread only.
 
-    Each raises UnknownMemory where the tenant has no such memory or it was deleted, and otherwise
-    as `Engine.transact`. The reason stays in the leaf for good.
+    Each raises UnknownMemory where the tenant has no such memory or the memory was deleted, and
+    otherwise as `Engine.transact`. The reason stays in the leaf for good.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -78,7 +79,7 @@ class Quarantine:
         )
 
     def lift(self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str) -> Standing:
-        """Show a quarantined memory again as it is, whoever hid it; one that is shown stays so."""
+        """Show a quarantined memory again, whoever hid it; a memory that is shown stays so."""
         return self._set(MemoryStatus.LIVE, memory_id, tenant, by, reason)
 
     def _set(
@@ -108,7 +109,7 @@ class Quarantine:
 
         def alone(change: Change) -> Standing:
             known = read_id(change.draft, name)
-            # A memory that is still being sent to another server is in no read yet.
+            # A memory that is still being sent to another server is shown by no read yet.
             if known is None or known.status not in _STANDING:
                 raise UnknownMemory("there is no such memory")
             standing = Standing(memory_id=memory_id, tenant=tenant, status=status)
@@ -194,9 +195,10 @@ class Quarantine:
     def lift_all(
         self, incident: Incident, names: Sequence[bytes], by: PrincipalId
     ) -> tuple[int, int]:
-        """Take an incident off these memories, and show those that nobody else hides.
+        """Show the memories of an incident again, except those that somebody else hides.
 
-        One transaction. How many are shown again, each with a leaf, and how many stay hidden.
+        One transaction. Returns how many are shown again, each with a leaf, and how many stay
+        hidden.
         """
 
         def work(change: Change) -> tuple[int, int]:
@@ -212,7 +214,7 @@ class Quarantine:
                 row = read_row(change.draft, known.ordinal)
                 place(change, name, known, row, after)
                 if known.status is not MemoryStatus.QUARANTINED:
-                    continue  # it was deleted meanwhile, and nothing brings it back
+                    continue  # the memory was deleted meanwhile, and nothing brings it back
                 if after:
                     kept += 1
                     continue
@@ -265,10 +267,10 @@ class Paroled:
 
 
 def place(change: Change, name: bytes, known: IdRecord, row: Row, hidden: frozenset[str]) -> None:
-    """Put a memory where those who hide it now want it: in every read, or in none.
+    """Show a memory in every read, or in none, depending on who hides it now.
 
-    Every quarantine and every parole comes through here. `row` is its newest. A deleted memory
-    stays deleted, and keeps who hides it.
+    Every quarantine and every parole goes through here. `row` is the memory's newest row. A deleted
+    memory stays deleted, and the store goes on to record who hides it.
     """
     if hidden:
         change.draft.put(QUARANTINES, name, encode(HiddenBy(by=tuple(sorted(hidden)))))
@@ -289,7 +291,7 @@ def place(change: Change, name: bytes, known: IdRecord, row: Row, hidden: frozen
 def log_standing(
     change: Change, memory_id: MemoryId, row: Row, by: PrincipalId, detail: str, *, hidden: bool
 ) -> int:
-    """The leaf of one memory that was hidden or is shown again; its index."""
+    """Write the leaf of a memory that was hidden or is shown again; returns the leaf's index."""
     leaf = OperatorLeaf(
         at_ms=change.now_ms,
         action=QUARANTINE if hidden else PAROLE,
@@ -301,9 +303,9 @@ def log_standing(
 
 
 def subject_of(memory_id: MemoryId, candidate_id: str) -> str:
-    """What a leaf calls a memory: its own id where we made it, else its candidate's.
+    """The name of a memory in leaves: its own id where we made it, else its candidate's id.
 
-    A client's own id could be any text, and a leaf outlives a purge: the candidate's id is ours.
+    A client's own id could be any text, and a leaf stays after a purge: the candidate's id is ours.
     """
     plain = _UUID.fullmatch(memory_id) is not None
     return memory_id if plain else f"candidate {candidate_id}"

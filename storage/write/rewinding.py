@@ -1,8 +1,8 @@
-"""Rewind: memories are put into an earlier state by new commits; nothing in the log is undone.
+"""Rewind: memories are put into an earlier state by new commits; no leaf of the log is undone.
 
-A text comes back as the very bytes that the gate once admitted, under the label that they have,
-in a row of its own with leaves of its own. Whatever hid a memory since then stays, but for
-earlier rewinds.
+A text comes back as the very bytes that the gate once admitted, under the label of that admission,
+in a row of its own with leaves of its own. A memory that was hidden since then stays hidden, unless
+earlier rewinds alone hide it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ _CANDIDATE_ID_LEN: Final = 16
 class PutBack(msgspec.Struct, frozen=True, kw_only=True):
     """What a rewind does to one memory.
 
-    `seen`: its newest row when that was decided. `put_back`: the row whose state it gets, or
-    NO_ORDINAL. `hide`: the rewind hides it. `release`: earlier rewinds that hide it no longer.
+    `seen`: the memory's newest row when that was decided. `put_back`: the row whose state the
+    memory gets, or NO_ORDINAL. `hide`: the rewind hides the memory. `release`: earlier rewinds that
+    shall no longer hide it.
     """
 
     name: bytes
@@ -51,7 +52,7 @@ class PutBack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchRewound(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one batch; counts of memories."""
+    """What one batch of a rewind did: counts of memories."""
 
     put_back: int = 0
     hidden: int = 0
@@ -59,7 +60,7 @@ class BatchRewound(msgspec.Struct, frozen=True, kw_only=True):
     moved: int = 0
 
     def plus(self, more: BatchRewound) -> BatchRewound:
-        """The sum of this batch's counts and another's."""
+        """The sum of this batch's counts and those of another batch."""
         return BatchRewound(
             put_back=self.put_back + more.put_back,
             hidden=self.hidden + more.hidden,
@@ -69,7 +70,7 @@ class BatchRewound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rewinding:
-    """Applies batches of steps. Writer thread only."""
+    """Applies batches of a rewind's steps. Writer thread only."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -169,7 +170,7 @@ class Rewinding:
     def _readmitted(
         self, change: Change, by: PrincipalId, old: Row, newest: int, previous_index: int
     ) -> Row:
-        """The same bytes under the same label, as an admission of an operator."""
+        """The same bytes under the same label, as an admission by an operator."""
         verdict = read_leaf(change.draft, old.leaf_index)
         if not isinstance(verdict, VerdictLeaf):
             raise StoreCorrupt(f"leaf {old.leaf_index} is no verdict")
@@ -183,7 +184,7 @@ class Rewinding:
                 candidate_id=candidate_id,
                 at_ms=change.now_ms,
                 nonce_key=b"",
-                # The class is the one that it landed in: nobody names one now.
+                # The class is the one that the memory had: no client names a class here.
                 class_named=False,
                 trace_id="",
             )
@@ -198,7 +199,7 @@ class Rewinding:
                 step=None,
                 structural=False,
                 memory_class=old.memory_class,
-                # A person may have vouched for the row since.
+                # A person may have vouched for the row since, so its present label counts.
                 source=old.source,
                 basis=old.basis,
                 ceiling=old.ceiling,

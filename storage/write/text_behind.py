@@ -1,4 +1,4 @@
-"""What our own verdicts know of the memory that a server behind us keeps under a key."""
+"""What our own verdicts tell about the memory that a server behind us keeps under a key."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.FORWARDING})
 
 
 class Thing(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows under one key, summed up.
+    """The rows under one key of a server behind, summed up.
 
-    `state` and `row`, the newest, are None where none is left. It is as trusted as the most trusted
-    row, and has the class of the most powerful.
+    `state` and `row`, the newest, are None where no row is left. The label is that of the most
+    trusted row, and the class that of the most powerful.
     """
 
     state: TargetState | None
@@ -40,7 +40,7 @@ NOTHING_THERE: Final = Thing(state=None, row=None, standing=NOBODY_KNOWS)
 
 
 class _Text:
-    """The text under one key, call by call in the order in which they were admitted."""
+    """The text under one key, followed call by call in the order of their admission."""
 
     def __init__(self) -> None:
         self._text: str | None = None
@@ -50,14 +50,15 @@ class _Text:
         self._waits = False
 
     def take(self, one: GuardedRow) -> None:
-        """Take in the next row."""
+        """Look at the next row."""
         change, gone = one.sent.change, one.status is MemoryStatus.DELETED
         whole = one.row is one.sent  # nobody changed or removed this memory here
         self._waits = self._waits or one.status is MemoryStatus.FORWARDING
         if gone and whole and change is not ChangeKind.DELETE:
-            return  # the server refused it, or a deletion on the server removed it
+            return  # the server refused the change, or a deletion on the server removed the memory
         if gone or not whole or change is ChangeKind.DELETE or one.status not in _STANDING:
-            # The row does not say how much a deletion removed, or whether it was done.
+            # The row does not say how much a deletion removed, or whether it was done, so the text
+            # is unknown.
             self._text = None
             return
         call = call_of(candidate_of(one.sent))
@@ -70,7 +71,7 @@ class _Text:
         self._text = None if call is None else text_after(self._text, call.pieces, effect)
 
     def standing(self, by: PrincipalId, memory_class: MemoryClass | None) -> TextStanding:
-        """The state of the text as one principal may use it."""
+        """The text and its labels, as one principal may rely on them."""
         if self._text is None:
             return NOBODY_KNOWS
         return TextStanding(
@@ -85,7 +86,7 @@ class _Text:
 def read_thing(
     view: View, names: KeyedNames, tenant: Tenant, target: str, key: str, by: PrincipalId
 ) -> Thing:
-    """What is known of what the server behind files under a key, for a change by this principal.
+    """What is known of the memory under a key of a server behind, for a change by this principal.
 
     Raises:
         StoreCorrupt: A row is damaged.

@@ -1,8 +1,8 @@
-"""The one intake of outcomes: what happened to a write becomes trust, in the same transaction.
+"""The one place where outcomes change trust: in the same transaction as the act itself.
 
-Everything that moves a soft score or a latch goes through here, with a leaf; so a crash leaves
-either the act and its outcome, or neither. What an outcome is worth, and how often it counts, is
-the closed list of `policy.trust.outcomes`.
+Every change of a soft score or a latch is made here, with a leaf; so a crash leaves either the act
+and its outcome, or neither. What an outcome is worth, and how often it counts, is the closed list
+of `policy.trust.outcomes`.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ NO_TENANT: Final = Tenant("")
 
 
 class NamedOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's tool: its key, made of its real names, and the names that a leaf may say.
+    """A server's tool: its key, made of its real names, and the names that a leaf may have.
 
-    The key holds also where the text of a candidate spells the name, so that no page can shed its
+    The key is made even where the candidate's text spells the name, so that no page can escape its
     history by naming its own server.
     """
 
@@ -73,7 +73,7 @@ class NamedOrigin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome inside a transaction. `cause` is the index of the leaf of what happened."""
+    """One outcome inside a transaction. `cause` is the index of the leaf of the act."""
 
     kind: OutcomeKind
     principal_id: PrincipalId
@@ -84,7 +84,7 @@ class OutcomeEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose trust it is: a principal's, or an origin's."""
+    """The holder of a trust record: a principal, or an origin."""
 
     key: bytes
     table: bytes
@@ -98,7 +98,7 @@ class _Holder(msgspec.Struct, frozen=True, kw_only=True):
 class TrustIntake:
     """Trust of principals and origins inside a transaction. Writer thread only.
 
-    `trust` and `origin_trust` take any view.
+    `trust` and `origin_trust` take any view of the store.
     """
 
     def __init__(self, names: KeyedNames) -> None:
@@ -112,14 +112,14 @@ class TrustIntake:
         return NEWCOMER if payload is None else trust_of(decode_trust(payload))
 
     def origin_trust(self, view: View, origin: NamedOrigin | None) -> TrustState | None:
-        """The trust of an origin; None where a candidate has none."""
+        """The trust of an origin; None for a candidate that has no origin."""
         if origin is None:
             return None
         payload = view.get(ORIGINS, origin.key)
         return NEWCOMER if payload is None else trust_of(decode_origin(payload).trust)
 
     def origin_of(self, candidate: Candidate, provenance: Provenance | None) -> NamedOrigin | None:
-        """The tool that a candidate's text came from, where one is known."""
+        """The tool that a candidate's text came from; None where none is known."""
         culprits = () if provenance is None else provenance.culprits
         named = next((one for one in culprits if one.server is not None), None)
         said = culprit_of(culprits, candidate)
@@ -134,10 +134,10 @@ class TrustIntake:
             return None
         return NamedOrigin(key=self._names.origin(tenant, server, tool), server=server, tool=tool)
 
-    # ---- what happened -------------------------------------------------------------------------
+    # ---- outcomes ------------------------------------------------------------------------
 
     def charge(self, change: Change, submission: Submission, trust: TrustState) -> TrustState:
-        """Count a structural violation on the ladder; each (nonce, digest) counts once."""
+        """Count a structural violation on the trust ladder; each (nonce, digest) counts once."""
         key = self._names.charge(submission.candidate, submission.digest)
         if change.draft.has(CHARGES, key):
             return trust
@@ -149,7 +149,7 @@ class TrustIntake:
         return lowered
 
     def denied(self, change: Change, row: HeldRow, ruleset: Ruleset, cause: int) -> None:
-        """A person refused a held candidate."""
+        """Count it against the principal and the origin that a person refused a held candidate."""
         event = OutcomeEvent(
             kind=OutcomeKind.DENIED_BY_PERSON,
             principal_id=row.principal_id,
@@ -161,7 +161,10 @@ class TrustIntake:
         self.take(change, event, ruleset)
 
     def released(self, change: Change, submission: Submission, landed: Landed) -> None:
-        """A person released a candidate: in seven days it is looked at whether it still stands."""
+        """Note that a person released a candidate.
+
+        In seven days the release may count as a good outcome.
+        """
         row = landed.row
         if row.change not in {ChangeKind.CREATE, ChangeKind.UPDATE}:
             return
@@ -220,12 +223,12 @@ class TrustIntake:
         self.take(change, event, ruleset)
 
     def is_due(self, view: View, now_ms: int) -> bool:
-        """Whether a release has stood for its time."""
+        """Whether some release has lasted seven days."""
         first = next(view.keys(STANDING), None)
         return first is not None and first < _due_key(now_ms + 1, 0)
 
     def stood(self, change: Change, ruleset: Ruleset) -> None:
-        """Count the releases whose time has come, a limited number at a time."""
+        """Count releases that lasted seven days, a limited number at a time."""
         end = _due_key(change.now_ms + 1, 0)
         due: list[tuple[bytes, bytes]] = []
         for key, payload in change.draft.scan(STANDING):
@@ -235,7 +238,7 @@ class TrustIntake:
         for key, payload in due:
             change.draft.delete(STANDING, key)
             one = decode_standing(payload)
-            # What was taken back, changed or hidden since did not stand as it was released.
+            # A memory that was deleted, changed or hidden since did not last as it was released.
             if read_id(change.draft, one.name) != IdRecord(one.ordinal, MemoryStatus.LIVE):
                 continue
             origin = NamedOrigin(key=one.origin, server=one.server, tool=one.tool)
@@ -250,7 +253,10 @@ class TrustIntake:
             self.take(change, event, ruleset)
 
     def report(self, change: Change, reported: Reported, ruleset: Ruleset) -> bool:
-        """Take what another room reports: a burst, an incident, recalls; whether it counted."""
+        """Count an outcome that another room reports: a burst, an incident, recalls.
+
+        Returns whether it counted.
+        """
         if not may_count(reported):
             return False
         origin = None
@@ -266,23 +272,26 @@ class TrustIntake:
         return self.take(change, event, ruleset)
 
     def take(self, change: Change, event: OutcomeEvent, ruleset: Ruleset) -> bool:
-        """Move the trust of the principal, and apart that of the origin; whether any moved."""
+        """Change the trust of the principal, and separately that of the origin.
+
+        Whether any changed.
+        """
         holders = [self._principal(event.principal_id)]
         if event.origin is not None:
             holders.append(_origin(event.tenant, event.origin))
         counted = [self._feed(change, one, event, ruleset) for one in holders]
         return any(counted)
 
-    # ---- an operator ---------------------------------------------------------------------------
+    # ---- what an operator restores -----------------------------------------------------------
 
     def restore(self, change: Change, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
-        """Put a principal back to a newcomer's trust, with a leaf."""
+        """Reset a principal's trust to that of a newcomer, with a leaf."""
         return self._restore(change, self._principal(principal_id), by)
 
     def restore_origin(
         self, change: Change, tenant: Tenant, server: str, tool: str, by: PrincipalId
     ) -> TrustState:
-        """Put an origin back to a newcomer's trust, with a leaf."""
+        """Reset an origin's trust to that of a newcomer, with a leaf."""
         key = self._names.origin(tenant, server, tool)
         origin = NamedOrigin(key=key, server=server, tool=tool)
         return self._restore(change, _origin(tenant, origin), by)
@@ -305,7 +314,7 @@ class TrustIntake:
         self._remember(change, holder, event)
         return after
 
-    # ---- one holder ----------------------------------------------------------------------------
+    # ---- one principal or origin --------------------------------------------------------------
 
     def _feed(self, change: Change, holder: _Holder, event: OutcomeEvent, ruleset: Ruleset) -> bool:
         rule, now_ms = RULES[event.kind], change.now_ms
@@ -334,7 +343,10 @@ class TrustIntake:
         return True
 
     def _counts(self, change: Change, holder: _Holder, event: OutcomeEvent) -> bool:
-        """Whether an outcome about this subject counts for this holder; it is noted if so."""
+        """Whether an outcome about this subject counts for this principal or origin.
+
+        If so it is noted.
+        """
         key = self._names.counted(holder.key, event.kind.value, event.subject)
         payload = change.draft.get(COUNTED, key)
         last_ms = None if payload is None else decode_counted(payload)
@@ -380,7 +392,7 @@ def _origin(tenant: Tenant, origin: NamedOrigin) -> _Holder:
 
 
 def _origin_of_row(row: HeldRow) -> NamedOrigin | None:
-    """The origin that a held candidate was filed under: a kind, a server, a tool."""
+    """The origin under which a held candidate is filed: a kind, a server, a tool."""
     if not row.origin_key:
         return None
     _, server, tool = row.origin.split(" ")

@@ -1,7 +1,7 @@
-"""How many bytes of the store each tenant takes: one that floods must not take the room of all.
+"""How many bytes of the store each tenant takes, so that none can take the room of all others.
 
-Kept beside the rows, in the same transactions. What is counted is what stays: rows and vectors with
-their length, and for each verdict, a refusal as well, the leaves, nodes and nonce that it leaves.
+The counts are kept beside the rows, in the same transactions. Counted is what stays: the length of
+rows and vectors, and for each verdict, a refusal as well, its leaves, nodes and nonce.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 VERDICT_BYTES: Final = 1_024
 """Two leaves, their nodes, a nonce and an id, with their share of half-filled pages."""
 
-# Deletes may use this much more than the quota, so that a full store can be emptied. A tenant's
-# refusals may leave leaves for this much more than its share.
+# Deletions may use this much more than the quota, so that a full store can be emptied. The leaves
+# of a tenant's refusals may take this much more than its share.
 _OVERDRAFT: Final = 0.1
-# Purges have room of their own beyond that: a full store can always be purged. A purge leaves
-# leaves of two thirds of the smallest memory's size, because the log keeps them.
+# Purges may use this much beyond that: a full store can always be purged. The leaves of a purge
+# take two thirds of the smallest memory's size, because the log keeps them.
 _PURGE_RESERVE: Final = 0.8
 _REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 _FLOAT_LEN: Final = 4
@@ -57,15 +57,15 @@ class Usage:
         self.limit_bytes = int(quota_bytes * share) if share < 1 else None
         self._names = names
         self._bytes: Counter[Tenant] = Counter()
-        # True while a store that never wrote this down is counted from its rows.
+        # Whether the usage is being counted from the rows, for a store that never recorded it.
         self._unsaved: set[Tenant] = set()
 
     def by_tenant(self) -> dict[Tenant, int]:
-        """What each tenant takes. Any thread."""
+        """How many bytes each tenant takes. Any thread."""
         return dict(self._bytes)
 
     def load(self, view: View, dimension: int) -> None:
-        """The recorded usage, or one counted from the rows where the store has none.
+        """The recorded usage, or one counted from the rows where the store has no record.
 
         Raises:
             StoreCorrupt: A value is damaged.
@@ -84,7 +84,7 @@ class Usage:
         self._unsaved.update(self._bytes)
 
     def used(self, tenant: Tenant, change: Change) -> int:
-        """Bytes of a tenant, with what this change adds so far."""
+        """The bytes of a tenant, with what this transaction adds so far."""
         return self._bytes[tenant] + change.charges[tenant]
 
     def measured(
@@ -98,21 +98,21 @@ class Usage:
         return msgspec.structs.replace(budget, tenant_full=True)
 
     def must_free(self, candidate: Candidate, room: int) -> bool:
-        """Whether this is a deletion that must take something away to be allowed.
+        """Whether this is a deletion that is only allowed if it frees room.
 
         A deletion of nothing, or one that is refused or held, adds leaves like any refusal. Where
-        its tenant or the store is full, only admitted deletions go on: there are at most as many as
-        there are memories. A purge is an operator's command, which no agent's front accepts.
+        its tenant or the store is full, only admitted deletions are allowed: there are at most as
+        many as there are memories. A purge is an operator's command, which no agent can send.
         """
         if candidate.change is not ChangeKind.DELETE:
             return False
         return room < 0 or self._is_beyond(self._bytes[candidate.tenant])
 
     def no_room(self, candidate: Candidate, room: int, change: Change) -> QuotaReached | None:
-        """The error for a write without a leaf, where `room` bytes are left in the store.
+        """The error for a write that does not get a leaf, where `room` bytes are left in the store.
 
-        It also meets a tenant far above its share. A refusal by the gate adds leaves, which take
-        room for good: without a limit the refusals themselves would be the flood.
+        A tenant far above its share gets this error too. A refusal by the gate adds leaves, which
+        take room for good: without a limit the refusals themselves would be the flood.
         """
         removal = candidate.change in _REMOVALS
         overdraft = _OVERDRAFT if removal else 0.0
@@ -128,13 +128,13 @@ class Usage:
         return self.limit_bytes is not None and used >= self.limit_bytes * (1 + _OVERDRAFT)
 
     def record(self, change: Change) -> None:
-        """Put the change's bytes into its transaction."""
+        """Put the changed byte counts of tenants into the transaction."""
         for tenant in change.charges.keys() | self._unsaved:
             recorded = _Recorded(tenant, max(0, self.used(tenant, change)))
             change.draft.put(META, self._key(tenant), encode(recorded))
 
     def adopt(self, change: Change) -> None:
-        """Count the change: it is durable."""
+        """Take over the changed byte counts after the transaction became durable."""
         for tenant, moved in change.charges.items():
             self._bytes[tenant] = max(0, self._bytes[tenant] + moved)
         self._unsaved.clear()

@@ -1,4 +1,4 @@
-"""Vouching: a person's word for a stored memory, the only way to raise its label."""
+"""Vouching: a person declares a stored memory to be her own words, which raises its label."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED})
 
 
 class Vouching:
-    """An operator's word for stored memories. Writer thread only."""
+    """An operator's declarations about stored memories. Writer thread only."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def vouch(self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, version: int) -> Standing:
-        """Make the newest row of a memory a person's own, in its label and with a leaf.
+        """Give the newest row of a memory the label of a person's own words, with a leaf.
 
-        The row keeps its text, its class and its version: a word about it is no change of it.
+        The row keeps its text, its class and its version: a new label is no change of the memory.
 
         Raises:
-            UnknownMemory: There is none of that id in the tenant, or it was deleted.
-            MemoryMoved: Its newest version is not the one that the person was shown.
+            UnknownMemory: The tenant has no memory of that id, or it was deleted.
+            MemoryMoved: The memory's newest version is not the one that the person was shown.
         """
         return self._engine.transact(
             lambda change: self._raised(change, memory_id, tenant, by=by, version=version)
@@ -47,10 +47,10 @@ class Vouching:
     def lift(
         self, shown: tuple[tuple[MemoryId, int], ...], tenant: Tenant, by: PrincipalId
     ) -> tuple[Standing | None, ...]:
-        """Make memories a tool's result that rank below, all in one transaction, a leaf each.
+        """Raise the labels of memories to a tool's result where they are lower, in one transaction.
 
-        Nobody read them one by one. None for one that is gone, is at another version, is more than
-        knowledge, or is written to steer whoever recalls it.
+        Each memory gets a leaf. Nobody has read the memories one by one, so there is None for one
+        that is gone, is at another version, has a class above knowledge, or reads as an order.
         """
 
         def one(change: Change, memory_id: MemoryId, version: int) -> Standing | None:
@@ -102,6 +102,6 @@ class Vouching:
 
 
 def _may_be_lifted(row: Row) -> bool:
-    """Whether nobody need read it: no more than knowledge, and no order in text or names."""
+    """Whether a label may be raised unread: class at most knowledge, no order in text or names."""
     plain = row.memory_class.power <= MemoryClass.L3.power
     return plain and not read_candidate(candidate_of(row)).flagged

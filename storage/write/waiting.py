@@ -1,4 +1,4 @@
-"""Who waits for a person: by principal and origin, as of the last commit."""
+"""The candidates that wait for a person, by principal and origin, as of the last commit."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _DAY_MS: Final = 86_400_000
 
 
 class _Waits(NamedTuple):
-    leaf_index: int  # ordinal of its interception: the order in which they came
+    leaf_index: int  # the ordinal of its interception leaf: the order in which candidates came
     since_ms: int
     origin: str
 
 
 class HeldQueue:
-    """Held candidates, so that one origin cannot keep all others from being held. Writer thread.
+    """The held candidates in memory. It prevents one origin from taking all places. Writer thread.
 
-    A method that takes a `change` also counts the holds that came and went in it.
+    A method with a parameter `change` also counts the holds that came and went in that transaction.
     """
 
     def __init__(self) -> None:
         self._of: dict[PrincipalId, dict[CandidateId, _Waits]] = {}
         self._since_ms: OrderedDict[CandidateId, int] = OrderedDict()
-        # Since when the oldest waits, for whoever asks on another thread; None where none does.
+        # Since when the oldest candidate waits, for other threads to read; None where none waits.
         self.oldest_ms: int | None = None
 
     def adopt(
         self, came: Iterable[tuple[CandidateId, HeldRow]], gone: Iterable[CandidateId]
     ) -> None:
-        """Take in what a commit made durable, or what a start found."""
-        # The clock of a store does not go back: what comes later is behind what came before.
+        """Take over the holds that a commit made durable, or that a start found."""
+        # The store's clock does not go back, so later holds stand behind earlier ones.
         for candidate_id, row in sorted(came, key=lambda one: one[1].held_at_ms):
             self._since_ms[candidate_id] = row.held_at_ms
             waits = _Waits(row.intercepted_index, row.held_at_ms, origin_of_row(row))
@@ -55,7 +55,7 @@ class HeldQueue:
         self.oldest_ms = next(iter(self._since_ms.values()), None)
 
     def is_full(self, change: Change, principal_id: PrincipalId) -> bool:
-        """Whether this principal may have no further candidate held."""
+        """Whether no further candidate of this principal may be held."""
         came = sum(row.principal_id == principal_id for row in change.held_came.values())
         return len(self._committed(change, principal_id)) + came >= HELD_PER_PRINCIPAL_MAX
 
@@ -94,7 +94,7 @@ class HeldQueue:
 
 
 def origin_of(submission: Submission) -> str:
-    """Where a candidate comes from, as coarsely as its leaf may say it: a label, a server, a tool.
+    """The origin of a candidate, in the coarse form that its leaf shows: a label, a server, a tool.
 
     A page cannot invent many origins, and an origin contains no content.
     """
@@ -106,5 +106,5 @@ def origin_of(submission: Submission) -> str:
 
 
 def origin_of_row(row: HeldRow) -> str:
-    """The origin of a held candidate; one from before origins were kept has its label."""
+    """The origin of a held candidate; for one from before origins were kept, its label."""
     return row.origin or row.source.value

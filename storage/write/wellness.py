@@ -1,4 +1,4 @@
-"""Whether the store takes writes, why not, and how it finds out that it does again."""
+"""Whether the store takes writes, why it does not, and how it notices that it does again."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from storage.write.engine import Engine
 
-# The room that the largest batch needs, staged and committed, with the tree pages that it copies.
+# The room that the largest batch needs, staged and committed, with the pages that LMDB copies for
+# it.
 _ROOM_BYTES: Final = 4 * 1024 * 1024
 _FULL: Final = "the store has reached its quota"
 _OBSERVING: Final = "observe mode: nothing is refused"
 
 
 def writable(engine: Engine) -> bool:
-    """Whether a write that is asked for now can be expected to be judged. Any thread."""
+    """Whether a write that is requested now will probably be judged. Any thread."""
     well = engine.broken is None and engine.refused is None
     return well and not _full(engine) and not engine.hanging()
 
 
 def _full(engine: Engine) -> bool:
-    """Whether the store's own quota is reached, whatever room the disk has."""
+    """Whether the store's own quota is reached, however much room the disk has."""
     return engine.bytes_used > engine.parts.store.quota_bytes
 
 
@@ -47,7 +48,9 @@ def notice(engine: Engine) -> str | None:
 
 
 def try_again(engine: Engine) -> None:
-    """Find out whether the disk takes writes again, before anybody asks. Writer thread only.
+    """Find out whether the disk takes writes again, before a write is requested.
+
+    Writer thread only.
 
     An empty write fits into free pages of the file, so it does not prove that there is room. Hence
     free space on the disk is required as well.

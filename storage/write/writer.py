@@ -1,4 +1,4 @@
-"""The one writer thread: a bounded queue, group commit, and answers that tell the truth."""
+"""The one writer thread: a bounded queue, one commit for many candidates, and true answers."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue_len_max: int = 4_096
     batch_len_max: int = 256
     batch_bytes_max: int = 4 * 1024 * 1024
-    # Seconds until a caller is told that the writer is busy, or the outcome unknown.
+    # Seconds until a caller is told that the writer is busy, or that the outcome is unknown.
     answer_timeout_s: float = 10.0
-    # Seconds for rewriting the whole file, which takes as long as the disk needs.
+    # Seconds allowed for rewriting the whole file, which takes as long as the disk needs.
     compact_timeout_s: float = 900.0
-    # Seconds that a shutdown waits for a writer without progress.
+    # Seconds that a shutdown waits for a writer thread without progress.
     stop_timeout_s: float = 20.0
 
 
@@ -70,8 +70,8 @@ class EmbeddedWriter:
         self._options = options
         self._patience = Patience(options.answer_timeout_s)
         self._pid = os.getpid()
-        # A little less than a caller's limit: when the first caller gives up, no new one is let in
-        # to wait as long.
+        # A little less than a caller's limit: when the first caller gives up, no new caller is let
+        # in to wait as long.
         engine.patience_s = 0.9 * options.answer_timeout_s
         self._embedder_id = engine.generation.header.embedder_id
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -79,7 +79,8 @@ class EmbeddedWriter:
         self._closing = False
         self._dead = False
         self._in_flight: list[Job] = []
-        # Number of batches and commands done, so that a shutdown notices a writer without progress.
+        # The number of batches and commands that were done, so that a shutdown notices a writer
+        # without progress.
         self._turns = 0
         self._checkpoint_due_ns = 0
         self._retry_due_ns = 0
@@ -88,7 +89,7 @@ class EmbeddedWriter:
         self._thread = threading.Thread(target=self._work, name="mnemogate-writer", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; once."""
+        """Start the writer thread; to be called once."""
         now = time.monotonic_ns()
         self._checkpoint_due_ns = now
         self._housekeeping_due_ns = now + _HOUSEKEEPING_EVERY_NS
@@ -96,10 +97,10 @@ class EmbeddedWriter:
         self._thread.start()
 
     def stop(self) -> bool:
-        """Finish what is queued, write the checkpoint copy, and end the thread. Blocks.
+        """Finish queued work, write the checkpoint copy, and end the thread. Blocks.
 
-        False where the thread makes no progress. It may still write then, so nothing that it uses
-        may be closed, and the directory stays locked until the process ends.
+        Returns False where the thread makes no progress. The thread may still write then, so
+        nothing that it uses may be closed, and the directory stays locked until the process ends.
         """
         if not self._closing:
             self._closing = True
@@ -114,7 +115,7 @@ class EmbeddedWriter:
 
     @property
     def running(self) -> bool:
-        """Whether the thread takes work."""
+        """Whether the writer thread takes work."""
         return not (self._closing or self._dead)
 
     # ---- what callers await --------------------------------------------------------------------
@@ -136,7 +137,7 @@ class EmbeddedWriter:
         words = engine.parts.judge.cells.staged_words(candidate)
         if words is not None:
             submission = msgspec.structs.replace(submission, words=words)
-        # From here on the candidate's text is encrypted: no code behind this line gets it in plain.
+        # From here on the candidate's text is encrypted: no later code gets it in plain.
         job = Job(
             asyncio.get_running_loop(),
             arrived=Arrived.of(submission, engine.parts.names),
@@ -167,14 +168,18 @@ class EmbeddedWriter:
     async def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId
     ) -> dict[CandidateId, Outcome | None]:
-        """Refuse the first of them, a leaf each, in one short transaction."""
+        """Refuse as many as one short transaction can, a leaf each.
+
+        None for one that is not held.
+        """
         decided = await self._run(lambda: self._operating.deny_many(candidate_ids, by))
-        # Not on the writer's thread: each file waits for the disk, and writes would wait with it.
+        # Keys are not erased on the writer's thread: each file waits for the disk, and writes would
+        # wait too.
         await asyncio.to_thread(self._engine.erase_condemned)
         return decided
 
     async def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
-        """Log that a person ended the withholding of a refused candidate; the leaf's index."""
+        """Log that a person ended the withholding of a refused text; returns the leaf's index."""
         return await self._run(lambda: self._operating.forgive(candidate_id, by))
 
     async def quarantine(
@@ -209,7 +214,7 @@ class EmbeddedWriter:
     async def lift(
         self, shown: tuple[tuple[MemoryId, int], ...], tenant: Tenant, by: PrincipalId
     ) -> tuple[Standing | None, ...]:
-        """Label memories as a tool's result, at most; a leaf each."""
+        """Raise the labels of memories to a tool's result where they are lower; a leaf each."""
         return await self._run(lambda: self._operating.vouching.lift(shown, tenant, by))
 
     async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
@@ -219,12 +224,12 @@ class EmbeddedWriter:
     async def restore_origin(
         self, tenant: Tenant, server: str, tool: str, by: PrincipalId
     ) -> TrustState:
-        """The same for what a server's tool brings into a tenant's sessions."""
+        """The operator's way to restore trust in what a server's tool brings into a tenant."""
         restore = self._operating.restore_origin
         return await self._run(lambda: restore(tenant, server, tool, by))
 
     async def record_outcome(self, reported: Reported) -> bool:
-        """Take an outcome of the closed list into trust; whether it counted."""
+        """Count an outcome of the closed list in trust; returns whether it counted."""
         return await self._run(lambda: self._operating.record_outcome(reported))
 
     async def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
@@ -251,10 +256,10 @@ class EmbeddedWriter:
         return await self._run(lambda: self._operating.compact(by), patience)
 
     async def run(self, task: Callable[[], Result]) -> Result:
-        """Have the writer thread do one task of the engine's, between two batches.
+        """Have the writer thread do one task of the engine, between two batches.
 
         Raises:
-            StorageError: As the task, or as `submit`.
+            StorageError: The task's own error, or one of those of `submit`.
         """
         return await self._run(task)
 
@@ -285,8 +290,8 @@ class EmbeddedWriter:
                 self._housekeep()
             self._last_orders()
         finally:
-            # However the thread ended, no caller may wait for ever, and none is told more than is
-            # known: the write under way may be durable.
+            # However the thread ended, no caller may wait for ever. Each is told that the outcome
+            # is unknown where the write under way may be durable.
             self._dead = True
             if not self._closing and self._engine.broken is None:
                 self._engine.broken = "the writer thread ended; start again"
@@ -313,9 +318,9 @@ class EmbeddedWriter:
         return not stop
 
     def _fill(self, first: Job) -> tuple[list[Job], Job | None, bool]:
-        """All waiting submissions, up to the limits: group commit needs no timer.
+        """All waiting submissions, up to the limits of a batch; so grouping needs no timer.
 
-        Also the command that ended the batch, and whether the queue is empty.
+        Also returns the command that ended the batch, and whether the queue is empty.
         """
         batch = [first]
         size = first.weight
@@ -388,7 +393,7 @@ class EmbeddedWriter:
             if job is not None:
                 deliver([(job, refused)])
 
-    # ---- beside the writing --------------------------------------------------------------------
+    # ---- tasks between the writes -----------------------------------------------------------
 
     def _housekeep(self) -> None:
         now = time.monotonic_ns()
@@ -422,7 +427,7 @@ class EmbeddedWriter:
             engine.parts.failpoint("checkpoint_written")
 
     def _last_orders(self) -> None:
-        """At shutdown: queue nothing new any more, and write what outlives the process."""
+        """At shutdown: accept nothing new, and write what must outlive the process."""
         self._engine.mark_time()
         self._engine.tidy_held()
         self._copy_checkpoint()
