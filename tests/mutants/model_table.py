@@ -55,7 +55,7 @@ MODEL: Final = (
     Mutant(
         name="a call that tells late what it is passes",
         file="proxy/dialects/model/openai/responses_stream.py",
-        old="            # An item may begin as something else and turn out to be a call only later.\n"
+        old="            # An item may turn out to be a call only after its beginning.\n"
         "            self._held.setdefault(index, [])\n",
         new="            pass\n",
         invariant="no call reaches the agent unjudged",
@@ -143,7 +143,7 @@ MODEL: Final = (
     Mutant(
         name="a block without a number passes",
         file="proxy/dialects/model/anthropic/stream.py",
-        old='            # An event without an index belongs to no known block.\n            return b"", ()\n',
+        old='            # Without an index, the event has no known block.\n            return b"", ()\n',
         new="            return event.raw, ()\n",
         invariant="no call reaches the agent unjudged",
         tests=(_UNJUDGED,),
