@@ -1,8 +1,8 @@
-"""One OTLP/HTTP collector: posts a body, and reports what became of it.
+"""One OTLP/HTTP collector: posts a body, and reports what became of that body.
 
 The SDK's own exporter is not used: it adds OTEL_EXPORTER_OTLP_HEADERS to the headers it is given,
 and its HTTP client follows `http_proxy` and `.netrc`, so that a variable meant for the agent would
-send the traces to another host. This client reads no such variables and files.
+send the traces to another host. The client here reads no such variables and files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*", re.ASCII)
 _PAYLOAD_TOO_LARGE: Final = 413
 _OK: Final = range(200, 300)
-# OTLP/HTTP: the statuses after which the same request may be sent again.
+# The statuses after which OTLP/HTTP permits sending the same request again.
 _RETRYABLE: Final = frozenset({429, 502, 503, 504})
 _ANSWER_LEN_MAX: Final = 65_536
 _PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0)
@@ -39,7 +39,10 @@ class Delivery(enum.Enum):
 
 
 class Collector:
-    """Keeps one connection. `post` is for one thread; `hurry` and `abort` are for any."""
+    """Posts to one collector over one connection.
+
+    `post` is for one thread; `hurry`, `abort` for any.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class Collector:
         timeout_s: float,
         monotonic_s: Callable[[], float],
     ) -> None:
-        """Nothing is connected yet.
+        """Check the URL and the headers; nothing is connected yet.
 
         Raises:
             ValueError: The URL is not http or https, or a header could not be sent as it is.
@@ -98,7 +101,7 @@ class Collector:
         return Delivery.LOST
 
     def hurry(self) -> None:
-        """No more pauses from now on: the process is about to end."""
+        """Make no more pauses between retries: the process is about to end."""
         self._hurried.set()
 
     def abort(self) -> None:
@@ -107,21 +110,22 @@ class Collector:
         connection = self._connection
         waited_on = connection.sock if connection is not None else None
         if waited_on is not None:
-            # Closing alone would not wake the thread that reads from it.
+            # Closing the socket alone would not wake a thread that reads from it.
             with contextlib.suppress(OSError):
                 waited_on.shutdown(socket.SHUT_RDWR)
 
     def disconnect(self) -> None:
-        """Close the connection. For the thread that posts."""
+        """Close the connection. Only for the thread that posts."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def _attempt(self, body: bytes, deadline_s: float) -> int | None:
-        """The status of one try; None where there was no answer."""
+        """Try once; returns the HTTP status, or None where there was no answer."""
         kept = self._connection is not None
         status = self._exchange(body, deadline_s)
-        # A connection that was kept open may have been closed by the other side meanwhile.
+        # The try is repeated once at once: the other side may have closed a connection that was
+        # kept open.
         return self._exchange(body, deadline_s) if status is None and kept else status
 
     def _exchange(self, body: bytes, deadline_s: float) -> int | None:

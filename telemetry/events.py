@@ -1,4 +1,4 @@
-"""One struct per event. None has a field that could hold content.
+"""The events that are reported, one struct each. None has a field that could hold content.
 
 Times are Unix nanoseconds (`_ns`) or durations in microseconds (`_us`).
 """
@@ -27,8 +27,7 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     step: int
     name: str
-    outcome: str  # "passed" | "failed" | "not_reached"
-    # When it ran, from the start of the gate; -1 where only the gate as a whole was timed.
+    outcome: str  # "passed", "failed" or "not_reached"
     started_us: int = -1
     duration_us: int = -1
 
@@ -41,7 +40,7 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     dialect: str
     started_ns: int
     ended_ns: int
-    decision: str  # "admit" | "hold" | "reject" | "error"
+    decision: str  # "admit", "hold", "reject" or "error"
     reason: str
     step: int
     memory_class: str
@@ -61,21 +60,22 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     gate_us: int
     commit_us: int
     error_type: str = ""
-    # "hold" | "reject": the decision of an enforcing gate, with `reason` and `step`, where an
-    # observing gate admitted in spite of it.
+    # "hold" or "reject": what an enforcing gate would have answered, for the given `reason` and
+    # `step`, where a gate that only observes admitted the candidate.
     observed: str = ""
-    # Whether the class is below the one that the client named.
+    # Whether the candidate's class is below the one that the client named.
     class_lowered: bool = False
-    # Names that came under a drift alarm by it: the hex of their cells, never the names.
+    # Names that came under a drift alarm by this verdict: the hex of their cells, never the names.
     drift_alarms: tuple[str, ...] = ()
     # The segment that contains the text: its kind, server, tool and call. Names, no content.
     culprit_kind: str = ""
     culprit_server: str = ""
     culprit_tool: str = ""
     culprit_call_id: str = ""
-    # Our own id of the session that it belongs to; "" without one.
+    # Our own id of the session that the candidate belongs to; "" without one.
     session: str = ""
-    # 0 where it was not measured: then the gate is taken to have ended when the commit began.
+    # The time is 0 where it was not measured: then the gate is taken to have ended when the commit
+    # began.
     gate_started_ns: int = 0
 
 
@@ -97,7 +97,7 @@ class RequestServed(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
     """One HTTP request was answered, refused or failed; for metrics and the access log."""
 
     context: TraceContext
-    listener: str  # "data" | "admin" | "health" | "guard"
+    listener: str  # "data", "admin", "health" or "guard"
     method: str
     route: str  # the route's template, never the path that was asked for
     status: int
@@ -110,13 +110,13 @@ class RequestServed(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
 class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
     """One model request was answered, to its last byte or until the agent left.
 
-    Its span is the parent of those of the verdicts on what the model asked for.
+    Its span is the parent of the spans of verdicts on memories that the model wanted to write.
     """
 
     context: TraceContext
-    provider: str  # "anthropic" | "openai": whose API it is
-    api: str  # "anthropic" | "chat" | "responses"
-    model: str  # as the agent named it
+    provider: str  # "anthropic" or "openai": whose API the request is for
+    api: str  # "anthropic", "chat" or "responses"
+    model: str  # the model's name as the agent wrote it
     status: int
     streamed: bool
     started_ns: int
@@ -136,7 +136,10 @@ class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
 
 
 class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a store at the moment of a scrape. No event: it is set, never recorded."""
+    """The state of a store at the moment of a scrape.
+
+    It is no event: its values replace the earlier ones.
+    """
 
     version: int
     epoch: int
@@ -148,7 +151,8 @@ class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
     writable: bool
     observing: bool = False
     queue_len: int = 0
-    # Ages: of the oldest that waits for a person, and that the webhook's receiver was not told of.
+    # The age of the oldest candidate that waits for a person, and of the oldest notice that the
+    # webhook's receiver has not received.
     held_oldest_s: float = 0.0
     held_untold_s: float = 0.0
 

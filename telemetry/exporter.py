@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from telemetry.settings import TelemetrySettings
 
 CLOSE_TIMEOUT_S: Final = 2.0
-# About a megabyte: collectors and proxies refuse larger bodies.
+# About a megabyte for one request: collectors and proxies refuse larger bodies.
 SPANS_PER_REQUEST_MAX: Final = 2_048
 _SPANS_PER_TURN: Final = 8
 # How often a body that was too large is split in half before its spans are given up.
@@ -64,7 +64,7 @@ class SpanPipe:
         self._pipe: Pipe[Event] = Pipe("mnemogate-spans", self._deliver, self._collector.disconnect)
 
     def offer(self, event: Event) -> bool:
-        """Trace the event; False where it was dropped because the pipe is full or closed.
+        """Queue the event for tracing; False where it was dropped: the pipe is full or closed.
 
         Never blocks, never raises. An event that is not traced (an unsampled admit or read, a
         request) takes no place. Some places are reserved for refusals.
@@ -78,7 +78,10 @@ class SpanPipe:
         return self._pipe.counts()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Send what can be sent in time; returns by then even where the collector hangs."""
+        """Send the spans for which there is time.
+
+        Returns by then even where the collector hangs.
+        """
         self._collector.hurry()
         self._pipe.close(timeout_s)
         # A thread that outlived `close` builds and logs nothing more.
@@ -93,14 +96,14 @@ class SpanPipe:
         return arrived
 
     def _requests(self, events: list[Event]) -> Iterator[list[_Group]]:
-        """The events' spans, divided into requests."""
+        """The spans of the events, divided into requests of bounded size."""
         groups: list[_Group] = []
         spans_count = 0
         for event in events:
             if self._closed:
                 return
             if not spans_count % _SPANS_PER_TURN:
-                # Give the interpreter's lock to the event loop and the writer. Without this they
+                # Release the interpreter's lock to the event loop and the writer. Without this they
                 # would wait for a whole switch interval (5 ms) after each I/O.
                 time.sleep(0)
             try:
@@ -108,8 +111,8 @@ class SpanPipe:
                     encoded_span(span) for span in spans_of(event, self._resource, self._share)
                 ]
             except ValueError:
-                # One of its ids is invalid, and the collector would refuse the whole request for
-                # it. The event counts as lost.
+                # One of the event's ids is invalid, and the collector would refuse the whole
+                # request for it. The event counts as lost.
                 continue
             groups.append(group)
             spans_count += len(group)
@@ -133,7 +136,7 @@ class SpanPipe:
                 return 0
 
     def _warn(self, lost: int) -> None:
-        """One line a minute at most, however often a batch is lost."""
+        """Log a warning about lost batches, at most once a minute."""
         self._lost += lost
         now_s = self._monotonic_s()
         if self._closed or now_s - self._warned_at_s < _WARNING_INTERVAL_S:

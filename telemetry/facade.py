@@ -32,14 +32,14 @@ class Telemetry:
             self.metrics.watch_pipe("spans", self._spans.counts)
 
     def record(self, event: Event) -> None:
-        """Tell metrics, logs and traces that something happened. A few microseconds."""
+        """Report an event to metrics, logs and traces. A few microseconds."""
         self.metrics.observe(event)
         self._logs.offer(event)
         if self._spans is not None:
             self._spans.offer(event)
 
     def close(self) -> None:
-        """Flush what can be flushed; at most 2.5 s, whatever the collector does."""
+        """Send and write out queued events; takes at most 2.5 s, whatever the collector does."""
         if self._spans is not None:
             self._spans.close()
         self._logs.close()

@@ -74,13 +74,14 @@ class JsonLines(logging.Formatter):
 
 
 class LineStream(logging.StreamHandler[IO[str]]):
-    """The one place for lines of log. Events reach it as finished text, a batch at a time.
+    """The one stream for log lines. Events reach it as finished text, a batch at a time.
 
-    A `LogRecord` per event costs more than the request it reports; the lines look the same.
+    A `LogRecord` per event would cost more than the request that it reports; the lines look the
+    same.
     """
 
     def write_lines(self, lines: list[str]) -> None:
-        """Write whole lines at once; a stream that fails loses them."""
+        """Write whole lines at once; if the stream fails, these lines are lost."""
         with self.lock or _UNLOCKED:
             try:
                 self.stream.write("\n".join(lines) + "\n")
@@ -92,7 +93,7 @@ class LineStream(logging.StreamHandler[IO[str]]):
 class EventLog:
     """Writes one line per event, off the decision path. Any thread.
 
-    Without `configure` there is nowhere to write to, and events are only counted.
+    Without `configure` there is no stream, and events are only counted.
     """
 
     def __init__(self, *, access_log: bool) -> None:
@@ -100,7 +101,7 @@ class EventLog:
         self._pipe: Pipe[Event] = Pipe("mnemogate-logs", self._deliver)
 
     def offer(self, event: Event) -> bool:
-        """Log the event soon; False where it was dropped. Never blocks, never raises."""
+        """Queue the event for the log; False where it was dropped. Never blocks, never raises."""
         level = level_of(event)
         if not _events_logger.isEnabledFor(level):
             return True
@@ -128,7 +129,7 @@ class EventLog:
 def _safe(text: str) -> str:
     if len(text) <= vocabulary.PRINTABLE_LEN_MAX and text.isascii() and text.isprintable():
         return text
-    # A stream with another encoding would refuse the whole batch.
+    # A character that the stream's encoding lacks would fail the whole batch, so lines are ASCII.
     return vocabulary.printable(text).encode("ascii", "backslashreplace").decode()
 
 
@@ -147,7 +148,8 @@ def _line(event: Event) -> str:
 def configure(stream: IO[str], level: str) -> None:
     """Make every logger of the process write JSON lines to `stream`, and nowhere else.
 
-    `level` holds for our own loggers; libraries are heard from WARNING on. Call once, at start.
+    `level` is for our own loggers; of libraries only messages from WARNING on are logged. Call
+    once, at start.
     """
     handler = LineStream(stream)
     handler.setFormatter(JsonLines())
@@ -159,7 +161,7 @@ def configure(stream: IO[str], level: str) -> None:
     logging.raiseExceptions = False
 
 
-# Statuses for a wrong request, not for a failure of ours.
+# HTTP statuses that blame the request, and no failure of ours.
 _CLIENTS_OWN: Final = range(400, 500)
 
 
@@ -194,7 +196,7 @@ def event_name(event: Event) -> str:
 
 
 def fields_of(event: Event) -> dict[str, Field]:
-    """The stable keys of an event's line, in order. Also the body of the verdict export."""
+    """The stable keys and values of an event's line, in order; verdict export uses them too."""
     match event:
         case VerdictRecorded():
             return _verdict_fields(event)

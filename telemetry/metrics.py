@@ -110,7 +110,7 @@ _DURATIONS: Final = (
 
 
 class _Durations:
-    """One histogram. Not thread-safe: its owner locks."""
+    """One histogram of durations. Not thread-safe: its owner locks."""
 
     __slots__ = ("counts", "sum_s")
 
@@ -171,7 +171,7 @@ class Metrics:
         self._trust = dict(counted)
 
     def watch_pipe(self, signal: str, counts: Callable[[], PipeCounts]) -> None:
-        """Report a pipe's counts at each scrape; `signal` is "spans" or "logs"."""
+        """Report the counts of a pipe at each scrape; `signal` is "spans" or "logs"."""
         self._pipes[signal] = counts
 
     def render(self) -> bytes:
@@ -179,7 +179,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def families(self) -> Iterator[Metric]:
-        """Every metric as it stands now."""
+        """Every metric with its present values."""
         yield from self._counter_families()
         yield from self._duration_families()
         yield from self._store_families()
@@ -340,9 +340,9 @@ class _Exposition(Collector):
 
 
 def _seconds(started_ns: int, ended_ns: int) -> float:
-    """Seconds of a duration, never negative.
+    """A duration in seconds, never negative.
 
-    A clock that was set back must not break a histogram's sum.
+    A clock that was set back must not make a histogram's sum fall.
     """
     return max(0, ended_ns - started_ns) / 1e9
 

@@ -1,8 +1,9 @@
 """Finished spans as OTLP bytes (opentelemetry-proto, trace/v1), for the spans we make.
 
 The SDK's encoder takes about 100 us a span, holding the interpreter lock that the event loop and
-the writer thread need too; this one takes a tenth of it, mostly by remembering attributes that come
-again. It knows scalar attributes only, no events and no links; the tests compare it with the SDK's.
+the writer thread need too. The encoder here takes a tenth of that, mostly by caching attributes
+that come again. It knows scalar attributes only, no events and no links; tests compare its bytes
+with the SDK's.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ _ONE_BYTE: Final = 0x80
 
 
 class Envelope:
-    """The bytes around the spans of one resource and one scope; computed once."""
+    """The bytes around the spans of one sender (resource and scope); computed once."""
 
     def __init__(self, resource: Resource, scope: InstrumentationScope) -> None:
-        # The SDK's encoder writes these bytes for one span, which is then cut out.
+        # The SDK's encoder writes these bytes around one span; the span is then cut out.
         blank = ReadableSpan(
             "", context=_BLANK, resource=resource, instrumentation_scope=scope, start_time=0
         )
@@ -132,7 +133,7 @@ def _field(tag: bytes, body: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Base 128, lowest bits first; a negative number as its 64-bit complement."""
+    """An integer as a varint: base 128, lowest bits first; a negative one as 64-bit complement."""
     if 0 <= number < _ONE_BYTE:
         return bytes((number,))
     number &= _UINT64_MASK

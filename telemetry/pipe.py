@@ -1,7 +1,7 @@
-"""A bounded way out of the decision path: events in at one end, batches out on a thread.
+"""A bounded queue out of the decision path: events in at one end, batches out on a thread.
 
-The producer of an event never waits for its consumer. When the far side is dead or slow the pipe
-fills, drops and counts; nothing else changes.
+The producer of an event never waits for its consumer. When the receiver is dead or slow, the queue
+fills up, and further events are dropped and counted; nothing else changes.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class PipeCounts(msgspec.Struct, frozen=True, kw_only=True):
 class Pipe(Generic[T]):
     """Carries events to `deliver` in batches, on one daemon thread of its own.
 
-    `deliver` takes a batch and answers how many of it arrived. It must not raise; it may hang.
-    `ended` is called on the same thread when nothing more will be delivered.
+    `deliver` takes a batch and returns how many of its events arrived. It must not raise; it may
+    hang. `ended` is called on the same thread when nothing more will be delivered.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class Pipe(Generic[T]):
         self._deliver = deliver
         self._ended = ended
         self._queue: deque[T] = deque()
-        # The first lock guards the move of events from the queue to the far side; `offer` never
-        # takes it. The second guards one counter, for the time of one addition.
+        # The first lock guards the move of events from the queue to the receiver; `offer` never
+        # takes it. The second lock guards one counter, for the time of one addition.
         self._moving = threading.Lock()
         self._counting = threading.Lock()
         self._delivered = 0
@@ -65,8 +65,8 @@ class Pipe(Generic[T]):
     def offer(self, event: T, *, urgent: bool = False) -> bool:
         """Queue the event; False where the pipe is full or closed.
 
-        Below a microsecond, from any thread. The delivering thread is not woken: it looks every 200
-        ms.
+        Takes less than a microsecond, from any thread. The delivering thread is not woken: it looks
+        into the queue every 200 ms.
         """
         room = QUEUE_LEN_MAX if urgent else QUEUE_LEN_MAX - URGENT_RESERVE
         # Two threads may both see the last free place, so the queue may exceed its bound by their

@@ -1,8 +1,8 @@
-"""W3C Trace Context: every trace has an id of our own, and the caller's stands beside it as a hash.
+"""W3C Trace Context: each trace gets an id of our own, and the caller's id is kept as a hash.
 
 A caller chooses the sixteen bytes of its id, and could write a refused text into the log and the
-export with them. So the caller's id is only hashed, with the store's key. Of the rest only the
-sampled flag is read: no `tracestate`, no baggage.
+export with them. So the caller's id is only hashed, with the store's key. Of the caller's other
+values only the sampled flag is read: no `tracestate`, no baggage.
 
 A header that does not follow the recommendation to the letter counts as absent.
 """
@@ -32,11 +32,11 @@ _PARENT_LEN_MAX: Final = 512
 
 
 class Traces:
-    """Makes the context of each request. Thread-safe if `random_hex` is.
+    """Makes the trace context of each request. Thread-safe if `random_hex` is.
 
-    The second half of an id of ours is a keyed hash of the first. So an id of ours is recognised
-    when it comes back, from a hop of our own or from a client that continues a trace, without a
-    list of ids.
+    The second half of an id of ours is a keyed hash of the first half. So such an id is recognised
+    when it comes back, from another process of ours or from a client that continues a trace,
+    without a list of ids.
     """
 
     def __init__(self, key: bytes, random_hex: RandomHex) -> None:
@@ -88,12 +88,12 @@ class Traces:
 
 
 def recorded_id(context: TraceContext) -> str:
-    """What the log keeps of a trace: its id, and behind a hyphen the caller's hash, if any."""
+    """A trace as the log has it: its id and, behind a hyphen, the hash of the caller's id."""
     return f"{context.trace_id}-{context.caller}" if context.caller else context.trace_id
 
 
 def recorded_parts(recorded: str) -> tuple[str, str]:
-    """Our trace id and the caller's hash, or "", of what the log kept."""
+    """The two parts of a recorded trace: our trace id, and the hash of the caller's id, or ""."""
     trace_id, _, caller = recorded.partition("-")
     return trace_id, caller
 
@@ -104,7 +104,7 @@ def format_traceparent(context: TraceContext) -> str:
 
 
 def _parse_traceparent(value: str) -> tuple[str, str, bool] | None:
-    """Trace id, the caller's span id and its sampled flag; None if it breaks a rule."""
+    """Trace id, the caller's span id and its sampled flag; None for an invalid header."""
     if len(value) > _PARENT_LEN_MAX:
         return None
     match = _PARENT.fullmatch(value)
@@ -118,7 +118,7 @@ def _parse_traceparent(value: str) -> tuple[str, str, bool] | None:
 
 
 def _drawn(random_hex: RandomHex, length_bytes: int) -> str:
-    """A random id; drawn again if it is all zeros, which W3C forbids."""
+    """A random id; it is drawn again if it is all zeros, which W3C forbids."""
     while True:
         drawn = random_hex(length_bytes)
         if drawn.strip("0"):

@@ -56,7 +56,10 @@ class SharedResource(Resource):
 
 
 def resource_of(settings: TelemetrySettings) -> Resource:
-    """The sender of the spans. No detector runs, so OTEL_RESOURCE_ATTRIBUTES is ignored."""
+    """The resource that names this process as the sender of spans.
+
+    No detector runs, so OTEL_RESOURCE_ATTRIBUTES is ignored.
+    """
     attributes = {key: vocabulary.printable(value) for key, value in settings.resource}
     attributes["service.name"] = vocabulary.printable(settings.service_name)
     if settings.service_version:
@@ -125,7 +128,7 @@ def _verdict_spans(
     operation = _operation(event.operation)
     decision = vocabulary.known(event.decision, vocabulary.DECISIONS)
     root = ReadableSpan(
-        # A list of traces shows names first, so the name says what was asked and what was decided.
+        # The span's name has what was asked and what was decided: lists of traces show names first.
         name=f"{operation} {decision}",
         context=own,
         parent=_parent(event.context),
@@ -153,7 +156,8 @@ def _verdict_spans(
 def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Attribute]:
     tenant = vocabulary.printable(event.tenant)
     attributes: dict[str, Attribute] = {
-        # In the order in which a person asks: what, why, whose.
+        # The attributes stand in the order in which a person asks: what was decided, why, and whose
+        # write it was.
         "output.value": _told(event),
         "mnemogate.decision": vocabulary.known(event.decision, vocabulary.DECISIONS),
         **_why(event),
@@ -218,7 +222,7 @@ def _why(event: VerdictRecorded) -> dict[str, Attribute]:
 
 
 def _told(event: VerdictRecorded) -> str:
-    """The verdict in one line of closed words, for a column of trace lists."""
+    """The verdict in one line of words from closed lists, for a column of trace lists."""
     decision = vocabulary.known(event.decision, vocabulary.DECISIONS)
     reason = vocabulary.known(event.reason, vocabulary.REASONS)
     told = decision if decision == "admit" else f"{decision}: {reason}"
@@ -342,8 +346,8 @@ def _step_span(
 def _step_intervals(event: VerdictRecorded, steps: Sequence[StepOutcome]) -> list[tuple[int, int]]:
     """Start and end of each step, in Unix nanoseconds, inside the gate's own interval.
 
-    A step that was not timed gets an equal part of the gate's time, in the order it ran; its span
-    says so (`mnemogate.step.timed`).
+    A step that was not timed gets an equal part of the gate's time, in the order in which the steps
+    ran; the span of such a step says so (`mnemogate.step.timed`).
     """
     started_ns, ended_ns = _gate_interval(event)
     gate_ns = ended_ns - started_ns
@@ -360,7 +364,7 @@ def _step_intervals(event: VerdictRecorded, steps: Sequence[StepOutcome]) -> lis
 
 
 def _gate_interval(event: VerdictRecorded) -> tuple[int, int]:
-    """When the gate ran, clamped into the root span."""
+    """Start and end of the gate's work, kept inside the interval of the root span."""
     earliest, latest = event.started_ns, max(event.started_ns, event.ended_ns)
     gate_ns = max(0, event.gate_us) * _NS_PER_US
     started_ns = event.gate_started_ns
@@ -393,7 +397,7 @@ def _span_context(context: TraceContext, span_id: str) -> SpanContext:
 
 
 def _caller(context: TraceContext) -> dict[str, Attribute]:
-    """The attribute by which to find the spans of a caller's trace: a keyed hash of its id."""
+    """A keyed hash of the id of the caller's trace: the attribute by which its spans are found."""
     return {"mnemogate.caller": vocabulary.hex_id(context.caller)} if context.caller else {}
 
 
@@ -411,5 +415,5 @@ def _parent(context: TraceContext) -> SpanContext | None:
 
 
 def _step_span_id(context: TraceContext, step: int) -> str:
-    """A span id for the step, computed from the ids of the write without a random source."""
+    """The span id of a step, computed from the ids of the write, without a random source."""
     return blake2b(f"{context.trace_id}{context.span_id}{step}".encode(), digest_size=8).hexdigest()

@@ -1,9 +1,9 @@
-"""The allowed forms of a string that leaves in a span, a label or a log line.
+"""The permitted forms of a string in a span, a label or a log line.
 
 The event structs have no field for content, but their fields are strings, and a caller's mistake or
-a peer's header could put anything into one. So every value passes through here on its way out: a
-closed vocabulary where there is one, a fixed shape where there is one, and otherwise a short
-printable form.
+a peer's header could put anything into one. So every value passes through here on its way out: it
+must be in a closed list where there is one, of a fixed form where there is one, and otherwise it is
+made short and printable.
 """
 
 from __future__ import annotations
@@ -58,22 +58,22 @@ def known(value: str, vocabulary: frozenset[str]) -> str:
 
 
 def name(value: str) -> str:
-    """A name out of our own code (step, dialect, exception class), or "other"."""
+    """A name out of our own code (step, dialect, exception class); "other" for any other string."""
     return value if _NAME.fullmatch(value) else OTHER
 
 
 def call_id(value: str) -> str:
-    """The id of a call, as hosts number theirs, or "other"."""
+    """The id of a call in a form that hosts use; "other" for any other string."""
     return value if _CALL_ID.fullmatch(value) else OTHER
 
 
 def model_name(value: str) -> str:
-    """The name of a model, as providers spell theirs, or "other"."""
+    """The name of a model in a form that providers use; "other" for any other string."""
     return value if _MODEL.fullmatch(value) else OTHER
 
 
 def hex_id(value: str) -> str:
-    """A minted id (hex digits and dashes), or "other".
+    """An id of hex digits and dashes, as we make them; "other" for any other string.
 
     A client that picks its own memory ids could spell content in one.
     """

@@ -13,7 +13,10 @@ _V = TypeVar("_V")
 
 
 class ByIdentity(Generic[_K, _V]):
-    """A value is dropped with its object; equal objects do not share one. One thread."""
+    """Values kept by object, and dropped with it; equal objects do not share a value.
+
+    One thread.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[weakref.ref[_K], _V]] = {}
@@ -27,7 +30,7 @@ class ByIdentity(Generic[_K, _V]):
         return None if found is None or found[0]() is not key else found[1]
 
     def each(self, keys: Iterable[_K]) -> list[_V | None]:
-        """The same for many objects."""
+        """The values of many objects, each as `get` returns it."""
         known = self._kept.get
         return [
             None if (found := known(id(key))) is None or found[0]() is not key else found[1]
@@ -40,7 +43,7 @@ class ByIdentity(Generic[_K, _V]):
 
 
 def _forget(kept: dict[int, tuple[weakref.ref[_K], _V]], name: int, gone: weakref.ref[_K]) -> None:
-    # The id may have been reused for another object.
+    # The entry may belong to another object by now, which has the same id.
     found = kept.get(name)
     if found is not None and found[0] is gone:
         del kept[name]

@@ -1,4 +1,4 @@
-"""The ledger of sessions without its file: what entered each context, and what follows. Pure.
+"""The session ledger without its file: what entered each context, and which labels follow. Pure.
 
 Time and random ids are passed in. Each change is a record that was applied; the caller makes the
 records durable.
@@ -63,15 +63,16 @@ _Came: TypeAlias = "tuple[PrincipalId | str | SourceKind | int, ...]"
 
 
 class _UnderWay(threading.local):
-    """The records of an entry that is not whole yet, which is read on this thread."""
+    """The records of an entry that is not complete yet, kept by the thread that reads it."""
 
     records: list[Record] | None = None
 
 
 class Core:
-    """All principals. One caller at a time; an entry that is read in slices is one in parts.
+    """The ledgers of all principals. One caller at a time, but a long entry is read in slices.
 
-    Where it rests, others read and change what is here; of its own line nobody does.
+    Between two slices other requests may read and change the ledger, except those of the same
+    tenant.
     """
 
     def __init__(self, key: bytes, rules: Rules) -> None:
@@ -79,16 +80,17 @@ class Core:
         self.reader = Reader(key, rules)
         self._rings: OrderedDict[str, Ring] = OrderedDict()
         self.reads: OrderedDict[tuple[str, int], TurnRead] = OrderedDict()
-        # Texts in a ring, so that a reply that comes back as history is kept once.
+        # Texts in a ring with their keys, so that a reply that comes back as history is indexed
+        # once.
         self._indexed: OrderedDict[tuple[str, int, bool], int] = OrderedDict()
-        # When a text last came from a server, and its place in the ring.
+        # When a text last came from a server, and where in the ring it is.
         self._came: OrderedDict[_Came, tuple[int, int]] = OrderedDict()
         self._records: list[Record] = []
         self._under_way = _UnderWay()
 
     @contextmanager
     def whole(self) -> Generator[None]:
-        """Its records are taken together or not at all: a part of an entry is never on the disk."""
+        """Make the records of an entry one unit: a part of an entry is never on the disk."""
         found = self._under_way.records = []
         try:
             yield
@@ -97,12 +99,12 @@ class Core:
             self._records += found
 
     def take(self) -> list[Record]:
-        """The records since the last call."""
+        """The records that were made since the last call."""
         records, self._records = self._records, []
         return records
 
     def do(self, record: Record) -> None:
-        """Apply a record, and keep it to be written."""
+        """Apply a record, and keep it until it is written to the log."""
         self.state.apply(record)
         under_way = self._under_way.records
         (self._records if under_way is None else under_way).append(record)
@@ -112,13 +114,14 @@ class Core:
     def replied(
         self, principal_id: PrincipalId, session_id: str, reply: ModelReply, now_ms: int
     ) -> None:
-        """What a model said in a session, and the calls it made."""
+        """Note what a model said in a session, and the calls it made."""
         book = self.state.books.get(principal_id)
         session = self.state.session(session_id)
         if book is None or session is None or session.principal != principal_id:
             return
         if reply.heard:
-            # First, because the origins of these words are searched by it.
+            # This is done before the words are indexed: the origins of these words are searched in
+            # the index.
             self._heard(book, session, reply, now_ms)
         label = meet(SourceKind.MODEL_INFERENCE, taint_now(session))
         texts = [*reply.said]
@@ -166,7 +169,7 @@ class Core:
         self.index(book, session, digest, found)
 
     def _heard(self, book: Book, session: SessionState, reply: ModelReply, now_ms: int) -> None:
-        """Note what tools of the provider told the model, inside its reply."""
+        """Note what a tool of the model's provider told the model, inside the model's reply."""
         told = [one.text for one in reply.heard]
         ground = TurnGround(
             book=book,
@@ -186,7 +189,7 @@ class Core:
     def _shown(
         self, book: Book, texts: Iterable[str], label: SourceKind, tenant: str, now_ms: int
     ) -> None:
-        """Note words that reached an agent through a front without sessions."""
+        """Note words that reached an agent through a front without sessions, as a memory search."""
         told = self.reader.elsewhere(*texts)
         short, long = packed(told.short), packed(told.long)
         tenant = tenant or book.sentences.tenant
@@ -207,9 +210,9 @@ class Core:
 
     @staticmethod
     def origins(found: list[RingText]) -> tuple[Origin, ...]:
-        """The texts that a text may be made of.
+        """The texts that a text may have been made of.
 
-        For a model's own words, what those were made of.
+        For a model's own words these are the texts that those words were made of.
         """
         origins: list[Origin] = []
         for kept in found:
@@ -218,7 +221,7 @@ class Core:
                     origins.append(origin)
         return tuple(sorted(origins, key=lambda one: one.kind.trust))
 
-    # ---- memory, and what relays see -------------------------------------------------------------
+    # ---- served memories, and answers that relays saw -------------------------------------
 
     def recalled(
         self, principal_id: PrincipalId, memories: tuple[Memory | EarlierText, ...], now_ms: int
@@ -256,12 +259,14 @@ class Core:
         if echo:
             return
         if any(key in book.calls for key in keys):
-            return  # it enters that call's session with its next request, and is read there
+            # The answer enters that call's session with the session's next request, and is read
+            # then.
+            return
         ring = self.ring_of(principal_id)
         call_id = segment.call_id[:_NAME_LEN_MAX]
         origin = Origin(kind=segment.kind, server=server, tool=tool, call_id=call_id)
         came = (principal_id, tenant, segment.kind, segment.server, segment.tool)
-        # How they stand side by side may be new where none of them is.
+        # The sentences may be known, and a sentence that runs across them may be new.
         run = self.reader.digest([*segment.texts])
         stood = len(texts) > 1 and self._again((*came, "run", run), ring, now_ms)
         new = [
@@ -275,9 +280,9 @@ class Core:
         self._bound_rings()
 
     def _again(self, name: _Came, ring: Ring, now_ms: int) -> bool:
-        """Whether this came the same way lately, and is still in the index.
+        """Whether this answer or text came in the same way lately, and is still indexed.
 
-        An agent reads its whole memory again and again.
+        An agent reads its whole memory again and again, so such an answer is not indexed again.
         """
         there = self._came.get(name)
         if there is not None and now_ms - there[0] < AGAIN_MS and ring.keeps(there[1]):
@@ -288,11 +293,10 @@ class Core:
             self._came.popitem(last=False)
         return False
 
-    # ---- bounds
-    # -----------------------------------------------------------------------------------
+    # ---- bounds ----------------------------------------------------------------------------------
 
     def book(self, principal_id: str, now_ms: int) -> Book:
-        """The book of a principal; for a new one the quietest may be dropped."""
+        """The book of a principal; for a new principal the longest inactive book may be dropped."""
         books = self.state.books
         if principal_id in books:
             books.move_to_end(principal_id)
@@ -300,7 +304,8 @@ class Core:
         while len(books) >= PRINCIPALS_MAX:
             oldest = next(iter(books))
             self._rings.pop(oldest, None)
-            self._came.clear()  # places in a ring that begins anew
+            # After a dropped book the ring begins anew, so places in it are void.
+            self._came.clear()
             self.do(Dropped(oldest, "", now_ms))
         book = self.state.book(principal_id)
         if principal_id in self.state.lost_principals:
@@ -308,7 +313,7 @@ class Core:
         return book
 
     def distrusts(self, book: Book, now_ms: int) -> bool:
-        """Whether history was lost recently, so that nothing is trusted."""
+        """Whether history was lost recently, so that nothing is trusted for a while."""
         return now_ms < max(self.state.distrusted_until_ms, book.distrusted_until_ms)
 
     def ring_of(self, principal_id: str) -> Ring:
@@ -320,7 +325,7 @@ class Core:
         return ring
 
     def _lost(self, kept: RingText) -> None:
-        """A text can no longer be searched; mark its session."""
+        """Mark the session of a text that can no longer be searched."""
         session = self.state.session(kept.session)
         kind = kept.origin.kind
         if session is not None and kind.trust < SourceKind.MODEL_INFERENCE.trust:
@@ -329,7 +334,7 @@ class Core:
     def index(
         self, book: Book, session: SessionState, digest: int, texts: tuple[Text, ...]
     ) -> None:
-        """Index a turn's texts, to find what is made of them."""
+        """Index the texts of a turn, to find later texts that are made of them."""
         ring = self.ring_of(book.principal)
         name = session.session
         for one in texts:
@@ -338,7 +343,8 @@ class Core:
                 continue
             known, trust = (name, self.reader.print(one.text), one.by_model), one.origin.kind.trust
             if self._indexed.get(known, trust + 1) <= trust:
-                # A text that the model or a person said first must not hide a tool's copy of it.
+                # A text that the model or a person said first must not hide the copy that a tool
+                # returned.
                 continue
             self._indexed[known] = trust
             if len(self._indexed) > INDEXED_MAX:
@@ -364,9 +370,9 @@ class Core:
 
 
 def _is_answered_by(segment: Segment, keys: list[int], call: CallMade) -> bool:
-    """Whether a segment may be the answer to that mapped write.
+    """Whether a segment may be the server's answer to that write.
 
-    By its ids, else by server and tool.
+    It is compared by ids, else by server and tool.
     """
     if keys or not call.mapped:
         return call.row.key in keys
@@ -375,11 +381,11 @@ def _is_answered_by(segment: Segment, keys: list[int], call: CallMade) -> bool:
 
 
 def _beside(memory: Memory | EarlierText) -> list[str]:
-    """What a recall shows beside the text: every string with room for a sentence."""
+    """The strings that a recall shows beside the text: all with room for a sentence."""
     found = [] if memory.metadata_json is None else [*strings_of(memory.metadata_json)][1:]
     return [*found, *(one for one in (memory.role, memory.actor) if one)]
 
 
 def taint_now(session: SessionState) -> SourceKind:
-    """The lowest label in the context; unknown for an empty one."""
+    """The lowest label in a session's context; unknown for an empty context."""
     return SourceKind.UNKNOWN if session.taint is None else session.taint

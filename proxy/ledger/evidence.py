@@ -1,8 +1,8 @@
-"""The ledger's evidence about a candidate: the session that wrote it, and what its text is made of.
+"""The ledger's evidence about a candidate: which session wrote it, and what its text is made of.
 
-Ids are tried first, and count only if the named call has the text. Then the text itself is searched
-for. Otherwise the session is unknown, and the lowest taint of the principal's live sessions counts.
-Pure.
+Ids are tried first, and count only if the named call has the candidate's text. Then the text itself
+is searched for. Otherwise the session is unknown, and the lowest taint of the principal's live
+sessions counts. Pure.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ CONTAINED_MAX: Final = 8
 
 
 class SeenCall(Seen, frozen=True, kw_only=True):
-    """The evidence, with the calls that it rests on."""
+    """The evidence about a candidate, with the model's calls that it rests on."""
 
     calls: tuple[int, ...] = ()
-    # Its text would be a person's own, but for a name or an id beside it that says something.
+    # Whether the text would count as a person's own, if a name or an id beside it did not carry
+    # meaning.
     unsaid_name: bool = False
 
 
@@ -48,7 +49,7 @@ class _CandidateText:
         return self.exact in call.exact or (bool(self.parts) and self.parts <= call.parts)
 
     def in_session(self, session: SessionState) -> bool:
-        """Whether a person's turn, or the model's words, equal this text."""
+        """Whether a person's turn or the model's words in this session equal the text."""
         if not self.parts:
             return False
         if all(one in session.spoken for one in self.parts):
@@ -91,7 +92,7 @@ def evidence(
         brought = core.origins(found)[:CONTAINED_MAX]
     blind = session.blind
     if blind is not None:
-        # Texts that may contain it and can no longer be searched.
+        # Texts that may contain the candidate's text and can no longer be searched.
         contained = tuple(sorted((Origin(kind=blind), *contained), key=lambda one: one.kind.trust))
     distrusted = core.distrusts(book, now_ms)
     turn = None if distrusted else _endorsing(session, wanted, core.reader)
@@ -118,7 +119,7 @@ def _joined(
     ids = () if join is None else tuple(one for one in (join.tool_use_id, join.call_id) if one)
     named = [book.calls.get(reader.print(one)) for one in ids]
     calls = [one for one in named if one is not None]
-    # An id is only a claim: it counts if that call has the text.
+    # An id is only a claim: it counts if the call with that id has the candidate's text.
     if calls and len(calls) == len(ids) and all(_says(call, asked) for call in calls):
         found = _meet(book, calls)
         if found is not None:
@@ -129,7 +130,8 @@ def _joined(
     fresh = [call for call in matching if not call.used] or matching
     found = _meet(book, fresh)
     if found is not None:
-        # The newest of these calls; if several have the text, the lowest label.
+        # Of several calls that have the text, the newest is taken, with the lowest label of all of
+        # them.
         return Joined.TEXT, found[0], (fresh[0].row.key,), found[1]
     sessions = [
         session
@@ -149,7 +151,7 @@ def _says(call: CallMade, asked: tuple[_CandidateText, ...]) -> bool:
 
 
 def _meet(book: Book, calls: list[CallMade]) -> tuple[SessionState, SourceKind] | None:
-    """The session of the first call, and the lowest taint of all their sessions."""
+    """The session of the first call, and the lowest taint of the sessions of all these calls."""
     sessions = [one for call in calls if (one := book.sessions.get(call.session)) is not None]
     if not sessions or len(sessions) < len(calls):
         return None
@@ -160,9 +162,9 @@ def _meet(book: Book, calls: list[CallMade]) -> tuple[SessionState, SourceKind] 
 
 
 def _endorsing(session: SessionState, asked: Asked | None, reader: Reader) -> Typed | None:
-    """The turn of that session whose whole text is the candidate's.
+    """The turn of a person in that session whose whole text is the candidate's.
 
-    Where several people speak, the words are nobody's.
+    Where several people speak in the conversation, no turn counts.
     """
     wanted = None if asked is None else reader.wanted(asked)
     if wanted is None or len({typed.record.speaker for typed in session.typed}) > 1:

@@ -1,9 +1,10 @@
-"""A long memory for sentences that were heard: bit filters (Bloom filters).
+"""A long memory for who said a sentence first, kept in bit filters (Bloom filters).
 
-A filter may wrongly report a sentence as heard, in fewer than one case in a thousand, and never
-misses one. Two filters take turns: one takes new sentences, the other remembers; they change places
-every thirty days, or when the new one is full. A sentence is stored under its audience (one
-principal, or the whole tenant) and its speaker's label; speaker, time and place are not stored.
+A filter may wrongly report a sentence as known, in fewer than one case in a thousand, and never
+misses one. Two filters take turns: one takes new sentences, the other keeps the earlier ones; they
+change places every thirty days, or when the new one is full. A sentence is stored under its
+audience (one principal, or the whole tenant) and its speaker's label; speaker, time and place are
+not stored.
 """
 
 from __future__ import annotations
@@ -106,20 +107,21 @@ class Hearsay:
 
     def __init__(self) -> None:
         self._shared = _Pair(CAPACITIES)
-        # Filters of principals that heard more in a day than the tenant's can hold.
+        # Filters of their own for principals whose sentences of a day would overfill the tenant's
+        # filter.
         self._floods: OrderedDict[str, _Pair] = OrderedDict()
         self._spent: dict[str, _Day] = {}
         self._now_ms = 0
 
     @property
     def flooding(self) -> tuple[str, ...]:
-        """Principals with a filter of their own."""
+        """Principals that have a filter of their own, because of the number of their sentences."""
         return tuple(self._floods)
 
     def share(
         self, tenant: str, principal: str, trust: int, found: Iterable[int], at_ms: int
     ) -> None:
-        """Tell the whole tenant that these were said."""
+        """Add sentences that the whole tenant may be told of."""
         self._now_ms = max(self._now_ms, at_ms)
         if trust in _TRUSTS:
             salt = _salt("tenant", tenant, trust)
@@ -127,14 +129,14 @@ class Hearsay:
                 self._add(principal, one ^ salt)
 
     def forget(self, principal: str, one: int) -> None:
-        """Keep a sentence that was dropped from a table.
+        """Add sentences that were dropped from a principal's table.
 
-        Only its principal hears of it, without the speaker.
+        Only this principal is told of them, without the speaker.
         """
         self._add(principal, one ^ _salt("principal", principal, 0))
 
     def trust(self, tenant: str, principal: str, one: int) -> int | None:
-        """The lowest trust of its speakers, as far as this principal may know."""
+        """The lowest trust of a sentence's speakers, as far as this principal may be told."""
         parts = self._shared.parts
         for pair in self._floods.values():
             parts += pair.parts
@@ -143,7 +145,8 @@ class Hearsay:
             for part in parts:
                 bits, length = part.bits, part.length
                 at = key % length
-                # Most sentences are in no filter: one look at all, and only then at each.
+                # Most sentences are in no filter, so one test covers all filters, and each is
+                # tested only after it.
                 if bits[at >> 3] & (1 << (at & 7)) and key in part:
                     return trust
         return None
@@ -155,20 +158,22 @@ class Hearsay:
                 for at, part in enumerate(parts):
                     for start in range(0, len(part.bits), _PIECE_LEN):
                         bits = bytes(part.bits[start : start + _PIECE_LEN])
-                        # A small filter is mostly empty; a large one is begun only when it is full.
+                        # Filters are stored sparsely: a small one is mostly empty; a large one is
+                        # begun only when it is full.
                         bits = bits if len(part.bits) > _PIECE_LEN else zlib.compress(bits, 1)
                         began_ms, room, each = pair.began_ms, part.room, part.each
                         yield Sieved(owner, began_ms, young, at, room, start, bits, each)
 
     def restore(self, record: Sieved) -> None:
-        """Restore `records`; parts that do not fit are left out."""
+        """Restore filters from their records; records that do not fit are left out."""
         pair = self._flood(record.owner) if record.owner else self._shared
         pair.began_ms = record.began_ms
         self._now_ms = max(self._now_ms, record.began_ms)
         parts = pair.young if record.young else pair.old
         while len(parts) <= record.part < len(pair.capacities):
             at = len(parts)
-            # One of before has fewer bits for each, and stays as it is until it is forgotten.
+            # A filter of an earlier version has fewer bits for each sentence, and stays so until it
+            # is dropped.
             each = BITS_BEFORE if record.each == BITS_BEFORE else BITS[at]
             parts.append(_Part(pair.capacities[at], each))
         if record.part < len(parts):
@@ -191,7 +196,7 @@ class Hearsay:
     def _flood(self, principal: str) -> _Pair:
         pair = self._floods.get(principal)
         if pair is None:
-            # If there are too many filters, a new principal shares the newest one.
+            # Where there are too many filters, a new principal shares the newest one.
             if len(self._floods) >= FLOODS_MAX:
                 return self._floods[next(reversed(self._floods))]
             pair = self._floods[principal] = _Pair(FLOOD_CAPACITIES)
@@ -200,7 +205,7 @@ class Hearsay:
 
 @lru_cache(maxsize=1_024)
 def _scopes(tenant: str, principal: str) -> tuple[tuple[int, int], ...]:
-    """Under what a sentence may be known that this principal may be told of, lowest first."""
+    """The audiences and labels whose sentences this principal may be told of, lowest first."""
     own = (0, _salt("principal", principal, 0))
     return (own, *((trust, _salt("tenant", tenant, trust)) for trust in _TRUSTS))
 

@@ -1,4 +1,4 @@
-"""Which session a request continues: by its history, never by a name. Pure."""
+"""Which session a request continues: decided by its history, never by a name. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SPELLING: Final = msgspec.msgpack.Encoder()
 
 
 class History(NamedTuple):
-    """A request's turns as hashes: of each, of all up to it, and which are a model's.
+    """The turns of a request as hashes: each turn, the history up to it, which are a model's.
 
     Turns of the agent's program in between do not count.
     """
@@ -37,23 +37,23 @@ class History(NamedTuple):
     digests: tuple[int, ...]
     chain: tuple[int, ...]
     models: tuple[int, ...]
-    # The hash up to the first user turn, which identifies a conversation.
+    # The hash of the history up to the first user turn, which identifies a conversation.
     root: int
     answered: frozenset[int]
-    # Characters of each turn.
+    # The number of characters of each turn.
     lengths: tuple[int, ...] = ()
 
 
 class Place(NamedTuple):
-    """The sessions that a request belongs to, oldest first; several are merged."""
+    """The sessions that a request belongs to, oldest first; several of them are merged."""
 
     sessions: tuple[SessionState, ...]
-    # True if the earlier reply that it continues was never seen.
+    # Whether the model's reply before the request's last turn was never seen by the ledger.
     astray: bool
 
 
 class _Numbered(NamedTuple):
-    """A turn's part in its history."""
+    """The hash of one turn, and what it adds to the hash of the history."""
 
     digest: int
     by_model: bool
@@ -64,18 +64,19 @@ class _Numbered(NamedTuple):
 
 
 class Numbering:
-    """Hashes of turns, cached: most of a history is old."""
+    """Hashes of turns, cached: most turns of a history were hashed before."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        # By the interpreter's own hash, which is salted, so that nobody can cause collisions.
+        # The cache is keyed by the interpreter's own hash, which is salted, so that nobody can
+        # cause collisions.
         self._known: OrderedDict[int, _Numbered] = OrderedDict()
-        # The same object needs no hash.
+        # An object that was seen before needs no hash at all.
         self._same: ByIdentity[Turn, _Numbered] = ByIdentity()
         self._chains: dict[tuple[int, int], int] = {}
 
     def history(self, request: ModelRequest) -> History:
-        """The numbers of a request."""
+        """The hashes of a request's turns."""
         digests: list[int] = []
         lengths: list[int] = []
         chain: list[int] = []
@@ -89,7 +90,7 @@ class Numbering:
         for at, known in enumerate(self._same.each(request.turns)):
             numbered = known or self._first_numbered(request.turns[at])
             if not numbered.by_host:
-                # Left out: many programs write their prompt anew for each request.
+                # The system prompt is left out: many programs write it anew for each request.
                 step: tuple[int, int] = (above, numbered.digest)
                 above = chains.get(step) or chains.setdefault(step, self._reader.chained(*step))
             digests.append(numbered.digest)
@@ -124,7 +125,7 @@ class Numbering:
                 ]
             )
         except (UnicodeEncodeError, OverflowError):
-            # not JSON: halves of surrogate pairs, numbers no double holds
+            # no JSON can be made of it: halves of surrogate pairs, or numbers that no double holds
             return self._number(turn)
         key = hash((said, calls))
         known = self._known.get(key)
@@ -170,7 +171,7 @@ def digest_of(turn: Turn, reader: Reader) -> int:
 
 
 def place_of(book: Book, request: ModelRequest, history: History, reader: Reader) -> Place:
-    """Every session that some part of the request points to."""
+    """Every session to which some part of the request points."""
     found: dict[str, SessionState] = {}
     for name in _pointers(book, request, history, reader):
         session = book.sessions.get(name)
@@ -198,12 +199,13 @@ def _pointers(book: Book, request: ModelRequest, history: History, reader: Reade
         if session is not None:
             known = at
             if at == history.models[0]:
-                # Conversations begin alike ("Hello!"), so this may be another one's second turn.
+                # Conversations begin alike ("Hello!"), so this history may be that of another
+                # conversation's second turn.
                 newest = _by_what_was_said(book, request, history, reader)
                 session = session if newest is None else newest.session
             yield session
             break
-    # The calls up to there already led to that session.
+    # The calls up to this place already led to the same session.
     for turn in request.turns[known + 1 :]:
         for call in turn.calls:
             made = book.calls.get(reader.print(call.call_id))
@@ -250,9 +252,10 @@ def _spoken(turn: Turn, reader: Reader) -> set[int]:
 
 
 def summed_up(book: Book, request: ModelRequest, reader: Reader) -> tuple[SessionState, ...]:
-    """The sessions whose models said the text at a conversation's beginning: it summarises them.
+    """The sessions that a text at a conversation's beginning summarises: their models said it.
 
-    The one that said most of it first. None where no model said more than half of it.
+    The session whose model said most of the text comes first. None where no model said more than
+    half.
     """
     begins = (turn for turn in request.turns if any(one.voice is Voice.USER for one in turn.said))
     for said in next(begins, Turn()).said:
@@ -268,10 +271,10 @@ def summed_up(book: Book, request: ModelRequest, reader: Reader) -> tuple[Sessio
 def most_of(
     book: Book, session: SessionState, history: History, now_ms: int, *, goes_on: bool
 ) -> SourceKind:
-    """The highest label for a user turn of this conversation.
+    """The highest label that a user turn of this conversation may have.
 
-    A conversation that begins during a call may belong to it (a sub-agent); then its user turns are
-    the model's words. The same holds for one that begins with unseen turns of a model.
+    A conversation that begins during a call may belong to the call (a sub-agent); then its user
+    turns are the model's words. The same holds for one that begins with unseen turns of a model.
     """
     there = session.conversations.get(history.root)
     if there is not None:
@@ -284,7 +287,7 @@ def most_of(
     known = [one for at in history.models if (one := session.labels.get(history.digests[at]))]
     if known:
         for _, root in known:
-            # A forgotten conversation may have been a sub-agent's.
+            # A conversation that the ledger has forgotten may have been a sub-agent's.
             most = meet(most, session.conversations.get(root, SourceKind.UNKNOWN))
         return most
     for call in book.calls.values():
@@ -299,7 +302,10 @@ def most_of(
 
 
 def lowest_live(book: Book, now_ms: int, but: str = "") -> SourceKind | None:
-    """The lowest taint of the (other) sessions that may still write; None where there is none."""
+    """The lowest taint of the sessions, but for those given, that may still write.
+
+    None for no session.
+    """
     lowest: SourceKind | None = None
     for session in book.sessions.values():
         if session.session != but and session.used_ms + LIVE_MS >= now_ms:

@@ -1,8 +1,8 @@
-"""What long texts are cut into, remembered for as long as one request is read. Pure.
+"""A cache of the sentences and readings of long texts, for as long as one request is read. Pure.
 
-Each string of a request is looked at from several sides: who said its sentences before, what of it
-is hers, what others of the tenant are told, where it is found again. Cutting it takes most of the
-time, and gives the same for all of them.
+Each string of a request is examined several times: who said its sentences before, which of them are
+a person's own, what others of the tenant are told, and where it is found again. Cutting the string
+takes most of the time, and gives the same result each time.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _Found = TypeVar("_Found")
 class Once(threading.local):
     """A context in which no long text is cut twice; each thread has its own. Not nested.
 
-    Several requests may be read in slices, which end anywhere between two of its calls.
+    Several requests may be read in slices; a slice may end between any two calls of this cache.
     """
 
     def __init__(self) -> None:
-        """Outside of the context nothing is remembered: no text outlives its request here."""
+        """Outside of the context nothing is cached: no text stays here longer than its request."""
         self._known: dict[tuple[Callable[[str], Any], str], Any] | None = None
 
     def __enter__(self) -> Self:
@@ -46,7 +46,7 @@ class Once(threading.local):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Forget all of it."""
+        """Forget all results."""
         self._known = None
 
     def sentences(self, text: str) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ class Once(threading.local):
         return self._of(all_readings, text)
 
     def _of(self, call: Callable[[str], _Found], text: str) -> _Found:
-        """What a pure function gives for a text, or gave."""
+        """The result of a pure function for a text, from the cache where it is there."""
         if self._known is None or len(text) < LONG:
             return apart(call, text)
         if (call, text) in self._known:

@@ -1,4 +1,4 @@
-"""Keyed fingerprints of texts, by which a text is recognised inside other words. Pure."""
+"""Keyed fingerprints of texts, by which a text is recognised within other words. Pure."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Printer:
         return self.print("\0".join([lengths, *parts]))
 
     def chained(self, above: int, digest: int) -> int:
-        """The fingerprint of a history with one more turn."""
+        """The fingerprint of a history extended by one turn."""
         data = _CHAIN.pack(above, digest)
         return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big")
 
@@ -79,11 +79,11 @@ class Printer:
         return [fingerprint(one, self._key) for one in resting(self.once.sentences(text))]
 
     def elsewhere(self, *texts: str, by_model: bool = False) -> Told:
-        """The same for what was said elsewhere, in every reading in which it may be repeated.
+        """The fingerprints of somebody else's sentences, in each reading that may be repeated.
 
         A model's words are shared with the whole tenant; of other words, only long sentences.
         """
-        # Most sentences are equal in all readings, so each is hashed once.
+        # Most sentences are the same in all readings, so each distinct one is hashed once.
         said: dict[str, None] = {}
         for text in texts:
             for reading in dict.fromkeys((*self.once.readings(text), *apart(_repeated, text))):
@@ -93,10 +93,10 @@ class Printer:
         return Told(tuple(found.keys() - {*long}), long)
 
     def told(self, sentences: Iterable[str]) -> Iterator[tuple[int, bool]]:
-        """The fingerprints of sentences and of parts that may be quoted alone.
+        """The fingerprints of sentences, and of parts of them that may be quoted alone.
 
-        Each with whether it is long. Parts have fingerprints of their own kind: two texts with the
-        same end do not make the one a quotation of the other.
+        Each comes with whether it is long. Fingerprints of parts are of another kind than those of
+        sentences: two texts with the same end do not make the one a quotation of the other.
         """
         for sentence in resting(sentences):
             if is_nobodys(sentence):
@@ -107,7 +107,7 @@ class Printer:
                     yield self.print(tail) ^ TAIL, is_long(tail)
 
     def somebodys(self, text: str) -> list[int]:
-        """The fingerprints of the sentences that can identify a speaker: all but nobody's."""
+        """The fingerprints of sentences that can identify a speaker: not of common short ones."""
         said = resting(self.once.sentences(text))
         return [self.print(one) for one in said if not is_nobodys(one)]
 
@@ -117,9 +117,10 @@ class Printer:
         return None if wanted is None else frozenset(map(self.print, wanted))
 
     def by_others(self, text: str) -> Iterator[int]:
-        """How others may have said it first: its sentences, and what stands behind her lead-ins.
+        """The ways in which others may have said a person's text first: its sentences and parts.
 
-        Each as a sentence, as a part of one, and as a question: "Shall I note that I pay?"
+        Parts are what stands behind lead-in words. Each is fingerprinted as a sentence, as a part
+        of one, and as a question: "Shall I note that I pay?"
         """
         for sentence in resting(self.once.sentences(text)):
             tails = [one for one in apart(_tails, sentence) if len(one.split()) >= LED_IN_WORDS_MIN]
@@ -130,7 +131,7 @@ class Printer:
                     yield said ^ TAIL
 
     def arguments(self, arguments: object) -> int:
-        """The fingerprint of a call's arguments, in any order."""
+        """The fingerprint of a call's arguments, whatever their order."""
         try:
             data = msgspec.json.encode(arguments, order="deterministic")
         except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
@@ -138,18 +139,18 @@ class Printer:
         return self.print(data.decode())
 
     def whole(self, said: Iterable[Said]) -> int:
-        """The fingerprint of a tool's unchanged description, as older logs have it."""
+        """The fingerprint of a tool's whole description, as older logs have it."""
         return self.digest([one.text for one in said])
 
     def standing(self, sentences: Iterable[str], model: str) -> list[int]:
-        """The fingerprints of sentences without their numbers."""
+        """The fingerprints of the sentences of a text with the numbers left out."""
         return [self.print(standing(one, model)) ^ STANDING for one in resting(sentences)]
 
     def led_in(self, text: str, book: Book) -> Iterator[int]:
-        """The texts behind marks and lead-in words, such as a memory in a prompt.
+        """The fingerprints of texts behind marks and lead-in words, as a memory in a prompt.
 
-        As a sentence and as a part of one. Short ends are common: they count only if they are a
-        whole sentence of a served memory.
+        Each part is fingerprinted as a sentence and as a part of one. Short parts are common: they
+        count only if they are a whole sentence of a served memory.
         """
         for sentence in resting(self.once.sentences(text)):
             for tail in apart(_tails, sentence):
@@ -162,9 +163,10 @@ class Printer:
         yield from self.served_in(self.once.sentences(text), book)
 
     def served_in(self, sentences: Iterable[str], book: Book) -> Iterator[int]:
-        """The sentences of memories that were served, wherever they stand in a line of prose.
+        """The sentences of served memories in a text, wherever they stand in a line of prose.
 
-        In a text with more beginnings than anybody looks behind, the beginning is enough.
+        Where a line has too many places at which a sentence may begin, that it begins like one is
+        enough.
         """
         known, left = book.recalls.get, LOOKS_MAX
         split = [one.split(" ") for one in sentences] if book.recalls else []
@@ -189,7 +191,7 @@ class Printer:
         return self.print(" ".join([one.strip(_MARKS) for one in words[:BEGIN_WORDS]])) ^ BEGINS
 
     def served(self, texts: Iterable[str]) -> list[int]:
-        """The fingerprints of a served memory: its sentences, and their beginnings."""
+        """The fingerprints of a served memory: those of its sentences, and of their beginnings."""
         said = [one for text in texts for one in self.once.sentences(text)]
         words = [one.split(" ") for one in said if not is_nobodys(one)]
         begun = (self.begins(one) for one in words if len(one) >= BEGIN_WORDS)

@@ -1,7 +1,8 @@
-"""Reads what is new in a request: each string's label, and what to keep of it. Pure.
+"""Reads what is new in a request: the label of each string, and what the ledger keeps of it. Pure.
 
-The role `user` does not prove a person: text that a splice rule explains, that came from elsewhere
-before, or that stands beside tool results, was not typed.
+The role `user` does not prove that a person typed a text. These were not typed: text that a splice
+rule explains (an agent's program inserted it), text that others said before, and text that stands
+beside tool results.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _HOSTS: Final = SourceKind.AGENT_SELF_EDIT
 
 
 class Reader(Printer):
-    """Reads turns for one ledger, with its key and its rules."""
+    """Reads turns for one ledger, with the ledger's key and rules."""
 
     def __init__(self, key: bytes, rules: Rules) -> None:
         super().__init__(key)
@@ -58,7 +59,7 @@ class Reader(Printer):
         self.page = ReviewPage()
 
     def turn(self, turn: Turn, ground: TurnGround) -> Read:
-        """One turn of the conversation."""
+        """Read one turn of a conversation; returns its label and the spans of its strings."""
         found = TurnSum(turn.speaker)
         beside = any(said.voice is Voice.TOOL or said.call_id for said in turn.said)
         for said in resting(turn.said):
@@ -91,7 +92,7 @@ class Reader(Printer):
         return self.read(found, ground)
 
     def read(self, found: TurnSum, ground: TurnGround) -> Read:
-        """A turn's summary, as it is kept."""
+        """The summary of a turn, as the ledger keeps it."""
         lowest = found.lowest
         typed: tuple[Typed, ...] = ()
         if found.typed:
@@ -121,9 +122,10 @@ class Reader(Printer):
         return Read(entry, TurnRead(lowest, tuple(found.spans)), tuple(found.texts))
 
     def _whole(self, found: TurnSum, ground: TurnGround) -> list[int]:
-        """The whole texts that a turn endorses: its text, if nobody else said any of it first.
+        """The whole texts that a turn endorses: its text, if nobody else said a part of it before.
 
-        This is decided once, here: a later repetition by others changes nothing.
+        This is decided once, when the turn first comes: a later repetition by others changes
+        nothing.
         """
         if found.mixed or len(found.typed) > 1:
             return []
@@ -136,7 +138,7 @@ class Reader(Printer):
         for one in (one for said in (found.typed[0], *whole) for one in self.by_others(said)):
             if one in here or source(one) is not None:
                 return []
-        # It may have been part of a longer sentence.
+        # The text may have been part of a longer sentence that somebody else said.
         if any(
             kept.origin.kind.trust < SourceKind.USER_INPUT.trust
             for kept in ground.ring.verbatim(found.typed[0])
@@ -150,9 +152,9 @@ class Reader(Printer):
         found.texts.append(Text(text, origin))
 
     def _sealed(self, said: Said, found: TurnSum) -> None:
-        """Content that the model reads and this code cannot.
+        """A content block that the model can read and this code cannot.
 
-        Never a person's own words, whoever sent it.
+        It never counts as a person's own words, whoever sent it.
         """
         by_tool = said.voice in {Voice.TOOL, Voice.USER}
         label = SourceKind.TOOL_RESULT if by_tool else SourceKind.UNKNOWN
@@ -205,7 +207,7 @@ class Reader(Printer):
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
     def _across(self, ground: TurnGround, found: TurnSum) -> None:
-        """Sentences that run from one block of a result into the next are noted like others."""
+        """Note sentences that run from one block of a result into the next."""
         blocks: dict[str | None, list[Text]] = {}
         for one in found.texts:
             by_others = one.origin.kind.trust <= SourceKind.TOOL_RESULT.trust
@@ -231,15 +233,15 @@ class Reader(Printer):
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
     def is_echo(self, calls: Iterable[CallMade], texts: Iterable[str]) -> bool:
-        """Whether an answer contains only one call's strings and its map's fixed texts.
+        """Whether an answer contains only strings of one call and fixed texts of the server's map.
 
-        A call whose words came to the tool some other way may be answered with anything.
+        A call whose words came to the tool in some other way may be answered with anything.
         """
         left = [call for call in calls if call.mapped]
         said = False
         for text in texts if left else ():
             if looks_like_json(text) and read_container(text) is None:
-                return False  # one reader takes the first of two equal names, another the last
+                return False  # of two equal names one JSON reader takes the first, another the last
             for one in resting(spelled_in(text)):
                 said = True
                 if one not in self.says:
@@ -247,7 +249,7 @@ class Reader(Printer):
                     left = [call for call in left if found in call.exact]
                 if not left:
                     return False
-        # An unreadable answer, such as a picture, cannot be an echo.
+        # An answer that cannot be read, such as a picture, cannot be known to be an echo.
         return said and bool(left)
 
     # ---- the model -------------------------------------------------------------------------------
@@ -257,7 +259,8 @@ class Reader(Printer):
         label = self._spoken(parts, ground)
         why = ""
         if label is None:
-            # Said in an unseen reply, behind unseen context.
+            # The words were said in a reply that the ledger did not see, in a context that it did
+            # not see.
             label, why = SourceKind.UNKNOWN, "unseen"
             found.heard(self.elsewhere(said.text), label)
         found.texts.append(Text(said.text, Origin(kind=label), by_model=not why))
@@ -265,21 +268,27 @@ class Reader(Printer):
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
     def _repeated(self, row: Row, ground: TurnGround, found: TurnSum) -> None:
-        """A person is shown a model's words once: when they were said."""
+        """The spans of a model's turn that is repeated in a history.
+
+        A person is shown the words once, in the turn in which they were said.
+        """
         taint = ground.session.taint
         if row.why or taint is None or row.label.trust < taint.trust:
             found.row(row)
         found.lowest = meet(found.lowest, row.label)
 
     def knows(self, turn: Turn, ground: TurnGround) -> bool:
-        """Whether all of the model's words and calls in a turn were seen when they were made."""
+        """Whether the ledger saw all words and calls of a model's turn when the model made them."""
         return all(
             said.voice is not Voice.MODEL or self._spoken(self.parts(said.text), ground) is not None
             for said in turn.said
         ) and all(self._call(call, ground) is not None for call in turn.calls)
 
     def _spoken(self, parts: list[int], ground: TurnGround) -> SourceKind | None:
-        """The label of words that the model said before; None if that was not seen."""
+        """The label of words that the model said before.
+
+        None if the ledger did not see it say them.
+        """
         label = SourceKind.MODEL_INFERENCE
         for one in parts:
             said = ground.session.spoken.get(one)
@@ -291,7 +300,10 @@ class Reader(Printer):
         return label
 
     def _call(self, made: ModelCall, ground: TurnGround) -> SourceKind | None:
-        """The label of a call that the model made before; None if that was not seen."""
+        """The label of a call that the model made before.
+
+        None if the ledger did not see the call.
+        """
         key = self.print(made.call_id)
         call = ground.book.calls.get(key)
         if call is not None and call.row.arguments == self.arguments(made.arguments):
@@ -301,10 +313,11 @@ class Reader(Printer):
         parts = [one for text in strings_in(made.arguments) for one in self.parts(text)]
         if not parts and call is None and key not in ground.book.ambiguous:
             return None
-        # Its program may have rewritten the arguments; their strings must have been said.
+        # The agent's program may have rewritten the arguments; the strings in them must have been
+        # said.
         return self._spoken(parts, ground)
 
-    # ---- people, and what is spliced into their turns --------------------------------------------
+    # ---- people, and what programs insert into their turns ----------------------------------
 
     def _user(self, said: Said, ground: TurnGround, found: TurnSum, *, beside: bool) -> None:
         spans: list[LabelledSpan] = []
@@ -328,7 +341,7 @@ class Reader(Printer):
     def _typed(
         self, text: str, at: int, ground: TurnGround, found: TurnSum
     ) -> Iterator[LabelledSpan]:
-        """Read paragraph by paragraph, because one of them may be pasted."""
+        """Read a person's text paragraph by paragraph, because one paragraph may be pasted."""
         by_her = ground.most is SourceKind.USER_INPUT and not ground.lost
         most = SourceKind.UNKNOWN if ground.lost else ground.most
         if by_her:
@@ -383,14 +396,18 @@ class Reader(Printer):
         return label, "spliced", found_why or why
 
     def _recall(self, piece: Piece, text: str, ground: TurnGround, found: TurnSum) -> SourceKind:
-        """Recalled memories have their own labels; other text in the same place has none."""
+        """The label of a recalled memory is its own.
+
+        Other text in the same place counts as unknown.
+        """
         lowest = SourceKind.AGENT_SELF_EDIT
         memories: dict[str, SourceKind] = {}
         source = ground.book.sentences.source
         for line in resting(text.split("\n")):
             bare, parts = line.strip(), self.parts(line)
             its_own = bare.startswith(("<", *piece.host_lines)) and not _LIST.match(bare)
-            # A memory's own lines may begin like that; they are recognised, because it was served.
+            # A line of a memory's own text may begin like that; it is recognised, because the
+            # memory was served.
             if its_own and all(source(one) in _OWN for one in parts):
                 continue
             for one in parts:
@@ -411,7 +428,7 @@ class Reader(Printer):
         parts = self.parts(said.text)
         label, why = SourceKind.AGENT_SELF_EDIT, ""
         if ground.begun:
-            # A changed file or a hook's answer: the program tells it, but others wrote it.
+            # A changed file or the answer of a hook: the program inserts it, but others wrote it.
             label = told_between(said.text, self._rules)
         if label is not SourceKind.AGENT_SELF_EDIT:
             why = "rule"
@@ -436,9 +453,9 @@ class Reader(Printer):
     def described(
         self, said: Iterable[Said], ground: TurnGround, *, settled: bool
     ) -> tuple[SourceKind, list[int]]:
-        """The label of a tool's description, and the prints to recognise it by.
+        """The label of a tool's description, and the fingerprints to recognise it by.
 
-        For a `settled` one every sentence has to be known.
+        For a `settled` description every sentence has to be known.
         """
         label, host = _HOSTS, list[int]()
         texts = [one.text for one in said]
@@ -453,7 +470,7 @@ class Reader(Printer):
         return label, host if label is _HOSTS else []
 
     def _not_standing(self, text: str, ground: TurnGround) -> list[str]:
-        """Sentences in a later text of the program that nothing explains."""
+        """The sentences in a later text of the agent's program that nothing explains."""
         pieces = pieces_of(text, self._rules)
         own = Inside.AGENT_SELF_EDIT
         left = (text[one.start : one.end] for one in pieces if one.inside is not own)
@@ -461,7 +478,7 @@ class Reader(Printer):
         return [*self._unknown_of(said, ground)]
 
     def _unknown_of(self, sentences: Iterable[str], ground: TurnGround) -> Iterator[str]:
-        """The sentences that nobody said before, with these or other numbers."""
+        """The sentences that nobody said before, be it with these numbers or others."""
         source = ground.book.sentences.source
         for one in resting(sentences):
             (stands,) = self.standing((one,), ground.model)
@@ -478,7 +495,7 @@ class Reader(Printer):
 def _said_before(
     prints: Iterable[int], book: Book, label: SourceKind, why: str = ""
 ) -> tuple[SourceKind, str]:
-    """The label lowered to the first speaker's, and the reason."""
+    """The label, lowered to that of the first speaker of these sentences, and the reason."""
     for one in resting(prints):
         source = book.sentences.source(one)
         if source is not None and source.trust < label.trust:
@@ -489,7 +506,7 @@ def _said_before(
 def _recalled(
     prints: Iterable[int], book: Book, label: SourceKind
 ) -> tuple[SourceKind, str] | None:
-    """The lowest label of a served memory in these sentences, if it is lower."""
+    """The lowest label of the served memories in these sentences, if it is below the given one."""
     found = [there[0] for one in resting(prints) if (there := book.recalls.get(one))]
     lowest = min(found, key=lambda one: one.trust, default=label)
     return (lowest, "recalled") if lowest.trust < label.trust else None

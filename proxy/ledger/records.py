@@ -17,7 +17,7 @@ Prints: TypeAlias = bytes
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
-    """One segment as a person is shown it. `why` is a code that `session show` has words for."""
+    """One segment as an operator is shown it. `why` is a code that `session show` has words for."""
 
     channel: str
     label: SourceKind
@@ -26,12 +26,15 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     server: str = ""
     tool: str = ""
     call_id: str = ""
-    # The id of the memory, for a recalled one.
+    # The id of the memory, for a segment that is a recalled memory.
     memory_id: str = ""
 
 
 class CallRow(msgspec.Struct, frozen=True, array_like=True):
-    """A call that a model made. `exact` are prints of whole strings of it, `parts` of sentences."""
+    """A call that a model made.
+
+    `exact` has prints of its whole strings, `parts` those of sentences.
+    """
 
     key: int
     call_id: str
@@ -43,7 +46,7 @@ class CallRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Began(msgspec.Struct, frozen=True, array_like=True):
-    """The beginning of a session, and the open call that it began under."""
+    """The beginning of a session, and the open call during which it began."""
 
     principal: str
     session: str
@@ -52,7 +55,7 @@ class Began(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Keyed(msgspec.Struct, frozen=True, array_like=True):
-    """Names, reply ids and history hashes that belong to a session."""
+    """Names, ids of replies and history hashes by which a session is found."""
 
     session: str
     keys: Prints
@@ -66,7 +69,7 @@ class Merged(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Conversed(msgspec.Struct, frozen=True, array_like=True):
-    """A conversation of a session, and the highest label for its user turns."""
+    """A conversation of a session, and the highest label that its user turns may have."""
 
     session: str
     root: int
@@ -76,15 +79,15 @@ class Conversed(msgspec.Struct, frozen=True, array_like=True):
 class Typed(msgspec.Struct, frozen=True, array_like=True):
     """What a person typed in one turn.
 
-    The whole texts it endorses, and the fingerprints to find it by.
+    The record has the whole texts that the turn endorses, and the fingerprints to find them by.
     """
 
-    # Fingerprints of single sentences in older logs. They no longer endorse anything.
+    # Older logs have fingerprints of single sentences here. They no longer endorse anything.
     sentences: Prints = b""
     pairs: Prints = b""
     parts: Prints = b""
     whole: Prints = b""
-    # Whether the operator vouches that a person types here.
+    # Whether the operator vouches that a person types these turns.
     by_person: bool = False
     # The fingerprint of the speaker's name; 0 without one.
     speaker: int = 0
@@ -93,8 +96,9 @@ class Typed(msgspec.Struct, frozen=True, array_like=True):
 class Entry(msgspec.Struct, frozen=True, array_like=True):
     """Something that entered a session's context: a turn, a system prompt, a reply.
 
-    `typed` are a person's turns, `spoken` the model's words. Sentences: `foreign` from elsewhere,
-    by the trust of their label; `own` a person's; `host` the agent's own program's.
+    `typed` are a person's turns, `spoken` the model's words. The sentences are in `foreign`
+    (somebody else's, by the trust of their label), `own` (a person's) and `host` (the agent's own
+    program's).
     """
 
     session: str
@@ -111,7 +115,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     host: Prints = b""
     calls: tuple[CallRow, ...] = ()
     answers: Prints = b""
-    # The part of `foreign` that the whole tenant is told of.
+    # The part of `foreign` that all principals of the tenant are told of.
     tenant: str = ""
     shared: tuple[tuple[int, Prints], ...] = ()
 
@@ -127,7 +131,7 @@ class Recalled(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Relayed(msgspec.Struct, frozen=True, array_like=True):
-    """A server's answer that a relay saw, for a call whose id the model's front may know."""
+    """A server's answer that a relay saw, for a call whose id the model front may know."""
 
     principal: str
     key: int
@@ -138,7 +142,7 @@ class Relayed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pinned(msgspec.Struct, frozen=True, array_like=True):
-    """A tool's description, as it was first seen or approved."""
+    """A tool's description, as it was first seen or later approved."""
 
     tenant: str
     tool: str
@@ -146,7 +150,7 @@ class Pinned(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Wrote(msgspec.Struct, frozen=True, array_like=True):
-    """A write of a session, and its outcome."""
+    """A write of a session, and the outcome of the write."""
 
     session: str
     at_ms: int
@@ -160,15 +164,15 @@ class Wrote(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""
     origins: tuple[Row, ...] = ()
     calls: Prints = b""
-    # Its principal, where no session was found.
+    # The writing principal, where no session was found.
     principal: str = ""
     ceiling: SourceKind | None = None
-    # Its text is a person's own, and a name beside it is not.
+    # Whether the text is a person's own, and a name or an id beside it is not.
     unsaid_name: bool = False
 
 
 class Marked(msgspec.Struct, frozen=True, array_like=True):
-    """Snapshot: sentences of a principal, by the trust of their first speaker."""
+    """In a snapshot: sentences of a principal, by the trust of their first speaker."""
 
     principal: str
     code: int
@@ -176,7 +180,7 @@ class Marked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Forgotten(msgspec.Struct, frozen=True, array_like=True):
-    """Snapshot: sentences from elsewhere that were dropped for room, as a bit filter."""
+    """In a snapshot: sentences of others that were dropped for room, as a bit filter."""
 
     principal: str
     bits: bytes
@@ -196,7 +200,10 @@ BITS_BEFORE: Final = 24
 
 
 class Sieved(msgspec.Struct, frozen=True, array_like=True):
-    """Snapshot: a piece of a sentence filter. `owner` is empty for the common one."""
+    """In a snapshot: a piece of a sentence filter.
+
+    `owner` is empty for the tenant's common filter.
+    """
 
     owner: str
     began_ms: int
@@ -205,12 +212,12 @@ class Sieved(msgspec.Struct, frozen=True, array_like=True):
     room: int
     start: int
     bits: bytes
-    # Bits for each sentence. Where they are not said, all parts had the same.
+    # The number of bits for each sentence. Where it is missing, all parts had the same.
     each: int = BITS_BEFORE
 
 
 class KeptRow(msgspec.Struct, frozen=True, array_like=True):
-    """Snapshot: a segment, with the turn it came in."""
+    """In a snapshot: a segment, with the turn that it came in."""
 
     turn: int
     at_ms: int
@@ -236,7 +243,7 @@ class KeptSession(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptCall(msgspec.Struct, frozen=True, array_like=True):
-    """Snapshot: a call, and its outcome."""
+    """In a snapshot: a call, and its outcome."""
 
     session: str
     at_ms: int
@@ -247,7 +254,7 @@ class KeptCall(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptBook(msgspec.Struct, frozen=True, array_like=True):
-    """Snapshot: the rest of what is known of a principal."""
+    """In a snapshot: what else is known of a principal."""
 
     principal: str
     ambiguous: Prints
@@ -258,7 +265,7 @@ class KeptBook(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True):
-    """A session, or with an empty name a whole principal, that was dropped for room."""
+    """A session that was dropped for room, or with an empty name a whole principal."""
 
     principal: str
     session: str
@@ -266,10 +273,10 @@ class Dropped(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Distrusted(msgspec.Struct, frozen=True, array_like=True):
-    """History was lost: until the given time nothing is endorsed, and entering text is unknown."""
+    """History was lost: until a given time nothing is endorsed, and new text counts as unknown."""
 
     until_ms: int
-    # The one principal concerned; empty: all.
+    # The one principal whose history was lost; empty: all principals.
     principal: str = ""
 
 
@@ -326,7 +333,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record | None:
-    """A record; None for bytes of another version."""
+    """The record of these bytes; None for the bytes of another version."""
     decoder = _DECODERS.get(data[0]) if data else None
     if decoder is None:
         return None

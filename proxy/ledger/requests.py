@@ -1,6 +1,6 @@
-"""Reads a request: its new parts, the session it continues, and the resulting taint.
+"""Reads a request: which parts are new, which session it continues, and the resulting taint.
 
-Pure, like `proxy.ledger.core` that it drives.
+Pure, like `proxy.ledger.core`, whose state it changes.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _UNKNOWN_SINCE: Final = ("distrusted", "history_lost")
 
 
 class Entered(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of reading a request. `turns` and `system` have a span for every character."""
+    """What reading a request found. In `turns` and `system` spans cover every character."""
 
     session: str
     taint: SourceKind
     system: TurnRead
     turns: tuple[TurnRead, ...]
-    # Tools whose description is not the approved one.
+    # The tools whose description is not the approved one.
     changed_tools: frozenset[str] = frozenset()
 
 
@@ -60,7 +60,7 @@ class Moment(NamedTuple):
 
     now_ms: int
     fresh_id: str
-    # Tools that must not be approved by being seen.
+    # The tools that must not be approved by being seen.
     distrusted_tools: frozenset[str] = frozenset()
     user_turns: UserTurns | None = None
     system_text: SystemText = SystemText.KNOWN
@@ -80,22 +80,23 @@ class Entering:
         moment: Moment,
         history: History | None = None,
     ) -> Entered:
-        """Read what is new in a request, and return the label of its context.
+        """Read the new parts of a request, and return the label of its context.
 
-        `history` is that of the request, where it was asked for before.
+        `history` is that of the request, if the caller has computed it already.
         """
         with self._core.reader.once:
             history = history or self._numbering.history(request)
             return self._entered(principal, request, history, moment)
 
     def history(self, request: ModelRequest) -> History:
-        """The numbers of a request's turns."""
+        """The hashes of a request's turns."""
         return self._numbering.history(request)
 
     def unread_len(self, principal: Principal, request: ModelRequest, history: History) -> int:
-        """Characters that nobody has read in this conversation, and no fewer; it changes nothing.
+        """How many characters of this request nobody has read yet; changes nothing in the ledger.
 
-        Of a conversation that is known, what is beside its turns counts where it is long.
+        The number is never too low. In a known conversation the text beside its turns counts where
+        it is long.
         """
         session = ""
         book = self._core.state.books.get(principal.principal_id)
@@ -131,7 +132,7 @@ class Entering:
             self._note(session, "history_lost", moment.now_ms)
         goes_on = request.continues is not None
         most = most_of(book, session, history, moment.now_ms, goes_on=goes_on)
-        # A turn with a lower label because of lost history still counts as a person's.
+        # A turn whose label is low only because history was lost still counts as a person's.
         noted = any(self._noted(one) in session.labels for one in _UNKNOWN_SINCE)
         by_model = most is not SourceKind.USER_INPUT and not noted
         if place.astray or self._core.distrusts(book, moment.now_ms):
@@ -160,7 +161,7 @@ class Entering:
         changed = self._catalogue(principal, request, ground, moment.distrusted_tools)
         turns = self._turns(request, history, ground)
         if request.searches:
-            # Results of the provider's search show nowhere but in the model's words.
+            # Results of a search by the model's provider show nowhere but in the model's words.
             self._note(session, "searches", moment.now_ms, SourceKind.TOOL_RESULT)
             session.hide(self._core.reader.named("note", "searches"), SourceKind.TOOL_RESULT)
         return Entered(
@@ -172,13 +173,13 @@ class Entering:
         )
 
     def unseen_tools(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
-        """Tools of the request that were never offered before."""
+        """Tools of the request that were never offered in this tenant before."""
         pins, tenant = self._core.state.pins, principal.tenant
         return frozenset(name for name, _ in request.catalogue if (tenant, name) not in pins)
 
     @staticmethod
     def _parent(book: Book, history: History, now_ms: int) -> str:
-        """The session of the newest open call, under which a conversation begins."""
+        """The session of the newest open call, under which a new conversation begins."""
         for call in reversed(book.calls.values()):
             answered = not call.open or call.row.key in history.answered
             if not answered and call.at_ms + OPEN_MS >= now_ms and call.session in book.sessions:
@@ -239,9 +240,10 @@ class Entering:
     def _inherited(
         book: Book, session: SessionState, earlier: tuple[SessionState, ...], now_ms: int
     ) -> SourceKind:
-        """The label for a summary: of this session, of the sessions that said it, or of any other.
+        """The label of a summary: that of this session, of those that said it, or of any other.
 
-        A session that has read nothing has nothing to summarise, so the summary is of another one.
+        A session that has read nothing has nothing to summarise, so its summary is of another
+        session.
         """
         own = session.taint if session.falls else None
         if own is not None and own.trust < SourceKind.MODEL_INFERENCE.trust:
@@ -278,9 +280,11 @@ class Entering:
         ground: TurnGround,
         distrusted: frozenset[str],
     ) -> frozenset[str]:
-        """Tools keep the label of their first description; a changed one is unknown.
+        """Read the tool list.
 
-        Returns the names of the changed ones.
+        A tool keeps the label of its first description; a changed one is unknown.
+
+        Returns the names of the tools whose description changed.
         """
         reader, model = self._core.reader, ground.model
         tools = [
@@ -310,7 +314,7 @@ class Entering:
             if not known:
                 label, prints = reader.described(said, ground, settled=False)
                 found.host += prints
-                # After an operator's approval the old description no longer counts.
+                # After an operator's approval the earlier description no longer counts.
                 if label is SourceKind.AGENT_SELF_EDIT or len(pins or ()) > 1:
                     good += length
                 else:
@@ -333,7 +337,7 @@ class Entering:
         now_ms: int,
         label: SourceKind = SourceKind.UNKNOWN,
     ) -> None:
-        """Note an event of the session itself that lowers it."""
+        """Note an event of the session itself that lowers its taint."""
         digest = self._noted(why)
         if digest not in session.labels:
             row = Row("history", label, 0, why)
@@ -341,7 +345,7 @@ class Entering:
 
 
 def _given_up(request: ModelRequest, ground: TurnGround) -> tuple[int, ...]:
-    """Calls of earlier turns, on whose results the conversation no longer waits.
+    """The calls of earlier turns whose results the conversation no longer waits for.
 
     They were answered, or a person stopped them. Calls of the last turn are still open.
     """
@@ -354,7 +358,7 @@ def _given_up(request: ModelRequest, ground: TurnGround) -> tuple[int, ...]:
 
 
 def _begins(request: ModelRequest) -> int:
-    """The index of the first turn that is not the agent's program's."""
+    """The index of the first turn that is not of the agent's own program."""
     for at, turn in enumerate(request.turns):
         if any(said.voice is not Voice.SYSTEM for said in turn.said):
             return at

@@ -1,7 +1,7 @@
-"""Prints of texts that entered contexts, to find whose copy a text is. The oldest are dropped.
+"""An index of the texts that entered contexts, to find whose copy a text is; bounded.
 
-In memory only: after a restart, and for dropped texts, the session is marked as not searchable
-(`on_lost`), and its taint counts instead.
+The oldest texts are dropped. The index is in memory only: after a restart, and for dropped texts,
+the session is marked as not searchable (`on_lost`), and its taint counts instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SEGMENTS_MAX: Final = 2_000
 PRINTS_MAX: Final = 400_000
 """Of all principals together, about 60 MB; a page of a thousand words takes about a thousand."""
-# A long text is kept in parts: a note is usually made of one part.
+# A long text is indexed in parts: a note is usually made of one part.
 _PART_LEN: Final = 2_048
 _PART_OVERLAP: Final = 256
 _TEXT_LEN_MAX: Final = 262_144
@@ -30,7 +30,7 @@ _TEXT_LEN_MAX: Final = 262_144
 AGAIN_MAX: Final = 4
 """Sayings of the model that are looked behind for one text; a further one says it by itself."""
 
-# The share of a text that must be in an earlier one for it to count as a copy.
+# The share of a text that must be in an earlier one for the later to count as a copy.
 COPY_SHARE: Final = 0.8
 COPY_WORDS: Final = 12
 VERBATIM_RUNS: Final = 4
@@ -38,15 +38,16 @@ VERBATIM_RUNS: Final = 4
 
 
 class RingText(NamedTuple):
-    """One text of the ring."""
+    """One text of the ring, with where it came from."""
 
     key: int
     origin: Origin
-    # The session it entered; "" where no front could tell.
+    # The session that the text entered; "" where no front could tell.
     session: str
-    # The turn it stands in, for the report that it was dropped.
+    # The turn that the text stands in, for the report that the text was dropped.
     digest: int
-    # A model's own words are no source; the texts that they were made of are.
+    # Whether these are a model's own words: they are no source, but the texts they were made of
+    # are.
     derived: tuple[Origin, ...] | None
     prints: Prints
     print_count: int
@@ -115,7 +116,7 @@ class Ring:
             self._on_lost(oldest)
 
     def merged(self, gone: str, into: str) -> None:
-        """Merge two sessions: texts of one are in the other's context."""
+        """Treat two sessions as one: texts of each are in the other's context."""
         found = self._of.pop(gone, None)
         if found:
             self._of.setdefault(into, set()).update(found)
@@ -127,23 +128,24 @@ class Ring:
         return len(self._kept)
 
     def keeps(self, key: int) -> bool:
-        """Whether this text is here, and will stay for half of the ring's capacity."""
+        """Whether this text is in the ring, and will stay for half of the ring's capacity."""
         here = bool(self._kept) and self._kept[0].key <= key
         return here and self.next - key <= SEGMENTS_MAX // 2
 
     def containing(self, text: str, session: str | None) -> list[RingText]:
-        """Texts that contain this one, the likeliest first: of one session, or of all.
+        """The texts that contain this one, the likeliest first: of one session, or of all.
 
         A text without a session is in the context of every session.
         """
         if session is None:
             return self._found(apart(prints_of, text))
-        # Filtered before the likeliest are chosen: copies in other sessions must not hide this one.
+        # The session is filtered before the likeliest are chosen: copies in other sessions must not
+        # hide this text.
         prints = apart(prints_of, text)
         return self._found(prints, self._of.get("", set()) | self._of.get(session, set()))
 
     def bringing(self, text: str, known: str, session: str) -> list[RingText]:
-        """The texts of one session that could have brought in `text`, apart from what `known` has.
+        """The texts of one session that may have brought in the words of `text` not in `known`.
 
         The model's own words are no source: the texts that they were made of are searched instead.
         """
@@ -166,7 +168,7 @@ class Ring:
         return [*found.values()]
 
     def copied(self, text: str) -> list[RingText]:
-        """Texts of which this one is mostly a verbatim copy."""
+        """The texts of which this one is mostly a verbatim copy."""
         prints = apart(prints_of, text)
         found: list[RingText] = []
         for kept in self._found(prints):
@@ -176,7 +178,7 @@ class Ring:
         return found
 
     def verbatim(self, text: str) -> list[RingText]:
-        """Texts that contain all words of this one in a row, if there are enough words."""
+        """The texts that contain all words of this one in a row, if it has enough words."""
         prints = apart(prints_of, text)
         if len(prints.runs) < VERBATIM_RUNS:
             return []
@@ -190,5 +192,5 @@ class Ring:
     def _found(self, prints: Prints, among: set[int] | None = None) -> list[RingText]:
         if not self._kept:
             return []
-        first = self._kept[0].key  # keys are consecutive, so the position follows from the key
+        first = self._kept[0].key  # keys are consecutive, so a key gives the position in the ring
         return [self._kept[found.key - first] for found in self._index.search(prints, among)]

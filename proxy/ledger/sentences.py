@@ -1,7 +1,8 @@
 """What is known of one principal: first speakers of sentences, calls, recalled memories.
 
-Bounded. Sentences dropped for room, and sentences that others of the tenant heard, are looked up in
-`Hearsay`, a filter that may report a new sentence as heard and never misses one.
+The tables are bounded. Sentences that were dropped for room, and sentences that others of the
+tenant heard, are looked up in `Hearsay`, a filter that may report a new sentence as heard and never
+misses one.
 """
 
 from __future__ import annotations
@@ -35,23 +36,26 @@ _KINDS: Final = {
     2: SourceKind.MODEL_INFERENCE,
     3: SourceKind.USER_INPUT,
     HOST_FIRST: SourceKind.AGENT_SELF_EDIT,
-    # an operator's published sentence, found in a user's turn, does not lower it
+    # a sentence that the operator published does not lower the user's turn in which it is found
     4: SourceKind.USER_INPUT,
 }
 
 
 def prints(data: bytes) -> array[int]:
-    """Fingerprints from a record's bytes."""
+    """Fingerprints from the bytes that a record has."""
     return array("Q", data)
 
 
 def packed(found: Iterable[int]) -> bytes:
-    """Fingerprints as a record's bytes."""
+    """Fingerprints as the bytes that a record has."""
     return array("Q", found).tobytes()
 
 
 class Filter:
-    """A bit filter of older versions. It may wrongly report a print, and never misses one."""
+    """A bit filter of earlier versions.
+
+    It may wrongly report a fingerprint, and never misses one.
+    """
 
     def __init__(self) -> None:
         self._bits = bytearray()
@@ -76,7 +80,7 @@ class Filter:
 
 
 def _places(found: int) -> Iterable[int]:
-    # Prints are keyed hashes, so two halves of one serve as two hash functions.
+    # Fingerprints are keyed hashes, so the two halves of one serve as two hash functions.
     step = (found >> 32) | 1
     return [(found + turn * step) & _FILTER_MASK for turn in range(_FILTER_HASHES)]
 
@@ -89,21 +93,21 @@ class Sentences:
         self._hearsay = hearsay
         self._marks: dict[int, int] = {}
         self.forgotten = Filter()
-        # The tenant whose shared sentences it also sees; "" while unknown.
+        # The tenant whose shared sentences count here too; "" while it is unknown.
         self.tenant = ""
 
     def __len__(self) -> int:
         return len(self._marks)
 
     def heard(self, found: Iterable[int], trust: int) -> None:
-        """Note sentences from elsewhere, with a label of this trust."""
+        """Note sentences of somebody else, with a label of this trust."""
         for one in found:
             mark = self._marks.pop(one, trust)
             self._marks[one] = mark if mark >= HOST_FIRST else min(mark, trust)
         self._bound()
 
     def shared(self, found: Iterable[int], trust: int, at_ms: int) -> None:
-        """The same for sentences shared by the tenant, unless a person here said them."""
+        """Note sentences that the tenant shares, except those that a person here said."""
         ones = [*found]
         self.heard(ones, trust)
         if self.tenant:
@@ -129,9 +133,9 @@ class Sentences:
         self._bound()
 
     def source(self, one: int) -> SourceKind | None:
-        """The label of a speaker before any person.
+        """The label of whoever said a sentence before any person did.
 
-        None where a person, or nobody, said it first.
+        None where a person said it first, or nobody did.
         """
         mark = self._marks.get(one)
         if mark is not None and mark >= HOST_FIRST:
@@ -140,13 +144,13 @@ class Sentences:
         return _KINDS.get(min(known)) if known else None
 
     def _told(self, one: int) -> int | None:
-        """The lowest trust of other speakers, as far as it is remembered."""
+        """The lowest trust of other speakers of a sentence, as far as it is remembered."""
         if one in self.forgotten:
             return 0
         return self._hearsay.trust(self.tenant, self._principal, one)
 
     def is_own(self, one: int) -> bool:
-        """Whether a person said it first."""
+        """Whether a person was the first to say the sentence."""
         return self._marks.get(one) == USER_FIRST
 
     def _bound(self) -> None:
@@ -158,14 +162,14 @@ class Sentences:
                 self._hearsay.forget(self._principal, oldest)
 
     def by_mark(self) -> dict[int, bytes]:
-        """All sentences, for a snapshot."""
+        """All sentences by the trust of their speakers, for a snapshot."""
         found: dict[int, array[int]] = {}
         for one, mark in self._marks.items():
             found.setdefault(mark, array("Q")).append(one)
         return {mark: ones.tobytes() for mark, ones in found.items()}
 
     def restore(self, mark: int, found: Iterable[int]) -> None:
-        """Restore `by_mark`."""
+        """Restore the sentences of a snapshot (`by_mark`)."""
         for one in found:
             there = self._marks.get(one)
             self._marks[one] = mark if there is None else min(mark, there)
@@ -173,7 +177,7 @@ class Sentences:
 
 
 class Recalls:
-    """Sentences of memories that were served, with their lowest label."""
+    """The sentences of memories that were served, each with its lowest label."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, tuple[SourceKind, MemoryId]] = OrderedDict()
@@ -182,7 +186,7 @@ class Recalls:
         return len(self._known)
 
     def served(self, found: Iterable[int], label: SourceKind, memory_id: MemoryId) -> None:
-        """Note a memory that went to the agent."""
+        """Note a memory that was served to the agent."""
         for one in found:
             there = self._known.pop(one, None)
             if there is not None and there[0].trust < label.trust:
@@ -190,11 +194,11 @@ class Recalls:
             else:
                 self._known[one] = (label, memory_id)
             if len(self._known) > RECALLS_MAX:
-                # A forgotten memory counts as text that nobody recalled: unknown.
+                # A memory that was dropped here counts as text that nobody recalled: unknown.
                 self._known.popitem(last=False)
 
     def get(self, one: int) -> tuple[SourceKind, MemoryId] | None:
-        """The label of the memory with this sentence."""
+        """The label of the served memory with this sentence."""
         return self._known.get(one)
 
     def entries(self) -> dict[tuple[SourceKind, MemoryId], bytes]:

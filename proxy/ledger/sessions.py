@@ -1,7 +1,7 @@
 """The session ledger: what entered each agent's context, from which channel, durably.
 
-`proxy.ledger.core` computes; this stores its records (`storage.interfaces.SessionLog`). A model
-request goes on only when its records are on disk.
+`proxy.ledger.core` computes; this module stores the records (`storage.interfaces.SessionLog`). A
+model request goes on only when its records are on disk.
 """
 
 from __future__ import annotations
@@ -70,19 +70,19 @@ CULPRITS_MAX: Final = 3
 
 
 class Keeps(Protocol):
-    """Another component with records in the same log, with tags of `OTHERS_FROM` and above."""
+    """Another component with records in the same log; their tags are `OTHERS_FROM` and above."""
 
     def restore(self, record: bytes) -> None:
         """Apply one stored record, in the order of writing."""
         ...
 
     def snapshot(self) -> Iterable[bytes]:
-        """The records that a compacted log keeps instead of all that were written."""
+        """The records to which a compacted log is reduced, in place of all that were written."""
         ...
 
 
 class Sessions:
-    """Event loop only."""
+    """The session ledger with its log. Event loop only."""
 
     def __init__(
         self, log: SessionLog | None, prints_key: bytes, surroundings: Surroundings
@@ -104,7 +104,7 @@ class Sessions:
         return encode(Distrusted(now_ms + DISTRUST_MS))
 
     def restore(self, records: Iterable[bytes], *others: Keeps) -> None:
-        """Restore the records of a log, and hand others theirs."""
+        """Restore the ledger's records of a log, and give other components theirs."""
         state = self._core.state
         for data in records:
             if data[:1] >= bytes([OTHERS_FROM]):
@@ -120,7 +120,7 @@ class Sessions:
             elif record is not None:
                 state.apply(record)
             else:
-                # A record of a later version, or a damaged one: that history is lost.
+                # The record is of a later version, or damaged: that part of the history is lost.
                 state.apply(Distrusted(self.surroundings.now_ms() + DISTRUST_MS))
         for session in state.sessions.values():
             session.unread = unread_of(session)
@@ -128,7 +128,7 @@ class Sessions:
 
     @property
     def log(self) -> SessionLog | None:
-        """The log, for components that share it."""
+        """The log, for components that write to it too."""
         return self._log
 
     def knows_answers(self, says: Iterable[str]) -> None:
@@ -137,7 +137,7 @@ class Sessions:
 
     @property
     def flooding(self) -> tuple[str, ...]:
-        """Principals that heard more in a day than the tenant's filter can hold."""
+        """Principals that heard more in a day than the tenant's sentence filter can hold."""
         return self._core.state.hearsay.flooding
 
     @property
@@ -164,12 +164,12 @@ class Sessions:
     def are_kin(self, one: str, other: str) -> bool:
         """Whether two sessions belong together.
 
-        One began under a call of the other, or both under a third.
+        One began under a call of the other, or both began under a third session.
         """
         return self._core.state.root(one) == self._core.state.root(other)
 
     def root_of(self, session: str) -> str:
-        """The session at the top of the calls that a session began under."""
+        """The session at the top of the chain of calls under which a session began."""
         return self._core.state.root(session)
 
     def is_persons(self, session: str) -> bool:
@@ -183,7 +183,7 @@ class Sessions:
         )
 
     def held_in(self, session: str) -> dict[str, tuple[str, ...]]:
-        """The candidates that a session wrote and that were held, oldest first.
+        """The candidates of a session that were held, oldest first.
 
         Each with the kinds of segments that its text was found in: label, server and tool.
         """
@@ -203,13 +203,13 @@ class Sessions:
         return msgspec.structs.replace(view, unmapped=self.unmapped.all())
 
     async def approve(self, tenant: str, tool: str, digest: str | None) -> ToolList:
-        """Approve a tool's description as last sent. Returns what is left to approve.
+        """Approve a tool's description as last sent. Returns the tools that are left to approve.
 
-        Sessions that saw it before stay unknown.
+        Sessions that saw the description before stay unknown.
 
         Raises:
-            NotFound: No such tool needs approval, or it changed again.
-            StoreUnavailable: It is not durable.
+            NotFound: No such tool needs approval, or its description changed again.
+            StoreUnavailable: The approval is not durable.
         """
         found = self._core.state.changed.get((tenant, tool))
         if found is None or digest not in {None, f"{found:016x}"}:
@@ -224,10 +224,10 @@ class Sessions:
         return None if self._log is None else await self._log.check()
 
     async def compact(self) -> bool:
-        """Replace a long log by a snapshot; whether that was done.
+        """Replace a long log by a snapshot; returns whether that was done.
 
         Raises:
-            StoreUnavailable: The log is as it was.
+            StoreUnavailable: The log is unchanged.
         """
         log = self._log
         if log is None or log.length < max(GROWN_BYTES, GROWN_TIMES * self._snapshot_bytes):
@@ -245,7 +245,7 @@ class Sessions:
 
     @asynccontextmanager
     async def compacting(self) -> AsyncGenerator[None]:
-        """Compact periodically while the block runs."""
+        """While the block runs, replace a long log by a snapshot from time to time."""
         if self._log is None:
             yield
             return
@@ -262,11 +262,12 @@ class Sessions:
             try:
                 await self.compact()
             except StorageError:
-                # The file is unchanged, and the next writer will report the error.
+                # An error is ignored: the file is unchanged, and the next writer will report the
+                # error.
                 _LOG.warning("the session ledger could not be compacted")
 
     async def close(self) -> None:
-        """Write what waits and give the file back.
+        """Write queued records and close the file.
 
         Raises:
             StoreUnavailable: Some queued records were not written.
@@ -293,7 +294,7 @@ class Sessions:
         turn endorses, `system_text` whether later texts of the agent's program are its own.
 
         Raises:
-            StoreUnavailable: It is not durable; the request must not go on.
+            StoreUnavailable: The records are not durable; the request must not go on.
         """
         now_ms, fresh_id = self.surroundings.now_ms(), self.surroundings.random_hex(16)
         moment = Moment(now_ms, fresh_id, distrusted_tools, user_turns, system_text)
@@ -307,10 +308,11 @@ class Sessions:
         return entered
 
     async def _in_turn(self, tenant: str, size: int, call: Callable[[], _R]) -> _R:
-        """The one door of all fronts: something of `size` characters enters.
+        """Every front notes through this method what enters a context; it has `size` characters.
 
-        In a tenant in the order in which it came, because what one agent was told counts for the
-        others; in slices where it is long; and whole, though whoever sent it may leave meanwhile.
+        Within a tenant entries keep the order in which they came, because a text that one agent was
+        told counts for the others. A long entry is read in slices. An entry is always completed,
+        even if its sender leaves meanwhile.
         """
 
         def entering() -> _R:
@@ -325,7 +327,8 @@ class Sessions:
         Texts that the sidecar adds to a reply must be included: the agent will send them back.
 
         Raises:
-            StoreUnavailable: It is not durable; after a restart it counts as unseen.
+            StoreUnavailable: The records are not durable; after a restart the reply counts as
+                unseen.
         """
         now_ms, taken = self.surroundings.now_ms(), self._taken_count
         await self._in_turn(
@@ -382,7 +385,7 @@ class Sessions:
         return read_before(self._core.state, candidate_id, below)
 
     def beside(self, candidate_id: str) -> frozenset[str]:
-        """Other candidates of the same conversation, and of those that began under it."""
+        """Other candidates of the same conversation, and of conversations that began under it."""
         return beside(self._core.state, candidate_id)
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
@@ -426,15 +429,22 @@ class Sessions:
         return [encode(record) for record in self._core.take()]
 
     async def _durable(self, taken: int) -> None:
-        """Make what was done durable; `taken` is how often records had been taken before it."""
-        # Where that took several turns of the loop, another request may be writing the records.
+        """Make the records of a change durable.
+
+        `taken` counts how often records were taken before it.
+        """
+        # If the change took several turns of the event loop, another request may be writing its
+        # records.
         waits = self._taken_count != taken
         records = self._taken()
         if self._log is not None and (records or waits):
             await self._log.append(records)
 
     def _soon(self) -> None:
-        """Write soon, without waiting. If the disk refuses, the next request will fail."""
+        """Write queued records soon, without waiting.
+
+        If the disk refuses, the next request will fail.
+        """
         records = self._taken()
         if self._log is not None and records:
             with contextlib.suppress(StorageError):

@@ -1,4 +1,4 @@
-"""The ledger's state as records, to replace a long log."""
+"""The ledger's state as records, which replace a log that has become long."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def snapshot_of(state: State) -> Iterator[Record]:
-    """Records from which a new state becomes equal to this one."""
+    """Records from which a new state becomes equal to the given one."""
     if state.distrusted_until_ms:
         yield Distrusted(state.distrusted_until_ms)
     for (tenant, tool), digests in state.pins.items():
@@ -101,7 +101,7 @@ def _shown(kept: KeptRow) -> ShownSegment:
 
 
 def restored_session(kept: KeptSession) -> SessionState:
-    """The session in a record."""
+    """The session that a record of a snapshot describes."""
     session = SessionState(kept.began.principal, kept.began)
     session.used_ms = kept.used_ms
     session.taint = kept.taint

@@ -1,4 +1,7 @@
-"""Separates what a person typed from what an agent spliced into her turn. The rules are data."""
+"""Separates what a person typed from what an agent's program inserted into her turn.
+
+The rules for this are data. An inserted text is called a splice.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _RULES: Final = Path(__file__).with_name("splices.toml")
 
 
 class Inside(enum.Enum):
-    """What a rule says about the text that it matches."""
+    """Whose text a splice is, as the matching rule says."""
 
     AGENT_SELF_EDIT = "agent_self_edit"
     USER_INPUT = "user_input"
@@ -27,7 +30,7 @@ class Inside(enum.Enum):
 
     @property
     def label(self) -> SourceKind:
-        """The highest label for it; for the last two kinds the caller knows more."""
+        """The highest label for the text; for the last two kinds the caller knows more."""
         if self in {Inside.RECALL, Inside.INHERITED}:
             return SourceKind.UNKNOWN
         return SourceKind(self.value)
@@ -51,14 +54,14 @@ class _Span(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class _Preface(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent: str
     begins: str
-    # Whether the message ends there.
+    # Whether the message ends at this mark.
     whole: bool = False
     label: Inside
     beside_results: bool = False
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All splice rules."""
+    """All rules about splices."""
 
     span: tuple[_Span, ...]
     preface: tuple[_Preface, ...]
@@ -71,7 +74,7 @@ class Piece(NamedTuple):
     end: int
     inside: Inside | None
     host_lines: tuple[str, ...] = ()
-    # Whether it may stand beside tool results in one message.
+    # Whether a piece of this kind may stand beside tool results in one message.
     beside_results: bool = False
 
 
@@ -82,7 +85,7 @@ def shipped_rules() -> Rules:
 
 
 def told_between(text: str, rules: Rules) -> SourceKind:
-    """The highest label for a text of the agent's program between the turns.
+    """The highest label for a text that the agent's program puts between the turns.
 
     The same splices occur there as in user turns, with or without tags.
     """
@@ -121,7 +124,7 @@ def _piece(text: str, rule: _Span) -> Piece | None:
     if start < 0 and closing < 0:
         return None
     if start < 0 or closing < start:
-        # An opening mark without its end: the end's place is unknown.
+        # An opening mark without its closing mark: where the splice ends is unknown.
         if start < 0:
             return Piece(0, closing + len(rule.closes), Inside.UNKNOWN)
         return Piece(0 if closing >= 0 else start, len(text), Inside.UNKNOWN)
@@ -141,7 +144,7 @@ def _label(inside: str, rule: _Span) -> Inside:
 
 
 def _apart(found: list[Piece]) -> list[Piece]:
-    """Merge overlapping spans, with the lower label."""
+    """Merge overlapping spans; the lower label counts."""
     apart: list[Piece] = []
     for piece in found:
         if apart and piece.start < apart[-1].end:

@@ -1,4 +1,4 @@
-"""The ledger's state, computed from its records. No I/O, no clock, no randomness."""
+"""The ledger's state, computed from the ledger's records. No I/O, no clock, no randomness."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LOST_PRINCIPALS_MAX: Final = 10_000
 
 
 class ShownSegment:
-    """A segment as `session show` lists it, with its turn."""
+    """A segment as `session show` lists it, with the turn that it came in."""
 
     __slots__ = ("at_ms", "row", "turn")
 
@@ -91,7 +91,8 @@ class CallMade:
         self.parts = frozenset(prints(row.parts))
         self.open = True
         self.used = False
-        # Whether a tool map says that it writes: then its id came with the written text.
+        # Whether a tool map says that the call writes: then the call's id came with the written
+        # text.
         self.mapped = False
 
 
@@ -105,35 +106,35 @@ class SessionState:
         self.began_ms = began.at_ms
         self.used_ms = began.at_ms
         self.taint: SourceKind | None = None
-        # Each fall of the taint: to which label, and by which segment.
+        # Each fall of the session's taint: to which label, and by which segment.
         self.falls: list[tuple[SourceKind, ShownSegment]] = []
         self.shown: deque[ShownSegment] = deque(maxlen=ROWS_MAX)
         self.turns = 0
         self.rows = 0
         self.keys: OrderedDict[int, None] = OrderedDict()
         self.conversations: OrderedDict[int, SourceKind] = OrderedDict()
-        # The label of each turn when it first came, and its conversation.
+        # For each turn the label that it had when it first came, and its conversation.
         self.labels: OrderedDict[int, tuple[SourceKind, int]] = OrderedDict()
         self.typed: deque[TypedTurn] = deque(maxlen=TYPED_MAX)
         self.spoken: OrderedDict[int, SourceKind] = OrderedDict()
         self.writes: deque[Wrote] = deque(maxlen=WRITES_MAX)
-        # Turns whose text can no longer be searched, by their lowest label.
+        # The turns whose text can no longer be searched, by their lowest label.
         self.unread: dict[int, SourceKind] = {}
 
     def lower(self, label: SourceKind, shown: ShownSegment) -> None:
-        """Lower the taint; it never rises."""
+        """Lower the session's taint; it never rises."""
         low = label if self.taint is None else meet(self.taint, label)
         if self.taint is None or low is not self.taint:
             self.falls.append((low, shown))
             self.taint = low
 
     def hide(self, digest: int, label: SourceKind) -> None:
-        """Note that a part of that turn cannot be searched."""
+        """Note that a part of that turn can no longer be searched."""
         self.unread[digest] = meet(self.unread.get(digest, label), label)
 
     @property
     def blind(self) -> SourceKind | None:
-        """The lowest label among texts that cannot be searched."""
+        """The lowest label among the session's texts that cannot be searched."""
         lowest: SourceKind | None = None
         for label in self.unread.values():
             lowest = label if lowest is None else meet(lowest, label)
@@ -141,7 +142,7 @@ class SessionState:
 
 
 class Book:
-    """Everything of one principal."""
+    """Everything that is known of one principal."""
 
     def __init__(self, principal: str, hearsay: Hearsay) -> None:
         self.principal = principal
@@ -151,16 +152,16 @@ class Book:
         # Names, reply ids and history hashes, with the newest session that has them.
         self.keys: dict[int, str] = {}
         self.calls: OrderedDict[int, CallMade] = OrderedDict()
-        # Ids that occurred in two replies: they identify no call any more.
+        # Ids of calls that occurred in two replies: they identify no call any more.
         self.ambiguous: OrderedDict[int, None] = OrderedDict()
         self.relayed: OrderedDict[int, Relayed] = OrderedDict()
         self.unplaced: deque[Wrote] = deque(maxlen=WRITES_MAX)
         self.distrusted_until_ms = 0
-        # The lowest taint of dropped sessions, and until when it counts.
+        # The lowest taint of the sessions that were dropped, and until when that taint counts.
         self.dropped: tuple[SourceKind, int] | None = None
 
     def below(self, call: CallMade) -> SourceKind | None:
-        """The lowest taint of sessions that began during that call."""
+        """The lowest taint of the sessions that began during that call."""
         lowest: SourceKind | None = None
         for one in self.sessions.values():
             if one.parent == call.session and one.began_ms >= call.at_ms:
@@ -177,16 +178,16 @@ class State:
         self.hearsay = Hearsay()
         self.sessions: OrderedDict[str, SessionState] = OrderedDict()
         self.pins: OrderedDict[tuple[str, str], set[int]] = OrderedDict()
-        # Changed tool descriptions with their digests; not stored.
+        # Tools whose description changed, with the digests of the new ones; not stored.
         self.changed: OrderedDict[tuple[str, str], int] = OrderedDict()
         self.merged: OrderedDict[str, str] = OrderedDict()
         self.distrusted_until_ms = 0
-        # Principals whose books were dropped: their past is unknown.
+        # Principals whose book was dropped: what they read before is unknown.
         self.lost_principals: OrderedDict[str, None] = OrderedDict()
 
     @property
     def pins_full(self) -> bool:
-        """Whether the table of pinned tools is full.
+        """Whether the table of known tool descriptions is full.
 
         Then a new tool is not approved by being seen.
         """
@@ -199,18 +200,21 @@ class State:
         _bound(self.changed, CHANGED_MAX)
 
     def book(self, principal: str) -> Book:
-        """The book of a principal, created if needed."""
+        """Everything that is known of a principal; an empty book is created if needed."""
         book = self.books.get(principal)
         if book is None:
             book = self.books[principal] = Book(principal, self.hearsay)
         return book
 
     def session(self, session: str) -> SessionState | None:
-        """A session by its id, or by the id of one merged into it."""
+        """The session with this id; also by the id of a session that was merged into it."""
         return self.sessions.get(self.merged.get(session, session))
 
     def root(self, session: str) -> str:
-        """The session at the top of a chain of calls; itself where it began under none."""
+        """The session at the top of a chain of calls.
+
+        The session itself where it began under none.
+        """
         passed: set[str] = set()
         while session not in passed:
             passed.add(session)
@@ -220,7 +224,7 @@ class State:
         return session
 
     def apply(self, record: Record) -> None:
-        """Apply one record. Applying the same one twice changes nothing."""
+        """Apply one record. Applying the same record twice changes nothing."""
         match record:
             case Began():
                 self._began(record)
@@ -319,7 +323,7 @@ class State:
             into.labels[digest] = (meet(there, label), root)
         into.typed.extend(gone.typed)
         into.writes.extend(gone.writes)
-        # Its texts stay under the old id, which nobody asks for.
+        # The texts of the merged session stay under its old id, which nobody asks for.
         for unread in (gone.unread, unread_of(gone)):
             _lower(into.unread, unread)
         _lower(into.conversations, gone.conversations)
@@ -365,13 +369,13 @@ class State:
 
 
 def _lower(known: dict[int, SourceKind], more: dict[int, SourceKind]) -> None:
-    """The lower of two labels counts."""
+    """Set the label that a turn, or a conversation, has: the lower of the old and the new one."""
     for one, label in more.items():
         known[one] = meet(known.get(one, label), label)
 
 
 def unread_of(session: SessionState) -> dict[int, SourceKind]:
-    """Turns that a text may be made of, if their texts cannot be searched."""
+    """Turns that a text may be made of, and whose own texts cannot be searched."""
     return {
         digest: label
         for digest, (label, _) in session.labels.items()
@@ -437,7 +441,7 @@ def _wrote(session: SessionState, book: Book, wrote: Wrote) -> None:
     for key in prints(wrote.calls):
         call = book.calls.get(key)
         if call is not None:
-            # A memory tool: no conversation begins below its call.
+            # The call is of a memory tool: no conversation begins under it.
             call.used, call.open = True, False
             call.mapped |= wrote.joined == Joined.CALL.value
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
-# Marks where a block begins, and where it ends all but one that ends a sentence.
+# Marks at the beginning of a block, and marks at its end other than those that end a sentence.
 _AT_AN_END: Final = re.compile(r"\A[\W_]+|(?:[^\w.!?]|_|\.{2,})+\Z")
 END_LEN: Final = 640
 """As long as a sentence is that is looked for in every way."""
@@ -42,7 +42,7 @@ _NAME_PARTS_MAX: Final = 8
 
 @lru_cache(maxsize=1_024)
 def standing(text: str, model: str = "") -> str:
-    """The parts of a text without numbers, dates and the model's own name."""
+    """The parts of a text that stay the same: without numbers, dates and the model's own name."""
     numbered = _VARYING.sub("0", text)
     words: list[str] = re.findall(r"[A-Za-z]{3,}", model)
     parts = words[:_NAME_PARTS_MAX]
@@ -53,7 +53,7 @@ def standing(text: str, model: str = "") -> str:
 
 
 def paragraphs(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of each paragraph; together they cover the text."""
+    """Start and end of each paragraph; together the paragraphs cover the text."""
     at = 0
     for gap in _PARAGRAPH.finditer(text):
         if text[at : gap.start()].strip():
@@ -64,7 +64,7 @@ def paragraphs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def readings(text: str) -> Iterator[str]:
-    """A text with its other readings; none that has the same words in a row."""
+    """The readings of a text, without those that have the words of another one in a row."""
     known = [_WORDS.findall(text)]
     yield text
     for reading in readings_of(text):
@@ -75,12 +75,12 @@ def readings(text: str) -> Iterator[str]:
 
 
 def all_readings(text: str) -> tuple[str, ...]:
-    """The readings of a text at once."""
+    """All readings of a text, computed together."""
     return tuple(readings(text))
 
 
 def is_long(sentence: str) -> bool:
-    """Whether a sentence is too long for two people to say it by accident."""
+    """Whether a sentence is so long that two people would not say it by accident."""
     if sentence.count(" ") >= _LONG_WORDS - 1:
         return True
     return not sentence.isascii() and len(_UNSPACED.findall(sentence)) >= _LONG_WORDS
@@ -94,9 +94,9 @@ def sentences_between(text: str) -> tuple[str, ...]:
 def across(texts: Sequence[str]) -> tuple[str, ...]:
     """Neighbouring blocks joined in every way in which a sentence may run across them.
 
-    As words and as lines, with divided words, and without the marks around where one block ends and
-    the next begins. What ends a sentence is said by whoever reads sentences, not here. Only the
-    ends of a long block can be part of such a sentence.
+    They are joined as words and as lines, with divided words, and without the marks around the
+    place where one block ends and the next begins. Where a sentence ends is decided by the caller.
+    Only the ends of a long block can be part of such a sentence.
     """
     if len(texts) < 2:  # noqa: PLR2004 - neighbours
         return ()
@@ -141,7 +141,7 @@ def spelled_in(text: str) -> Iterator[str]:
         if isinstance(part, str):
             yield part
         elif isinstance(part, int | float) and not isinstance(part, bool):
-            yield str(part)  # a list of numbers may spell anything
+            yield str(part)  # a list of numbers may spell any text
         elif isinstance(part, list):
             pending.extend(cast("list[object]", part))
         elif isinstance(part, dict):
@@ -150,7 +150,7 @@ def spelled_in(text: str) -> Iterator[str]:
 
 
 def strings_of(text: str) -> Iterator[str]:
-    """The text itself, and the strings in it if it is JSON."""
+    """The text itself, and, if it is JSON, the strings in it."""
     yield text
     if text[:1] in {"{", "["} and len(text) <= _JSON_LEN_MAX:
         try:

@@ -1,4 +1,4 @@
-"""Input and output of reading a turn."""
+"""What reading a turn takes, and what it returns."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class LabelledSpan(NamedTuple):
     start: int
     end: int
     label: SourceKind
-    # Whether it stands in a person's turn, whoever said it first.
+    # Whether the part stands in a person's turn, whoever said it first.
     typed: bool = False
 
 
 class TurnRead(NamedTuple):
-    """A read turn: its lowest label, and the spans of each of its strings, in order."""
+    """A turn after reading: its lowest label, and the spans of each of its strings, in order."""
 
     label: SourceKind
     spans: tuple[tuple[LabelledSpan, ...], ...]
@@ -43,42 +43,44 @@ class TurnGround(NamedTuple):
     # The highest label for a user turn of this conversation, and whether earlier history is lost.
     most: SourceKind
     lost: bool
-    # The label for a summary of an earlier context.
+    # The label that a summary of an earlier context has.
     inherited: SourceKind
-    # Whether the conversation is under way, so that the agent's program may speak between the
+    # Whether the conversation is under way, so that the agent's program may add text between the
     # turns.
     begun: bool = False
     user_turns: UserTurns | None = None
     # Whether a model began this conversation: then no person has a turn in it.
     by_model: bool = False
-    # Whether the program's text must be known: it is not the first one.
+    # Whether the text of the agent's program has to be known already, because it is not the first
+    # one.
     settled: bool = False
-    # The model's name.
+    # The name of the model that the request is for.
     model: str = ""
-    # Calls that the conversation went on without: no result is expected.
+    # Calls without a result with which the conversation went on: no result is expected.
     given_up: tuple[int, ...] = ()
 
 
 class Text(NamedTuple):
-    """A text to be indexed, so that copies of it are found."""
+    """A text to be indexed, so that later copies of it are found."""
 
     text: str
     origin: Origin
-    # A model's own words are no source; the texts that they were made of are.
+    # Whether these are a model's own words: they are no source, but the texts they were made of
+    # are.
     by_model: bool = False
-    # Content that cannot be read here, so nothing can be found in it.
+    # Whether the content cannot be read here, so that nothing can be found in it.
     sealed: bool = False
 
 
 class Told(NamedTuple):
-    """Prints of somebody's words; `long` ones are shared with the tenant, the others are not."""
+    """Fingerprints of somebody's words; `long` ones are shared with the tenant, others are not."""
 
     short: tuple[int, ...]
     long: tuple[int, ...] = ()
 
 
 class Read(NamedTuple):
-    """A turn that was read."""
+    """What the ledger keeps of a turn that was read."""
 
     entry: Entry
     read: TurnRead
@@ -86,13 +88,14 @@ class Read(NamedTuple):
 
 
 class TurnSum:
-    """The summary of one turn."""
+    """The summary of one turn, built up while the turn is read."""
 
     def __init__(self, speaker: str = "") -> None:
         self.speaker = speaker
         self.rows: list[Row] = []
         self.typed: list[str] = []
-        # Whether some typed text is part of a longer one, or came from elsewhere.
+        # Whether some typed text is part of a longer one that others said, or came from somebody
+        # else.
         self.mixed = False
         self.own: list[int] = []
         self.host: list[int] = []
@@ -104,11 +107,11 @@ class TurnSum:
         self.lowest = SourceKind.OPERATOR
 
     def row(self, row: Row) -> None:
-        """Add one row."""
+        """Add one segment to the list that an operator is shown."""
         self.rows.append(row)
         self.lowest = meet(self.lowest, row.label)
 
     def heard(self, told: Told, label: SourceKind) -> None:
-        """Note others' words, under the highest label they may have."""
+        """Note the words of somebody else, under the highest label that they may have."""
         self.foreign.setdefault(label.trust, []).extend(told.short)
         self.shared.setdefault(label.trust, []).extend(told.long)

@@ -1,6 +1,6 @@
-"""Tools that seem to be about memory and fit no map: each is reported once per session.
+"""Tools that seem to be about memory and are in no tool map: each is reported once per session.
 
-In memory only: after a restart it is reported once more.
+The list is in memory only: after a restart each tool is reported once more.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}")
 
 
 class UnmappedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool as a request offered it: names alone."""
+    """One such tool as a request offered it: names alone."""
 
     tool: str
     arguments: tuple[str, ...] = ()
 
 
 class UnmappedTools:
-    """The tools that were seen. Event loop only."""
+    """The tools about memory without a map that requests offered. Event loop only."""
 
     def __init__(self) -> None:
         self._by_session: OrderedDict[str, OrderedDict[str, UnmappedTool]] = OrderedDict()
 
     def note(self, session: str, tools: Iterable[Declared]) -> tuple[str, ...]:
-        """Note a request's tools. Returns the names that are new in its session."""
+        """Look at a request's tools; returns the names that are new in their session."""
         known = self._by_session.setdefault(session, OrderedDict())
         self._by_session.move_to_end(session)
         if len(self._by_session) > SESSIONS_MAX:
@@ -53,10 +53,10 @@ class UnmappedTools:
         return tuple(new)
 
     def of(self, session: str) -> tuple[str, ...]:
-        """Their names in one session."""
+        """The names of such tools in one session."""
         return tuple(self._by_session.get(session, ()))
 
     def all(self) -> tuple[UnmappedTool, ...]:
-        """Each of them once, by name."""
+        """Each such tool once, by name."""
         found = {name: one for known in self._by_session.values() for name, one in known.items()}
         return tuple(found[name] for name in sorted(found))

@@ -98,7 +98,7 @@ def listed(state: State, limit: int, now_ms: int) -> SessionList:
 
 
 def tools(state: State, tenant: str) -> ToolList:
-    """The tools of a tenant because of which sessions are unknown."""
+    """The tools of a tenant whose changed descriptions make sessions unknown."""
     return ToolList(
         changed=tuple(
             ToolView(
@@ -120,7 +120,7 @@ def _unplaced(state: State, limit: int) -> list[UnplacedView]:
 
 
 def shown(state: State, session: SessionState, now_ms: int) -> SessionView:
-    """Everything that is known of one session."""
+    """Everything that an operator may be told of one session."""
     book = state.books.get(session.principal)
     return SessionView(
         session=session.session,
@@ -142,7 +142,7 @@ def shown(state: State, session: SessionState, now_ms: int) -> SessionView:
 
 
 def _began_under(book: Book | None, session: SessionState) -> BeganUnderView | UnsetType:
-    """The newest call of the session above that was made before this one began."""
+    """The newest call of the parent session that was made before this session began."""
     under = any(one.row.why == "under_a_call" for one in session.shown)
     for one in reversed(book.calls.values()) if book is not None and under else ():
         if one.session == session.parent and one.at_ms <= session.began_ms and not one.used:
@@ -151,7 +151,7 @@ def _began_under(book: Book | None, session: SessionState) -> BeganUnderView | U
 
 
 def _unknown(session: SessionState) -> UnknownView | None:
-    """The fall of the taint to unknown, which is the lowest label."""
+    """The segment at which the taint fell to unknown, which is the lowest label."""
     if not session.falls or session.falls[-1][0] is not SourceKind.UNKNOWN:
         return None
     segment = _segment(session.falls[-1][1])
@@ -162,10 +162,10 @@ def _unknown(session: SessionState) -> UnknownView | None:
 def read_before(
     state: State, candidate_id: str, below: SourceKind = SourceKind.USER_INPUT
 ) -> tuple[tuple[str, ...], ...] | None:
-    """What entered a session below a label before it wrote this, the newest last.
+    """What entered a session below a label before it wrote this candidate, newest last.
 
-    Each is the names of a server and of its tool, or the kind of segment. None where the writing
-    session is no longer known.
+    Each is named by server and tool, or by the kind of segment. None where the writing session is
+    no longer known.
     """
     for session in state.sessions.values():
         wrote = next((one for one in session.writes if one.candidate_id == candidate_id), None)
@@ -181,7 +181,7 @@ def read_before(
 
 
 def beside(state: State, candidate_id: str) -> frozenset[str]:
-    """Other writes of a candidate's conversation; none where that is not known."""
+    """Other writes of a candidate's conversation; none where the conversation is not known."""
     sessions = state.sessions.values()
     wrote = (one for one in sessions if any(w.candidate_id == candidate_id for w in one.writes))
     first = next(wrote, None)

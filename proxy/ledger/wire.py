@@ -1,4 +1,4 @@
-"""What the operator API says of sessions: segments, labels and why; never a text.
+"""What the operator API tells about sessions: segments, labels and reasons; never a text.
 
 GET  /sessions?limit=   -> SessionList
 GET  /sessions/{id}     -> SessionView
@@ -23,11 +23,12 @@ class SegmentView(msgspec.Struct, frozen=True, kw_only=True):
 
     turn: int
     at_ms: int
-    # system, catalogue, user, host, spliced, recall, tool, model, call, history, unplaced
+    # One of: system, catalogue, user, host, spliced, recall, tool, model, call, history, unplaced
     channel: str
     label: SourceKind
     characters: int
-    # Why it has that label, where its channel alone does not say so; a code and its words.
+    # Why the segment has its label, where its channel alone does not say so: a code, and words for
+    # it.
     why: str = ""
     why_text: str = ""
     server: str = ""
@@ -47,7 +48,7 @@ class OriginView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionWriteView(msgspec.Struct, frozen=True, kw_only=True):
-    """A write of a session, and its outcome."""
+    """A write of a session, and the outcome of the write."""
 
     at_ms: int
     candidate_id: str
@@ -57,32 +58,32 @@ class SessionWriteView(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceKind
     ceiling: SourceKind
     basis: Basis
-    # How its session was found: by the id of its call, or by its text.
+    # How the session of the write was found: by the id of its call, or by its text.
     joined: str
     endorsed: bool
     derived_from: tuple[OriginView, ...]
-    # What kept a person's words from being hers, where that is known.
+    # Why a text that a person said did not count as hers, where that is known.
     not_hers: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class FallView(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment that lowered the taint, and to what."""
+    """A segment that lowered the session's taint, and the label that the taint fell to."""
 
     taint: SourceKind
     segment: SegmentView
 
 
 class UnknownView(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a session first became unknown, and the kind of rule that would prevent it."""
+    """Where a session first became unknown, and the kind of rule that would prevent that."""
 
     segment: SegmentView
-    # setting, map, splice, person, history, or none
+    # One of: setting, map, splice, person, history, or none
     rule: str
     needs: str
 
 
 class BeganUnderView(msgspec.Struct, frozen=True, kw_only=True):
-    """The call that had no result when a session began, and what would end that."""
+    """The call without a result during which a session began, and what would end that state."""
 
     call: OriginView
     needs: str
@@ -110,15 +111,16 @@ class UnplacedView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionList(msgspec.Struct, frozen=True, kw_only=True):
-    """Sessions, the one heard of last first."""
+    """Sessions, the most recently active first."""
 
     total: int
     sessions: tuple[SessionRow, ...]
-    # Newest first; their label is the lowest taint of their principal's live sessions.
+    # Writes without a known session, newest first; their label is the lowest taint of their
+    # principal's live sessions.
     unplaced: tuple[UnplacedView, ...] = ()
-    # Principals that heard more in a day than their tenant's filter can hold.
+    # Principals that heard more in a day than their tenant's sentence filter can hold.
     flooding: tuple[str, ...] = ()
-    # Until when nothing is trusted because history was lost; None if none was.
+    # The time until which nothing is trusted, because history was lost; None if none was lost.
     distrusted_until_ms: int | None = None
 
 
@@ -132,24 +134,25 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     used_at_ms: int
     turns: int
     fell: tuple[FallView, ...]
-    # The first place at which it became unknown, if it is.
+    # The place at which the session first became unknown, if it is.
     unknown: UnknownView | None
-    # The newest segments; `segments_left_out` counts older ones, which still count for the taint.
+    # The newest segments; `segments_left_out` counts older ones, which still lower the taint.
     segments: tuple[SegmentView, ...]
     segments_left_out: int
     writes: tuple[SessionWriteView, ...]
     open_calls: tuple[OriginView, ...]
-    # Whether its texts can be searched; if not, a write gets their lowest label.
+    # Whether the session's texts can be searched; if not, a write gets their lowest label.
     searchable: bool
     distrusted_until_ms: int | None = None
-    # Tools that seem to be about memory and fit no map.
+    # Tools that seem to be about memory and are in no tool map.
     unmapped_tools: tuple[str, ...] = ()
-    # The call without a result under which it began: no turn of it is a person's.
+    # The call without a result during which the session began: no turn of the session is a
+    # person's.
     began_under: BeganUnderView | msgspec.UnsetType = msgspec.UNSET
 
 
 class ToolRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Approve a tool's description as it was sent last; `digest` is what it must be."""
+    """Approve a tool's description as it was sent last; `digest` is what its digest must be."""
 
     tenant: TenantName = DEFAULT_TENANT
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None
@@ -169,5 +172,5 @@ class ToolList(msgspec.Struct, frozen=True, kw_only=True):
     """Tools of a tenant with changed descriptions, the most recently seen first."""
 
     changed: tuple[ToolView, ...]
-    # Of all tenants: tools that seem to be about memory and fit no map.
+    # Of all tenants: tools that seem to be about memory and are in no tool map.
     unmapped: tuple[UnmappedTool, ...] = ()

@@ -1,7 +1,8 @@
-"""Searches the texts of one request for what was refused, and keeps the answers.
+"""Searches the texts of one request for refused texts, and keeps the answers.
 
 A text that was withheld once stays withheld, under the id of its call and by its own digest. So the
-same request gives the same bytes, also when prints had to make room, and after a restart.
+same request gives the same bytes, also when the refused text's hashes were dropped for room, and
+after a restart.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 _RANDOM: Final = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{10,}")
 _COUNTED: Final = re.compile(r"functions\..*:[0-9]+", re.DOTALL)
 _PLAIN_LEN_MAX: Final = 256
-# A block that is left out has no notice in its place.
+# A content block that is left out has no notice in its place.
 _NOTHING: Final = Told("reject", Reason.GATE_UNAVAILABLE, MemoryClass.L4)
 _CODES: Final = "|".join(re.escape(reason.value) for reason in Reason)
 _MARK: Final = re.compile(rf"Not (?:stored|stored yet|deleted yet|done) \((?:{_CODES})[,)]")
 _WAITS: Final = re.compile(rf"Not stored yet \((?:{_CODES})[,)]")
-# Stands for a notice, so that the words before and after it do not join.
+# This mark stands for a notice, so that the words before and after the notice do not join.
 _APART: Final = " mnemogate0notice "
 _LINES: Final = "lines"
 
@@ -46,13 +47,16 @@ class Conversation:
     def __init__(
         self, sessions: frozenset[str] = frozenset(), typed: Callable[[], Iterable[str]] = tuple
     ) -> None:
-        """`typed` is called only where some text waits for a person."""
+        """`typed` returns the person's words.
+
+        It is called only where some text waits for a person.
+        """
         self.sessions = sessions
         self._typed = typed
         self._words: tuple[bytes, ...] | None = None
 
     def words(self, printer: Printer) -> tuple[bytes, ...]:
-        """The typed words as hashes; they are compared with texts that wait for a person only."""
+        """The typed words as hashes; they are compared only with texts that wait for a person."""
         if self._words is None:
             self._words = tuple(packed(printer.numbers(text)) for text in self._typed())
         return self._words
@@ -64,18 +68,19 @@ NOWHERE: Final = Conversation()
 class _Found(NamedTuple):
     told: Told
     candidate_id: str
-    key: int | None  # None where its print was dropped for room
+    key: int | None  # None where the hashes of the refused text were dropped for room.
 
 
 class _Shared:
-    """State that all parts of one request share."""
+    """What the searches in all parts of one request share."""
 
     def __init__(self) -> None:
         self.fresh_count = 0
         self.records: list[Record] = []
-        # How a text is looked at, for the model's own words and for all others.
+        # Where texts are searched: for the model's own words, and for all others.
         self.looking: dict[bool, Looking] = {}
-        # Under which a text is known to hold nothing there; made for the first text only.
+        # The key under which a text is remembered as having nothing to withhold; made when first
+        # needed.
         self.places: dict[bool, bytes] = {}
 
 
@@ -105,7 +110,10 @@ class Asking:
         self.looking, self._sight = looking, looking.sight
 
     def of_the(self, noun: str, *, by_model: bool = False) -> Asking:
-        """The same request, for another kind of text; `by_model`: the model's own words."""
+        """A search in the same request for another kind of text.
+
+        `by_model`: in the model's own words.
+        """
         return Asking(
             self._kept,
             self._printer,
@@ -117,7 +125,7 @@ class Asking:
 
     @property
     def fresh_count(self) -> int:
-        """See `Asks`."""
+        """How many texts were withheld now that were not before (`Asks.fresh_count`)."""
         return self._shared.fresh_count
 
     @property
@@ -128,7 +136,7 @@ class Asking:
     # ---- texts ---------------------------------------------------------------------------------
 
     def of(self, text: str) -> str | None:
-        """The text in place of this one, or None where it carries nothing refused."""
+        """The text to be sent in place of this one; None where it has nothing refused in it."""
         found = self._found(text)
         return None if found is None else self._notice(found)
 
@@ -139,8 +147,8 @@ class Asking:
         name = self._printer.digest(text)
         known = self._known(kept.texts.get(name))
         if known is not None and known.key is None:
-            # Its print was dropped, or belongs to another conversation: a text once withheld stays
-            # withheld.
+            # The refused text's hashes were dropped, or it belongs to another conversation: a text
+            # that was withheld once stays withheld.
             return known
         clean = name + self._place()
         if kept.clean.get(clean) == kept.withheld.generation:
@@ -148,7 +156,7 @@ class Asking:
         key = self._key_in(text)
         if key is None:
             put(kept.clean, clean, kept.withheld.generation)
-            # A text that is shown again changes what later signed thoughts are bound to.
+            # A text that is shown again changes the text to which later signed thoughts are bound.
             self._shared.fresh_count += kept.uncovered.pop(name, 0)
             return None
         if known is None:
@@ -156,7 +164,7 @@ class Asking:
         return self._of_key(key) if known is None else known._replace(key=key)
 
     def _place(self) -> bytes:
-        """The digest of this conversation and kind of words."""
+        """A digest of this conversation and of the kind of words that are searched."""
         sight, places = self._sight, self._shared.places
         place = places.get(sight.by_model)
         if place is None:
@@ -173,15 +181,18 @@ class Asking:
         return None
 
     def carries(self, text: str) -> bool:
-        """Whether a text contains something withheld; nothing is recorded."""
+        """Whether a text contains withheld words; nothing is recorded."""
         return self._key_in(text) is not None
 
     def notice_of(self, key: int) -> str:
-        """The notice for a stretch of this text."""
+        """The notice in place of a withheld stretch of this text."""
         return self._notice(self._of_key(key))
 
     def _known(self, entry: Entry | None) -> _Found | None:
-        """A text that was withheld at this place before, with its key where that is still known."""
+        """The record of a text that was withheld at this place before.
+
+        It comes with the key of the refused text, where that text is still known.
+        """
         if entry is None or (entry.session and entry.session not in self._sight.sessions):
             return None
         lives = entry.key is not None and self._kept.withheld.knows(entry.key)
@@ -199,7 +210,10 @@ class Asking:
     # ---- results and calls ---------------------------------------------------------------------
 
     def of_result(self, call_id: str, text: str) -> str | None:
-        """The notice in place of a result that is withheld as a whole; else None."""
+        """The notice in place of a result that is withheld as a whole.
+
+        None for any other result.
+        """
         kept = self._kept
         own = _RANDOM.search(call_id) is not None and _COUNTED.fullmatch(call_id) is None
         name = self._printer.digest("call", call_id)
@@ -235,7 +249,10 @@ class Asking:
         return withheld.whole(numbers_of(text), self.looking) if plain else None
 
     def of_call(self, text: str) -> str | None:
-        """What the agent is told instead of a call that contains the whole of a refused text."""
+        """What the agent is told instead of a call that contains the whole of a refused text.
+
+        Else None.
+        """
         for reading in readings_of(NOTICE.sub(_APART, text)):
             key = self._kept.withheld.said_in(self._printer.numbers(reading), self.looking)
             if key is not None:
@@ -291,22 +308,22 @@ class Asking:
                     found[at] = last
                 last = found[at]
 
-    # ---- thoughts ------------------------------------------------------------------------------
+    # ---- signed thoughts ----------------------------------------------------------------
 
     def bears(self, text: str) -> bool:
-        """Whether something was taken out of this text earlier, on its way to the agent."""
+        """Whether words were removed from this text earlier, on its way to the agent."""
         return NOTICE.search(text) is not None or _MARK.search(text) is not None
 
     def waits(self, text: str) -> bool:
-        """Whether it tells that a memory waits for a person, and one does."""
+        """Whether the text says that a memory waits for a person, and one does."""
         return self._kept.withheld.holds and _WAITS.search(text) is not None
 
     def unbinds(self, name: str) -> bool:
-        """Whether a signed block was left out before."""
+        """Whether a signed block was left out of an earlier request."""
         return self._printer.digest("block", name) in self._kept.blocks
 
     def unbind(self, name: str) -> None:
-        """Leave a signed block out from now on."""
+        """Leave a signed block out of this and all later requests."""
         digest = self._printer.digest("block", name)
         if digest not in self._kept.blocks:
             self._write(Stuck(self._kept.principal, BLOCK, digest, _NOTHING))
@@ -334,14 +351,14 @@ class Replies:
 
     @property
     def active(self) -> bool:
-        """Whether anything is withheld at this moment."""
+        """Whether any text is withheld at this moment."""
         return self._kept.withheld.any_in(self._sight)
 
     def flow(self) -> Flow:
-        """A filter for a text that begins now."""
+        """A filter for one text of a reply that begins now."""
         asking = self._asking
         return Flow(self._printer, asking.looking, asking.notice_of)
 
     def carries(self, text: str) -> bool:
-        """Whether a text contains something withheld."""
+        """Whether a text contains withheld words."""
         return self._asking.carries(text)

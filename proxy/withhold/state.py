@@ -1,4 +1,4 @@
-"""What is withheld from each principal, and the log records that this state is made of.
+"""Which texts are withheld from each principal, and the log records that this state is made of.
 
 A record is one tag byte and MessagePack, in the log of the session ledger. It holds keyed hashes of
 words, ids and reasons: no text.
@@ -23,7 +23,8 @@ STUCK_MAX: Final = 50_000
 """Of each kind and principal, the newest count."""
 RESULT, TEXT, BLOCK = 0, 1, 2
 _REJECT: Final = "reject"
-# Reasons that concern the class or label in one conversation, and not the text itself.
+# Reasons for a refusal that concern the class or label in one conversation, and not the text
+# itself.
 _OF_ITS_PLACE: Final = frozenset(
     {
         Reason.SOURCE_CLASS_FORBIDDEN,
@@ -37,7 +38,7 @@ _Value = TypeVar("_Value")
 
 
 class Told(msgspec.Struct, frozen=True, array_like=True):
-    """What an agent is told instead of a refused text."""
+    """The parts of the notice that an agent gets in place of a refused text."""
 
     decision: str
     reason: Reason
@@ -45,9 +46,10 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
-    """A candidate that is not decided yet; prints as pairs of hashes and `whole`.
+    """A candidate that is not decided yet; its prints are pairs of hashes and `whole`.
 
-    Older logs do not say whether it is flagged, nor in which conversation it was written.
+    Older logs do not say whether the candidate is flagged, nor in which conversation it was
+    written.
     """
 
     principal: str
@@ -55,12 +57,15 @@ class Begun(msgspec.Struct, frozen=True, array_like=True):
     prints: tuple[tuple[bytes, bool], ...]
     flagged: bool = True
     session: str = ""
-    orders: tuple[bytes, ...] = ()  # the words of each of its sentences that steers its reader
-    tenant: str = ""  # not known to older logs
+    orders: tuple[bytes, ...] = ()  # the words of each sentence of the text that steers its reader
+    tenant: str = ""  # older logs do not have this field
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
-    """It was refused, or will never be decided. `version` is the store's at that moment."""
+    """The candidate was refused, or will never be decided.
+
+    `version` is the store's at that time.
+    """
 
     principal: str
     candidate_id: str
@@ -69,7 +74,10 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Waits(msgspec.Struct, frozen=True, array_like=True):
-    """It waits for a person: withheld from the model's own words if it is flagged."""
+    """The candidate waits for a person.
+
+    If it is flagged, the model's own words are searched for it.
+    """
 
     principal: str
     candidate_id: str
@@ -78,22 +86,25 @@ class Waits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Cleared(msgspec.Struct, frozen=True, array_like=True):
-    """It was admitted or forgiven, or never reached the gate: nothing of it is withheld."""
+    """The candidate was admitted or forgiven, or never reached the gate: none of it is withheld."""
 
     principal: str
     candidate_id: str
 
 
 class Stuck(msgspec.Struct, frozen=True, array_like=True):
-    """A result (by its call), a text or a signed block stays withheld, whatever is forgotten."""
+    """A result (by its call), a text or a signed block that stays withheld from now on.
+
+    It stays withheld even when the hashes of the refused text are dropped.
+    """
 
     principal: str
     kind: int
     name: bytes
     told: Told
-    key_of: str = ""  # the candidate whose text it was
-    parts: tuple[int, ...] = ()  # indexes of its withheld sentences or lines
-    session: str = ""  # the only conversation in which it is withheld; "": in every one
+    key_of: str = ""  # the candidate whose text was found
+    parts: tuple[int, ...] = ()  # the numbers of the withheld sentences or lines
+    session: str = ""  # the only conversation in which this is withheld; "": in every one
 
 
 Record = Begun | Refused | Waits | Cleared | Stuck
@@ -109,10 +120,10 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record | None:
-    """A record; None for bytes of another kind of record.
+    """The record of these bytes; None for the bytes of another component's record.
 
     Raises:
-        msgspec.DecodeError: It is of this kind and cannot be read.
+        msgspec.DecodeError: The record is of this component and cannot be read.
     """
     decoder = _DECODERS.get(data[0]) if data else None
     return None if decoder is None else decoder.decode(data[1:])
@@ -136,7 +147,7 @@ class _Refusal(NamedTuple):
 
 
 class Kept:
-    """The withheld texts of one principal. Event loop only; `apply` is the only way in."""
+    """The withheld texts of one principal. Event loop only; all changes go through `apply`."""
 
     def __init__(self, principal: str) -> None:
         self.principal = principal
@@ -150,16 +161,16 @@ class Kept:
         self.results: OrderedDict[bytes, Entry] = OrderedDict()
         self.texts: OrderedDict[bytes, Entry] = OrderedDict()
         self.blocks: OrderedDict[bytes, Told] = OrderedDict()
-        # A counter that moves when anything is withheld at one place only.
+        # A counter that moves when a text is withheld at one place only.
         self.stuck_count = 0
-        # Texts that were withheld and no longer are, until they are shown again.
+        # Texts that were withheld once and may be shown now; they are listed until they are.
         self.uncovered: dict[bytes, int] = {}
-        # The generation at which a text was found to contain nothing withheld, or to be allowed.
+        # For each text the generation at which it was found to have nothing to withhold.
         self.clean: OrderedDict[bytes, int] = OrderedDict()
         self.stood: OrderedDict[bytes, int] = OrderedDict()
 
     def apply(self, record: Record) -> None:
-        """Take in one record. Applying the same one twice changes nothing."""
+        """Apply one record. Applying the same record twice changes nothing."""
         match record:
             case Begun():
                 if record.candidate_id not in self._refused:
@@ -216,7 +227,7 @@ class Kept:
         return tuple(keys)
 
     def _forgive(self, keys: tuple[int, ...]) -> None:
-        # A text that another candidate was refused for as well stays withheld, in that candidate's
+        # A text for which another candidate was refused as well stays withheld, in that candidate's
         # name.
         still = {
             key: (candidate_id, other.told)
@@ -250,11 +261,11 @@ class Kept:
                 self.uncovered[name] = 1
 
     def refused(self) -> tuple[str, ...]:
-        """The candidates that are withheld because they were refused."""
+        """The candidates whose texts are withheld because they were refused."""
         return tuple(self._refused)
 
     def same_text(self, candidate_id: str) -> tuple[str, ...]:
-        """The refused candidates whose text says the same and no more, this one included."""
+        """The refused candidates whose text says the same and no more, the given one included."""
         one = self._refused.get(candidate_id)
         if one is None:
             return ()
@@ -264,7 +275,7 @@ class Kept:
         )
 
     def denied_before(self, released: Begun, version: int) -> tuple[str, ...]:
-        """The candidates that a person denied before this release, and that say no more than it."""
+        """The candidates that a person denied before, and that say no more than this one."""
         prints = set(released.prints)
         return tuple(
             name
@@ -276,11 +287,11 @@ class Kept:
         )
 
     def candidate_of(self, key: int) -> str:
-        """The candidate whose text has this key."""
+        """The candidate whose text has this key in the search for refused texts."""
         return self._of_key.get(key, "")
 
     def records(self) -> Iterator[Record]:
-        """Records that rebuild this state."""
+        """Records from which this state can be rebuilt."""
         for begun in self.pending.values():
             yield begun
         for begun in self.waiting.values():
@@ -308,13 +319,13 @@ class Kept:
 
 
 def _terms_of(begun: Begun, told: Told) -> Terms:
-    """Where a refused text is withheld.
+    """The conditions under which a refused text is withheld.
 
-    One refused only for class or label, in one conversation alone.
+    A text that was refused only for its class or label is withheld in one conversation alone.
     """
     if told.reason is Reason.HOLD_EXPIRED:
-        # It was never decided, so it stays withheld from the model's own words, and from nothing
-        # else.
+        # The candidate was never decided, so its text stays withheld from the model's own words
+        # alone.
         return Terms(flagged=True, held=True)
     scoped = not begun.flagged and told.decision == _REJECT and told.reason in _OF_ITS_PLACE
     return Terms(
@@ -325,7 +336,7 @@ def _terms_of(begun: Begun, told: Told) -> Terms:
 
 
 def put(kept: OrderedDict[bytes, _Value], name: bytes, value: _Value) -> None:
-    """Keep a value under a name; if full, the least recently used one is dropped."""
+    """Keep a value under a name; if there is no room, the least recently used one is dropped."""
     kept[name] = value
     kept.move_to_end(name)
     while len(kept) > STUCK_MAX:

@@ -37,7 +37,7 @@ def texts_of(candidate: Candidate) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def strings_of(metadata_json: str | None) -> Iterator[str]:
-    """Every string in the metadata, keys too."""
+    """Every string in the metadata, keys included."""
     if metadata_json is None:
         return
     pending: list[object] = [msgspec.json.decode(metadata_json)]

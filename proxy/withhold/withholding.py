@@ -1,4 +1,4 @@
-"""From the moment of interception nothing that is sent carries a rejected candidate.
+"""Keeps refused texts out of everything that an agent is sent, from the moment of interception on.
 
 The interceptor reports every candidate before and after its verdict. Model requests of a principal
 wait until all of its candidates are decided. Refused texts are then taken out of requests and
@@ -6,9 +6,9 @@ replies, wherever they stand. Three things stay: what a person typed, a trusted 
 text that also stands in an admitted memory.
 
 A held candidate is not refused: its text is shown until a person denies it, because blanking the
-page that an agent works on would end its work. Only a flagged one is taken out of the model's own
-replies and of the call that proposed it. A candidate that is not decided in time counts as refused,
-and the writer then refuses it.
+page that an agent works on would end its work. Only a held text that steers its reader is taken out
+of the model's own replies and of the call that proposed it. A candidate that is not decided in time
+counts as refused, and the writer then refuses it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 BEGUN_S: Final = 10.0
 """How long a decision that the writer has begun is waited for, beyond the deadline."""
-# A memory with such a ceiling was written in a context of the person's own words alone.
+# A memory with one of these ceilings was written in a context of the person's own words alone.
 _FIRM: Final = frozenset({SourceKind.USER_INPUT, SourceKind.OPERATOR})
 _WITHHOLD: Final = {
     "anthropic": withhold,
@@ -83,7 +83,7 @@ class Records(Protocol):
 
 
 class Verdicts(Protocol):
-    """The store's knowledge of candidates that were decided elsewhere, or before a restart."""
+    """The store's verdicts on candidates, for those decided elsewhere or before a restart."""
 
     def leaf_count(self) -> int:
         """A counter that moves with every verdict."""
@@ -120,7 +120,7 @@ class _Flight(NamedTuple):
 
 
 class Withholding:
-    """Event loop only."""
+    """What is withheld from each principal, with the records in the log. Event loop only."""
 
     def __init__(
         self, key: bytes, log: Records, verdicts: Verdicts, pace: Pace | None = None
@@ -133,7 +133,7 @@ class Withholding:
         self._kept: dict[str, Kept] = {}
         self._flights: dict[str, _Flight] = {}
         self._seen_leaves: dict[str, int] = {}
-        # Our own observations are never withheld, also if somebody proposes to remember them.
+        # Our own notices are never withheld, even if somebody proposes to remember them.
         self._own = [self._printer.numbers(text) for text in own_texts()]
 
     def page_served(self, page: ReviewPage) -> None:
@@ -144,7 +144,7 @@ class Withholding:
 
     @property
     def lost_count(self) -> int:
-        """Refused texts that were dropped for room: new copies of them are not recognised."""
+        """How many refused texts were dropped for room: new copies of them are not recognised."""
         return sum(kept.withheld.lost_count for kept in self._kept.values())
 
     # ---- start and stop ------------------------------------------------------------------------
@@ -158,8 +158,8 @@ class Withholding:
     def resolve(self) -> None:
         """Finish the start, after the last record and before anything is served; blocks.
 
-        A candidate that was begun and not decided is looked up in the store: the crash dropped
-        candidates without a verdict, and they will never be decided.
+        A candidate that was begun and not decided is looked up in the store: a candidate without a
+        verdict was dropped by the crash, and will never be decided.
         """
         for kept in self._kept.values():
             for begun in tuple(kept.pending.values()):
@@ -173,7 +173,7 @@ class Withholding:
         return _record_of(begun, ruling.told, ruling.version)
 
     def snapshot(self) -> Iterator[bytes]:
-        """The records that a compacted log keeps instead of all that were written."""
+        """The records to which a compacted log is reduced, in place of all that were written."""
         for kept in self._kept.values():
             for record in kept.records():
                 yield encode(record)
@@ -190,7 +190,7 @@ class Withholding:
         """The candidates were intercepted: from here on their principal's model requests wait.
 
         Raises:
-            StoreUnavailable: It could not be written down; none of them may be judged.
+            StoreUnavailable: The record could not be written; none of the candidates may be judged.
         """
         dated: list[Submission] = []
         for submission in submissions:
@@ -239,7 +239,7 @@ class Withholding:
         )
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
-        """A candidate was decided, or cannot be; None where nobody waits for the verdict."""
+        """Note the verdict on a candidate; `result` is None where nobody waits for it any more."""
         candidate = submission.candidate
         kept = self._of(candidate.principal_id)
         begun = kept.pending.get(submission.candidate_id)
@@ -249,7 +249,7 @@ class Withholding:
             if result.memory is not None:
                 self._show(kept, result.memory)
         elif begun is None:
-            return  # it has no text to withhold, or was given up and is withheld already
+            return  # the candidate has no text to withhold, or was given up and is withheld already
         elif result is None:
             # The writer finishes the job that it has begun; the next model request asks the store
             # for the outcome.
@@ -261,17 +261,17 @@ class Withholding:
             ruling = _ruling_of(result)
             self._decide(kept, _record_of(begun, ruling.told, ruling.version))
         elif isinstance(result, OutcomeUnknown):
-            # It may have been refused: until that is known, it is withheld.
+            # The candidate may have been refused: until that is known, its text is withheld.
             self._decide(kept, self._record_of(begun, _undecided(candidate.memory_class)))
         else:
-            # Nothing was written, and the gate never saw it.
+            # The candidate never reached the gate, and nothing was written.
             self._decide(kept, Cleared(kept.principal, submission.candidate_id))
 
     def _decide(self, kept: Kept, record: Record) -> None:
         kept.apply(record)
         if isinstance(record, Refused):
             self._keep_own_words(kept)
-        # Without this record a restart asks the store, which knows the verdict.
+        # If this record is lost, a restart asks the store, which knows the verdict.
         with contextlib.suppress(StorageError):
             self._log.add([encode(record)])
 
@@ -299,32 +299,33 @@ class Withholding:
                 kept.withheld.show(numbers, stored)
 
     def _show_released(self, kept: Kept, begun: Begun) -> None:
-        # A person released it, and its text is in the store by now, so its hashes are enough here.
+        # A person released the candidate, and the store has its text by now, so its hashes are
+        # enough here.
         stored = StoredText("", self._verdicts.version(), firm=True)
         for numbers, _ in begun.prints:
             kept.withheld.show(unpacked(numbers), stored)
 
     def shown(self, principal_id: PrincipalId, memories: Iterable[Memory]) -> None:
-        """These memories were served to the principal: proposing their text does not hide them."""
+        """These memories were served to the principal: proposing them again withholds no text."""
         kept = self._of(principal_id)
         for memory in memories:
             self._show(kept, memory)
 
     def refused(self) -> tuple[str, ...]:
-        """The candidates whose texts are withheld, and that may be forgiven."""
+        """The candidates whose texts are withheld, and that a person may forgive."""
         return tuple(name for kept in self._kept.values() for name in kept.refused())
 
     async def forgive(
         self, candidate_id: str, leaf: Callable[[], Awaitable[int]]
     ) -> tuple[int, int]:
-        """End a withholding for a person.
+        """A person ends the withholding of a refused text.
 
-        Returns how many refused candidates it covered, and the leaf's index. `leaf` writes the
-        leaf; nothing is forgiven before it is durable.
+        Returns how many refused candidates that covers, and the leaf's index. `leaf` writes the
+        leaf; nothing is forgiven before the leaf is durable.
 
         Raises:
-            NotFound: Nothing is withheld under that id.
-            StorageError: It is not durable.
+            NotFound: No candidate with that id is withheld.
+            StorageError: The leaf is not durable.
         """
         for kept in tuple(self._kept.values()):
             await self._look_at(kept, candidate_id)
@@ -348,7 +349,8 @@ class Withholding:
         """Wait until no candidate of this principal is undecided.
 
         A candidate that is undecided at the deadline is refused for good. False where the writer
-        had already begun it and does not finish: then it is withheld until its outcome is known.
+        had already begun on one and does not finish: then its text is withheld until the outcome is
+        known.
         """
         if await self._all_over(principal_id, deadline_s):
             return True
@@ -383,7 +385,7 @@ class Withholding:
     # ---- model requests ------------------------------------------------------------------------
 
     def sessions(self, principal_id: PrincipalId) -> frozenset[str]:
-        """The sessions that have withheld texts of their own."""
+        """The sessions that have texts withheld in them alone."""
         return self._of(principal_id).withheld.sessions
 
     async def apply(
@@ -394,7 +396,7 @@ class Withholding:
         left: Callable[[], Leave],
         conversation: Conversation = NOWHERE,
     ) -> dict[str, Json]:
-        """The body of a model request without what is withheld; the same object if it holds none.
+        """The body of a model request without withheld texts; the same object if it has none.
 
         `left` tells which texts stay as they are; it is called only where something might be
         removed. New withholdings are durable when this returns.
@@ -418,7 +420,7 @@ class Withholding:
         return made
 
     def stamp(self, principal_id: PrincipalId) -> tuple[int, int]:
-        """A counter that moves with every change that may withhold another text."""
+        """A counter that moves with every change by which another text may be withheld."""
         kept = self._of(principal_id)
         return kept.withheld.generation, kept.stuck_count
 
@@ -429,7 +431,7 @@ class Withholding:
             put(kept.stood, name, kept.withheld.generation)
 
     async def _look_at_store(self, kept: Kept, tenant: Tenant) -> None:
-        """Take in decisions on held candidates, and memories that reads no longer show."""
+        """Read from the store decisions on held candidates, and which memories are not shown."""
         leaves = self._verdicts.leaf_count()
         opening = kept.withheld.opening
         if not (kept.waiting or opening) or self._seen_leaves.get(kept.principal) == leaves:
@@ -443,23 +445,23 @@ class Withholding:
         self._seen_leaves[kept.principal] = leaves
 
     async def _look_at(self, kept: Kept, candidate_id: str) -> None:
-        """Take in the decision on a held candidate; an undecided one goes on waiting."""
+        """Apply the decision on a held candidate; an undecided one goes on waiting."""
         if candidate_id not in kept.waiting:
             return
         ruling = await asyncio.to_thread(self._verdicts.decided, candidate_id)
         begun = kept.waiting.get(candidate_id)
         if begun is None:
-            return  # another request did so meanwhile
+            return  # another request has applied the decision meanwhile
         if ruling is None:
             self._decide(kept, self._record_of(begun, _undecided(MemoryClass.L4)))
         else:
             self._rule(kept, begun, ruling)
 
     def heard(self, outcome: Outcome) -> tuple[str, ...]:
-        """Take in a person's decision as soon as it is durable.
+        """Apply a person's decision as soon as it is durable.
 
-        Returns the candidates that were denied before, and are withheld no longer because she
-        released the same text now.
+        Returns the candidates that were denied before, and that are no longer withheld because a
+        person released the same text now.
         """
         for kept in self._kept.values():
             begun = kept.waiting.get(outcome.candidate_id)
@@ -472,11 +474,12 @@ class Withholding:
         if ruling.told.decision != Decision.ADMIT.value:
             return ()
         self._show_released(kept, begun)
-        # A person's later word counts: the denial of an equal text would withhold from its agent
-        # the very memory that she let in.
+        # A person's later decision counts: the denial of an equal text would withhold from the
+        # agent the very memory that she let in.
         lifted: list[str] = []
         for other in self._kept.values():
-            # Older logs name no tenant. One principal's candidates are of one tenant all the same.
+            # Older logs name no tenant, which does no harm: the candidates of one principal are of
+            # one tenant.
             if begun.tenant or other is kept:
                 denied = other.denied_before(begun, ruling.version)
                 for candidate_id in denied:
@@ -485,17 +488,17 @@ class Withholding:
         return tuple(lifted)
 
     async def settled(self, principal: Principal, deadline_s: float) -> None:
-        """Wait as `quiet` does, then take in persons' decisions."""
+        """Wait as `quiet` does, then apply persons' decisions from the store."""
         await self.quiet(principal.principal_id, deadline_s)
         await self._look_at_store(self._of(principal.principal_id), principal.tenant)
 
     def withholds(self, principal_id: PrincipalId) -> bool:
-        """Whether anything is withheld from this principal, in any conversation."""
+        """Whether any text is withheld from this principal, in any conversation."""
         kept = self._of(principal_id)
         return kept.withheld.any_in(Sight()) or bool(kept.texts)
 
     def carries(self, principal_id: PrincipalId, text: str) -> bool:
-        """Whether a text contains something refused."""
+        """Whether a text contains refused words."""
         return self._asked(principal_id).of(text) is not None
 
     def refusal(
@@ -503,14 +506,14 @@ class Withholding:
     ) -> str | None:
         """What the agent gets instead of a call that contains a refused text whole, or its order.
 
-        Only for a text that steers its reader, or that a person denied.
+        Only a text that steers its reader, or that a person denied, is a reason for that.
         """
         given = call.unread if call.arguments is None else written(call.arguments)
         asking = self._asked(principal_id, conversation)
         return asking.of_the("call").of_call(f"{call.server or ''}\n{call.name}\n{given}")
 
     def sieved(self, principal_id: PrincipalId, value: Json) -> Json:
-        """JSON outside conversations, without refused texts."""
+        """A JSON value without refused texts, for JSON outside conversations."""
         return sieved(value, self._asked(principal_id))
 
     def said(
@@ -522,7 +525,7 @@ class Withholding:
     ) -> dict[str, Json]:
         """A whole reply on its way to the agent, without refused texts.
 
-        Its calls were judged before.
+        The calls in the reply were judged before.
         """
         kept = self._of(principal_id)
         if not (kept.withheld.any_in(Sight(conversation.sessions, by_model=True)) or kept.texts):
@@ -543,7 +546,8 @@ class Withholding:
 
 def _prints(printer: Printer, candidate: Candidate) -> list[Print]:
     texts, beside = texts_of(candidate)
-    # They come first, and are looked up once more when the memory is shown.
+    # The strings of the metadata come first in `beside`. They are hashed together, as they are
+    # again when the memory is shown.
     strings = tuple(strings_of(candidate.metadata_json)) if beside else ()
     return prints_of(printer, texts, beside[len(strings) :], strings)
 
@@ -555,7 +559,7 @@ def _record_of(begun: Begun, told: Told, version: int) -> Record:
         case "hold":
             return Waits(begun.principal, begun.candidate_id, told, version)
         case _ if told.reason is Reason.HOLD_EXPIRED and not begun.flagged:
-            # No person denied it: it is shown as it was while it waited.
+            # No person denied the text: it is shown as it was while it waited.
             return Cleared(begun.principal, begun.candidate_id)
         case _:
             return Refused(begun.principal, begun.candidate_id, told, version)
