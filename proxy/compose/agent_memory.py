@@ -9,6 +9,7 @@ from policy.model import CandidateId, MemoryId
 from policy.verdict import Reason
 from proxy.ledger.sessions import Sessions
 from proxy.model.codes import Codes
+from proxy.model.files_judged import files_of
 from proxy.model.with_ledger import Coupled
 from proxy.seams.operation import memories_of, recalls_of
 from proxy.withhold.state import Told
@@ -59,6 +60,7 @@ class ModelMemory:
         """Tell the ledger which answers to writes are fixed texts, by the tool maps of servers."""
         maps = (one for model in models for one in model.maps.maps)
         self.sessions.knows_answers(text for one in maps for text in one.says)
+        self.sessions.knows_files(files_of(tuple(model.maps for model in models)))
 
     async def close(self) -> None:
         """Write what is not yet on disk, and close the log's file."""

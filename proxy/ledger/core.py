@@ -130,9 +130,9 @@ class Core:
             rows.append(Row("model", label, sum(map(len, reply.said))))
         calls: list[CallRow] = []
         for call in reply.calls:
-            names = [(one or "")[:_NAME_LEN_MAX] for one in (call.server, call.name, call.call_id)]
-            rows.append(Row("call", label, 0, "", *names))
-            calls.append(self._call_row(call))
+            made = self._call_row(call)
+            rows.append(Row("call", label, 0, "", made.server, made.tool, made.call_id))
+            calls.append(made)
             texts += strings_in(call.arguments)
         parts = [one for text in texts for one in self.reader.parts(text)]
         told = self.reader.elsewhere(*texts, *across(texts), by_model=True)
@@ -198,6 +198,7 @@ class Core:
 
     def _call_row(self, call: ModelCall) -> CallRow:
         strings = list(strings_in(call.arguments))
+        file = self.reader.file_of(call)
         return CallRow(
             key=self.reader.print(call.call_id),
             call_id=call.call_id[:_NAME_LEN_MAX],
@@ -206,6 +207,7 @@ class Core:
             arguments=self.reader.arguments(call.arguments),
             exact=packed(self.reader.print(skeleton(text)) for text in strings),
             parts=packed(one for text in strings for one in self.reader.parts(text)),
+            file=0 if file is None else self.reader.named("file", file),
         )
 
     @staticmethod

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from proxy.ledger.core import Core
     from proxy.ledger.reading import Reader
     from proxy.ledger.records import Typed
+    from proxy.ledger.ring import RingText
     from proxy.ledger.state import Book, CallMade, SessionState
     from proxy.seams.guard import Join
 
@@ -73,7 +74,9 @@ def evidence(
         return SeenCall()
     asked = tuple(_CandidateText(text, core.reader) for text in texts if text)
     ring = core.ring_of(principal_id)
-    joined, session, calls, taint = _joined(book, asked, core.reader, join)
+    # An edit of a file names what goes as well, which a call with the whole new text does not say.
+    come = asked if wanted is None else tuple(one for one in asked if one.text in wanted.texts)
+    joined, session, calls, taint = _joined(book, asked, come or asked, core.reader, join)
     if session is None:
         lowest = lowest_live(book, now_ms)
         found = [kept for one in asked for kept in ring.containing(one.text, None)]
@@ -81,15 +84,22 @@ def evidence(
             taint=SourceKind.UNKNOWN if lowest is None else lowest,
             contained=core.origins(found)[:CONTAINED_MAX],
         )
+    file = _file_of(book, calls)
+
+    def elsewhere(found: list[RingText]) -> tuple[Origin, ...]:
+        # An edit of a file keeps and moves its words, which are there already.
+        origins = core.origins(found)
+        return tuple(one for one in origins if not _shows(book, core.reader, one, file))
+
     found = [kept for one in asked for kept in ring.containing(one.text, session.session)]
-    contained = core.origins(found)
+    contained = elsewhere(found)
     brought: tuple[Origin, ...] | None = None
     if looked is not None:
         parts = (*(one.text for one in asked), looked.fresh)
         found = [
             kept for one in parts for kept in ring.bringing(one, looked.known, session.session)
         ]
-        brought = core.origins(found)[:CONTAINED_MAX]
+        brought = elsewhere(found)[:CONTAINED_MAX]
     blind = session.blind
     if blind is not None:
         # Texts that may contain the candidate's text and can no longer be searched.
@@ -114,16 +124,23 @@ def evidence(
 
 
 def _joined(
-    book: Book, asked: tuple[_CandidateText, ...], reader: Reader, join: Join | None
+    book: Book,
+    asked: tuple[_CandidateText, ...],
+    come: tuple[_CandidateText, ...],
+    reader: Reader,
+    join: Join | None,
 ) -> tuple[Joined, SessionState | None, tuple[int, ...], SourceKind]:
     ids = () if join is None else tuple(one for one in (join.tool_use_id, join.call_id) if one)
     named = [book.calls.get(reader.print(one)) for one in ids]
     calls = [one for one in named if one is not None]
     # An id is only a claim: it counts if the call with that id has the candidate's text.
-    if calls and len(calls) == len(ids) and all(_says(call, asked) for call in calls):
+    said = all(_says(call, come if call.row.file else asked) for call in calls)
+    if calls and len(calls) == len(ids) and said:
         found = _meet(book, calls)
         if found is not None:
-            return Joined.CALL, found[0], tuple(call.row.key for call in calls), found[1]
+            keys = tuple(call.row.key for call in calls)
+            file = _file_of(book, keys)
+            return Joined.CALL, found[0], keys, found[0].taint_but(file) if file else found[1]
     if not asked:
         return Joined.NONE, None, (), SourceKind.UNKNOWN
     matching = [call for call in reversed(book.calls.values()) if _says(call, asked)]
@@ -144,6 +161,18 @@ def _joined(
             taint = meet(taint, taint_now(session))
         return Joined.TEXT, sessions[0], (), taint
     return Joined.NONE, None, (), SourceKind.UNKNOWN
+
+
+def _file_of(book: Book, calls: tuple[int, ...]) -> int:
+    """The print of the file of memory that this one call edits; 0 where it edits none."""
+    call = book.calls.get(calls[0]) if len(calls) == 1 else None
+    return 0 if call is None else call.row.file
+
+
+def _shows(book: Book, reader: Reader, origin: Origin, file: int) -> bool:
+    """Whether a text came with a call of this file."""
+    call = None if origin.call_id is None else book.calls.get(reader.print(origin.call_id))
+    return file != 0 and call is not None and call.row.file == file
 
 
 def _says(call: CallMade, asked: tuple[_CandidateText, ...]) -> bool:

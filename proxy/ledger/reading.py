@@ -36,7 +36,7 @@ from proxy.seams.observations import ReviewPage
 from proxy.seams.slices import apart, resting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from proxy.ledger.splices import Rules
     from proxy.ledger.state import Book, CallMade
@@ -57,6 +57,8 @@ class Reader(Printer):
         self.says: frozenset[str] = frozenset()
         # Where people decide: the one address that the gate's own observations may have.
         self.page = ReviewPage()
+        # The file of memory that a call reads or edits, by a name that every call of it has.
+        self.file_of: Callable[[ModelCall], str | None] = lambda _: None
 
     def turn(self, turn: Turn, ground: TurnGround) -> Read:
         """Read one turn of a conversation; returns its label and the spans of its strings."""
@@ -87,7 +89,9 @@ class Reader(Printer):
                 tool=_name(call.name),
                 call_id=_name(call.call_id),
             )
-            self._repeated(row, ground, found)
+            made = ground.book.calls.get(self.print(call.call_id))
+            own = made is not None and made.session == ground.session.session
+            self._repeated(row, ground, found, own=own)
         self._across(ground, found)
         return self.read(found, ground)
 
@@ -187,6 +191,8 @@ class Reader(Printer):
         server = relayed.server if relayed else call.row.server if call else ""
         tool = relayed.tool if relayed else call.row.tool if call else ""
         row = Row("tool", label, len(said.text), why, server, tool, _name(said.call_id))
+        if call is not None and not why:
+            row = msgspec.structs.replace(row, file=call.row.file)
         last = found.rows[-1] if found.rows else None
         if last is not None and last.channel == "tool" and last.call_id == row.call_id:
             low = meet(last.label, label)
@@ -264,16 +270,19 @@ class Reader(Printer):
             label, why = SourceKind.UNKNOWN, "unseen"
             found.heard(self.elsewhere(said.text), label)
         found.texts.append(Text(said.text, Origin(kind=label), by_model=not why))
-        self._repeated(Row("model", label, len(said.text), why), ground, found)
+        own = all(one in ground.session.spoken for one in parts)
+        self._repeated(Row("model", label, len(said.text), why), ground, found, own=own)
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
-    def _repeated(self, row: Row, ground: TurnGround, found: TurnSum) -> None:
-        """The spans of a model's turn that is repeated in a history.
+    def _repeated(self, row: Row, ground: TurnGround, found: TurnSum, *, own: bool) -> None:
+        """Note a model's turn, or a call, that is repeated in a history.
 
-        A person is shown the words once, in the turn in which they were said.
+        A person is shown the words once, in the turn in which they were said. Words that this
+        session did not say (`own` is false) may lower what the memory files that it read do not.
         """
         taint = ground.session.taint
-        if row.why or taint is None or row.label.trust < taint.trust:
+        here = taint if own or taint is None else ground.session.brought.get(0, taint)
+        if row.why or here is None or row.label.trust < here.trust:
             found.row(row)
         found.lowest = meet(found.lowest, row.label)
 

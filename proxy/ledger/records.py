@@ -28,6 +28,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     call_id: str = ""
     # The id of the memory, for a segment that is a recalled memory.
     memory_id: str = ""
+    # The print of the file of memory that a result shows, by `CallRow.file`; 0: of none.
+    file: int = 0
 
 
 class CallRow(msgspec.Struct, frozen=True, array_like=True):
@@ -43,6 +45,8 @@ class CallRow(msgspec.Struct, frozen=True, array_like=True):
     arguments: int
     exact: Prints
     parts: Prints
+    # The print of the file of memory that the call reads or edits; 0, as in older logs: of none.
+    file: int = 0
 
 
 class Began(msgspec.Struct, frozen=True, array_like=True):
@@ -240,6 +244,8 @@ class KeptSession(msgspec.Struct, frozen=True, array_like=True):
     typed: tuple[Typed, ...]
     spoken: tuple[tuple[SourceKind, Prints], ...]
     writes: tuple[Wrote, ...]
+    # The lowest label by the file of memory that brought it, 0 for the rest; () in older logs.
+    brought: tuple[tuple[int, SourceKind], ...] = ()
 
 
 class KeptCall(msgspec.Struct, frozen=True, array_like=True):

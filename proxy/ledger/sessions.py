@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from policy.labels.taint import Seen
     from policy.labels.who_writes import UserTurns
     from policy.model import Memory, Origin, Principal, PrincipalId
-    from proxy.dialects.model.transcript import ModelReply, ModelRequest
+    from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest
     from proxy.ledger.wire import SessionList, SessionView, ToolList
     from proxy.seams.guard import Join, Segment
     from proxy.seams.operation import EarlierText
@@ -134,6 +134,10 @@ class Sessions:
     def knows_answers(self, says: Iterable[str]) -> None:
         """Set the fixed texts of servers' answers to writes, from the maps in use."""
         self._core.reader.says |= frozenset(says)
+
+    def knows_files(self, file_of: Callable[[ModelCall], str | None]) -> None:
+        """Set what tells which file of memory a call reads or edits, from the maps in use."""
+        self._core.reader.file_of = file_of
 
     @property
     def flooding(self) -> tuple[str, ...]:

@@ -89,6 +89,7 @@ def _kept(session: SessionState) -> KeptSession:
         writes=tuple(
             msgspec.structs.replace(wrote, session=session.session) for wrote in session.writes
         ),
+        brought=tuple(session.brought.items()),
     )
 
 
@@ -116,6 +117,9 @@ def restored_session(kept: KeptSession) -> SessionState:
     for label, ones in kept.spoken:
         session.spoken.update(dict.fromkeys(prints(ones), label))
     session.writes.extend(kept.writes)
+    session.brought.update(kept.brought)
+    if not session.brought and session.taint is not None:
+        session.bring(0, session.taint)
     return session
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from functools import reduce
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from policy.labels.taint import Joined
@@ -43,6 +44,8 @@ SESSIONS_MAX: Final = 256
 """Of one principal."""
 SESSIONS_IN_ALL_MAX: Final = 2_048
 CALLS_MAX: Final = 4_096
+FILES_MAX: Final = 256
+"""Files of memory of one session that are told apart; others count as everything else."""
 RELAYED_MAX: Final = 4_096
 PINS_MAX: Final = 16_384
 CHANGED_MAX: Final = 1_000
@@ -106,6 +109,8 @@ class SessionState:
         self.began_ms = began.at_ms
         self.used_ms = began.at_ms
         self.taint: SourceKind | None = None
+        # The lowest label of what each memory file brought, by its print; 0: of all the rest.
+        self.brought: dict[int, SourceKind] = {}
         # Each fall of the session's taint: to which label, and by which segment.
         self.falls: list[tuple[SourceKind, ShownSegment]] = []
         self.shown: deque[ShownSegment] = deque(maxlen=ROWS_MAX)
@@ -127,6 +132,20 @@ class SessionState:
         if self.taint is None or low is not self.taint:
             self.falls.append((low, shown))
             self.taint = low
+
+    def bring(self, file: int, label: SourceKind) -> None:
+        """Note what a file of memory brought into the context, or with 0 anything else."""
+        if file not in self.brought and len(self.brought) >= FILES_MAX:
+            file = 0
+        self.brought[file] = meet(self.brought.get(file, label), label)
+
+    def taint_but(self, file: int) -> SourceKind:
+        """The taint without what this file brought: it lowers no edit of itself."""
+        taint = SourceKind.UNKNOWN if self.taint is None else self.taint
+        if file not in self.brought:
+            return taint
+        others = [label for one, label in self.brought.items() if one != file]
+        return reduce(meet, others, SourceKind.MODEL_INFERENCE)
 
     def hide(self, digest: int, label: SourceKind) -> None:
         """Note that a part of that turn can no longer be searched."""
@@ -313,6 +332,8 @@ class State:
         _bound(self.merged, SESSIONS_IN_ALL_MAX)
         for low, shown in gone.falls:
             into.lower(low, shown)
+        for file, label in gone.brought.items():
+            into.bring(file, label)
         into.shown.extend(gone.shown)
         into.turns += gone.turns
         into.rows += gone.rows
@@ -392,11 +413,15 @@ def _enter(session: SessionState, book: Book, entry: Entry) -> None:
     if known is not None and label is known[0]:
         return
     session.turns += known is None
+    # A reply's own words have the label of what the session had read.
+    is_reply = bool(entry.spoken or entry.calls)
     for row in entry.rows:
         shown = ShownSegment(session.turns, entry.at_ms, row)
         session.shown.append(shown)
         session.rows += 1
         session.lower(row.label, shown)
+        if not is_reply:
+            session.bring(row.file, row.label)
     for typed in entry.typed:
         session.typed.append(TypedTurn(typed))
     for one in prints(entry.spoken):

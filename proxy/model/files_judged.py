@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.dialects.files.edits import item_of, read_file_call
 from proxy.dialects.files.known import KnownFiles
-from proxy.dialects.files.memory_paths import MemoryPaths
+from proxy.dialects.files.memory_paths import MemoryPaths, folded_path
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import ToolKind
 from proxy.dialects.model.memory_tools import file_tool
@@ -20,12 +20,34 @@ from proxy.files.here import is_of_memory
 from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from proxy.dialects.files.edits import FileCall
-    from proxy.dialects.model.memory_tools import FileTool, OfferedTools
+    from proxy.dialects.model.memory_tools import FileTool, Maps, OfferedTools
     from proxy.dialects.model.transcript import ModelCall, Where
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.model.memory_seam import Prepared
     from proxy.seams.guard import Item
+
+
+def files_of(maps: Iterable[Maps]) -> Callable[[ModelCall], str | None]:
+    """What tells, by these maps, which file of memory a call reads or edits.
+
+    The name is that of the server and of the folded path; None where it is no such file.
+    """
+    known = tuple((one, MemoryPaths(one.memory_paths)) for one in maps)
+
+    def file_of(call: ModelCall) -> str | None:
+        for one, paths in known:
+            tool = file_tool(one, call)
+            rule = None if tool is None else tool.rule.file
+            path = None if rule is None else (call.arguments or {}).get(rule.path)
+            if tool is not None and isinstance(path, str) and paths.fits(path):
+                moved = rule is not None and rule.to is not None
+                return None if moved else f"{tool.server}\0{folded_path(path)}"
+        return None
+
+    return file_of
 
 
 class FileWrite(NamedTuple):
@@ -93,7 +115,7 @@ class ConversationFiles:
             answered = [open_calls.pop(one) for one in answers]
             for call in answered:
                 done = failed.get(call.call_id) is False
-                self._answered(known, call, answers[call.call_id] if done else "", done=done)
+                self._answered(known, call, answers[call.call_id], done=done)
             # Calls without an answer may have run at the same time: if one may write any file,
             # every text is uncertain.
             for call in (*answered, *open_calls.values(), *turn.calls):
@@ -108,12 +130,17 @@ class ConversationFiles:
         self, known: KnownFiles, call: ModelCall, answer: str | None, *, done: bool
     ) -> None:
         read = self._file_call(call)
-        if read is None or not done:
+        if read is None:
             return
-        if read[0].rule.kind is ToolKind.WRITE:
-            known.was_written(read[0].server, read[1])
-        elif not set(read[1].rule.cut) & _given(call):
-            known.was_read(read[0].server, read[1], answer)
+        tool, rule = read[0], read[1].rule
+        missing = rule.missing is not None and answer is not None and rule.missing in answer
+        if tool.rule.kind is ToolKind.WRITE:
+            if done:
+                known.was_written(tool.server, read[1])
+        elif not done and missing:
+            known.is_missing(tool.server, read[1])
+        elif done and not set(rule.cut) & _given(call):
+            known.was_read(tool.server, read[1], answer)
 
     def _ran(self, known: KnownFiles, call: ModelCall) -> None:
         """Forget the files that a call with an unknown result may have changed."""

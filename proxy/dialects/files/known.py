@@ -54,6 +54,10 @@ class KnownFiles:
         elif answer is None:
             self.forget(call)
 
+    def is_missing(self, server: str, call: FileCall) -> None:
+        """A read was answered that there is no such file: all that is written there is new."""
+        self._texts[server, call.path] = ""
+
     def was_written(self, server: str, call: FileCall) -> None:
         """Note that a call which changes a file was carried out."""
         after = None if call.to is not None else call.after(self.text(server, call.path))
