@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from policy.model import MemoryId, PrincipalId, Tenant
 
 DRIFT_ACCEPT: Final = "drift.accept"
+DRIFT_REVOKE: Final = "drift.revoke"
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +33,8 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
     """How many names are counted in one tenant.
 
-    `floor`: the count that a new name begins with, because names were evicted to make room.
+    `words`: how many words its persons said, as far as they are kept. `floor`: what a new name's
+    count begins with, because names were evicted to make room in the last days.
     """
 
     names: int
@@ -51,9 +55,25 @@ class Drift(Protocol):
         """How many names are counted in one tenant."""
         ...
 
+    def raised(self, tenant: Tenant, text: str) -> tuple[str, ...]:
+        """The cells of the names in a text for which an admission would raise a drift alarm."""
+        ...
+
+    async def said(self, tenant: Tenant, texts: Iterable[str]) -> None:
+        """Exempt the names in what persons of a tenant said; the store keeps keyed hashes of words.
+
+        Counts from the next verdict on, and is durable with the next write, a minute later, or at
+        the stop.
+        """
+        ...
+
     async def accept(self, tenant: Tenant, name: str, by: PrincipalId) -> tuple[str, ...]:
         """Exempt the words of a name from holds, a leaf each; searches go on to cap their memories.
 
-        Returns the names' cells; () where none of the words could be a name.
+        Their cells; () where no memory of low trust mentioned it, or it is accepted already.
         """
+        ...
+
+    async def revoke(self, tenant: Tenant, name: str, by: PrincipalId) -> tuple[str, ...]:
+        """Take acceptances back, a leaf each. Their cells; () where none of it was accepted."""
         ...

@@ -34,6 +34,7 @@ from policy.verdict import Hold, Reason, Reject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
 
     from policy.facts import AnchorProbe, BudgetState, TokenState
     from policy.labels.derive import Reading
@@ -56,6 +57,22 @@ QUARANTINE_REASON_LEN_MAX: Final = 160
 
 Settled = tuple[CandidateId, Forwarded]
 Tools = tuple[tuple[str, str], ...]
+
+
+class Mentions(msgspec.Struct, frozen=True, array_like=True):
+    """The words of one text as name cells know them: keyed hashes of 8 bytes.
+
+    `inner` and `first` may be names, as `policy.text.names.Mentioned` says. `lower` is None where
+    nobody asked for words in lower case.
+    """
+
+    inner: frozenset[bytes]
+    first: frozenset[bytes]
+    lower: frozenset[bytes] | None = None
+
+    def among(self, words: AbstractSet[bytes]) -> set[bytes]:
+        """Those of the words that the text mentions, in any spelling."""
+        return {*(words & self.inner), *(words & self.first), *(words & (self.lower or set()))}
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +117,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     welcome: Callable[[], bool] | None = None
     # The words of the text as name cells count them; None: they are to be read from the text when
     # needed.
-    words: frozenset[bytes] | None = None
+    words: Mentions | None = None
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,6 +72,29 @@ _IMPERATIVES: Final = words(
     wrap write
     """
 )
+_EVERYDAY: Final = words(
+    """
+    became began bought broke brought built called came caught changed chose did done drank drew
+    drove ate fell felt found gave given gone got gotten grew had happened heard held helped hid hit
+    hurt kept knew known laid learned led left lent lost loved made meant met moved needed opened
+    paid played put ran rang read rode rose said sang sat saw seen seemed sent set shown slept sold
+    spent spoke stood stopped taken talked taught thought threw told took tried turned used waited
+    walked wanted was went woke won wore worked written wrote
+    becoming being buying calling changing coming doing driving eating feeling finding getting
+    giving going having hearing helping holding keeping knowing learning leaving letting living
+    looking losing making meaning meeting moving needing opening paying playing putting reading
+    running saying seeing sending setting showing sitting sleeping speaking spending standing
+    starting staying stopping taking talking telling thinking trying turning using waiting walking
+    wanting watching winning wondering working writing
+    big best better clear early easy enough few free full half happy hard high huge important
+    interesting large last late least less little long low main many most much new old open own
+    plus possible quick ready real same short simple small special strange strong sweet tough whole
+    wrong young
+    boy child children day days family father friend friends girl guy guys home house idea kid kids
+    life lot lots man men moment money month months morning mother night part people place
+    problem reason school side thing things week weeks woman women word words world year years
+    """
+)
 _LABELS: Final = words(
     """
     user users agent assistant system human person people customer team teams note notes task step
@@ -81,7 +104,9 @@ _LABELS: Final = words(
     xml yaml ceo cto faq usa
     """
 )
-COMMON: Final = frozenset(_GRAMMAR | _INTERJECTIONS | _CALENDAR | _IMPERATIVES | _LABELS)
+COMMON: Final = frozenset[str]().union(
+    _GRAMMAR, _INTERJECTIONS, _CALENDAR, _IMPERATIVES, _EVERYDAY, _LABELS
+)
 """All of them."""
 
 GERMAN: Final = words(

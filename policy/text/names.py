@@ -1,9 +1,13 @@
 """The names that a text mentions, as the drift alarm counts them.
 
-A name is a word with a capital letter that the text does not also write in lower case. One capital
-word alone at the start of a sentence may be any word, so it is returned apart from the others.
-Words that everybody writes with a capital (`policy.text.common_words`) are no names. Which of the
-other words the tenant's own texts write in lower case the store knows (`storage.write.cells`).
+A name is a word with a capital letter. One capital word alone at the start of a sentence may be any
+word, and is told apart. What everybody writes with a capital (`policy.text.common_words`) is no
+name. Which of the rest the persons of a tenant say themselves is the store's to know
+(`storage.write.cells`): that a text writes a word in lower case shows nothing about the word,
+because the author of a text may have been told what to write.
+
+Words are read in every reading of a text (`policy.text.readings`) and known by their skeleton, so
+that marks or blanks inside a name, escapes and letters that look alike are the same name.
 
 Only scripts with capitals have names in this sense: see `COVERED` and `NOT_COVERED`.
 """
@@ -11,13 +15,17 @@ Only scripts with capitals have names in this sense: see `COVERED` and `NOT_COVE
 from __future__ import annotations
 
 import re
-import unicodedata
-from typing import Final
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from policy.text.common_words import COMMON, CONTRACTED, GERMAN
-from policy.text.skeleton import skeleton
+from policy.text.readings import readings_of, unbroken
+from policy.text.skeleton import case_kept, skeleton
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 COVERED: Final = ("Latin", "Greek", "Cyrillic", "Armenian", "Georgian (Mtavruli)", "Cherokee")
 """Scripts with capitals."""
@@ -31,25 +39,27 @@ _LETTERS_MIN: Final = 3
 _WORD: Final = re.compile(r"[^\W\d_][^\W_]*(?:['\u2019][^\W_]+)*")
 # The pattern begins with one of a few characters, so that a search skips all others quickly.
 _SENTENCE_END: Final = re.compile(r"[.!?:;\u2026\n](?:(?<=\n)|\s)\s*")
-# Addresses are written in lower case even where they contain a name: a host, a link, a mailbox, a
-# handle.
-_ADDRESS: Final = re.compile(r"://|@|[^\W_][./][^\W_]")
-_UNSEEN: Final = frozenset({"Cf", "Mn", "Me"})
+# What a text needs for another reading than its plain one to say another word: escapes, tags,
+# marks of emphasis, an address or blob, letters spaced out, a word divided at a line end.
+_OTHERWISE: Final = re.compile(
+    r"[\\%&<*_`~=\x1b]|[^\x00-\x7f]|[A-Za-z0-9+/-]{16}"
+    r"|[0-9A-Fa-f]{2}[\s:,]{1,4}(?:0x)?[0-9A-Fa-f]{2}\b"
+    r"|[.\-|,/:+ ]\w[.\-|,/:+ ]\w[.\-|,/:+ ]\w|-[ \t]*\r?\n"
+)
 _GERMAN_MIN: Final = 2
 
 
 class Mentioned(msgspec.Struct, frozen=True):
-    """The words of one text, sorted by where and how they are written; each as its skeleton.
+    """The words of one text by how they stand in it, each as its skeleton.
 
-    `inner` have a capital where none is due; `first` stand alone at the start of a sentence;
-    `lower` are in lower case somewhere in the text, and `linked` only within an address, which
-    shows nothing about a word. No word is in two of the first three.
+    `inner` have a capital where none is due, in any reading; `first` have one only where they stand
+    alone at the start of a sentence; `lower` are in lower case wherever they stand. No word is in
+    two of them.
     """
 
     inner: frozenset[str]
     first: frozenset[str]
     lower: frozenset[str]
-    linked: frozenset[str] = frozenset()
 
     @property
     def capital(self) -> frozenset[str]:
@@ -58,58 +68,43 @@ class Mentioned(msgspec.Struct, frozen=True):
 
     @property
     def every(self) -> frozenset[str]:
-        """All words: a name that is known already is a name in lower case as well."""
-        return self.inner | self.first | self.lower | self.linked
+        """All of them: a known name is a name in lower case as well."""
+        return self.inner | self.first | self.lower
 
 
 def mentioned_in(text: str) -> Mentioned:
-    """The words of a text that may be names, and those that the text shows to be none."""
+    """The words of a text that may be names, and those that it writes in lower case."""
     inner: set[str] = set()
     first: set[str] = set()
     lower: set[str] = set()
-    linked: set[str] = set()
-    for sentence in _SENTENCE_END.split(_as_seen(text)):
-        words = _WORD.findall(sentence)
-        _sort(words, inner, first, lower, linked, _outside(sentence))
-    inner -= lower
-    return Mentioned(
-        frozenset(inner), frozenset(first - lower - inner), frozenset(lower), frozenset(linked)
-    )
+    # Most readings say most sentences in the same words, so each sentence is read once.
+    sentences = dict.fromkeys(chain.from_iterable(map(_SENTENCE_END.split, _readings(text))))
+    for sentence in sentences:
+        _sort(_WORD.findall(sentence), inner, first, lower)
+    first -= inner
+    return Mentioned(frozenset(inner), frozenset(first), frozenset(lower - inner - first))
 
 
-def _outside(sentence: str) -> frozenset[str] | None:
-    """The words of a sentence outside of its addresses; None where it has no address."""
-    if _ADDRESS.search(sentence) is None:
-        return None
-    pieces = (piece for piece in sentence.split() if _ADDRESS.search(piece) is None)
-    return frozenset(_WORD.findall(" ".join(pieces)))
+def _readings(text: str) -> Iterator[str]:
+    """Every reading of a text, without what nobody sees in it, its capitals as they are."""
+    if _OTHERWISE.search(text) is None:
+        yield text
+        return
+    for reading in readings_of(text):
+        seen = case_kept(reading)
+        yield seen
+        yield unbroken(seen)
 
 
-def _as_seen(text: str) -> str:
-    """The text without invisible characters between letters; its capitals stay."""
-    if text.isascii():
-        return text
-    seen = unicodedata.normalize("NFKC", text)
-    return "".join(sign for sign in seen if unicodedata.category(sign) not in _UNSEEN)
-
-
-def _sort(
-    words: list[str],
-    inner: set[str],
-    first: set[str],
-    lower: set[str],
-    linked: set[str],
-    outside: frozenset[str] | None,
-) -> None:
+def _sort(words: list[str], inner: set[str], first: set[str], lower: set[str]) -> None:
     german = sum(map(GERMAN.__contains__, words)) >= _GERMAN_MIN
     for place, word in enumerate(words):
         small = word.lower()
         if small == word:
             if len(word) >= _LETTERS_MIN and word not in COMMON:
-                known = outside is None or word in outside
-                (lower if known else linked).add(_plain(small))
+                lower.add(_plain(word))
             continue
-        plain = _plain(small)
+        plain = _plain(word)
         if len(plain) < _LETTERS_MIN or plain in COMMON or CONTRACTED.search(plain):
             continue
         mixed = word[1:] != small[1:]
@@ -129,9 +124,10 @@ def _begins_a_run(words: list[str]) -> bool:
     return second[:1].isupper() and second.lower() not in COMMON
 
 
-def _plain(small: str) -> str:
-    """The skeleton of a word that is in lower case, without a possessive "'s"."""
-    if small.endswith("s"):
-        for ending in ("'s", "\u2019s"):
-            small = small.removesuffix(ending)
-    return small if small.isascii() else skeleton(small)
+def _plain(word: str) -> str:
+    # Of the word as it came: capitals of two scripts may look alike where their small letters do
+    # not.
+    if word.endswith(("s", "S")):
+        for ending in ("'s", "\u2019s", "'S", "\u2019S"):
+            word = word.removesuffix(ending)
+    return word.lower() if word.isascii() else skeleton(word)

@@ -56,6 +56,8 @@ _URL_SAFE: Final = str.maketrans("-_", "+/")
 # A word divided at a line end, and the soft line breaks and byte codes of quoted-printable mail.
 _DIVIDED: Final = re.compile(r"(?<=[^\W\d_])[-\u00ad\u2010][ \t]*\r?\n[ \t]*(?=[^\W\d_])")
 _QUOTED: Final = re.compile(r"=\r?\n|(?:=[0-9A-F]{2}){3,}")
+# Marks that make a part of a word bold, slanted, struck out or code.
+_INSIDE: Final = re.compile(r"(?<=\w)[*_`~]+(?=\w)")
 BLOBS_MAX: Final = 4_096
 
 
@@ -81,6 +83,11 @@ def readings_of(text: str) -> Iterator[str]:
             if one not in told:
                 told[one] = None
                 yield one
+
+
+def unbroken(text: str) -> str:
+    """The text without marks of emphasis inside its words: "A*c*me" is shown as one word."""
+    return _INSIDE.sub("", text)
 
 
 def blobs_in(text: str, *, depth: int = 2) -> Iterator[str]:

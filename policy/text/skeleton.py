@@ -103,17 +103,46 @@ def skeleton(text: str) -> str:
     """
     if not text.isascii():
         text = _fold(text)
-    text = text.lower()
     # Spaced-out letters are joined first: the wider gaps between their words would be lost next.
-    if _SEPARATED.search(text):
-        text = _SPACED_OUT.sub(_joined, text)
+    text = _unspaced(text.lower())
     if "  " in text or not text.isprintable():
         text = _SPACES.sub(_one_space, text)
         # The joining is done a second time: in "i g n o r e" neither half is long enough until the
         # gap between the halves is closed.
-        if _SEPARATED.search(text):
-            text = _SPACED_OUT.sub(_joined, text)
+        text = _unspaced(text)
     return text.strip()
+
+
+def case_kept(text: str) -> str:
+    """The text without what nobody sees in it, and with spaced-out letters joined.
+
+    Unlike a skeleton it keeps case, and letters of other scripts as they are: both say where a name
+    is.
+    """
+    if not text.isascii():
+        text = _FOREIGN.sub(_seen, text)
+    return _unspaced(text)
+
+
+def _seen(found: re.Match[str]) -> str:
+    return _seen_run(found[0]) if len(found[0]) <= _KNOWN_LEN_MAX else _see(found[0])
+
+
+def _see(run: str) -> str:
+    return "".join(filter(_shows, unicodedata.normalize("NFKC", unpiled(run))))
+
+
+_seen_run = lru_cache(maxsize=_KNOWN_MAX)(_see)
+
+
+def _shows(char: str) -> bool:
+    if char < "\x80":
+        return True
+    return unicodedata.category(char) not in _INVISIBLE_CATEGORIES and char not in _BLANK_LETTERS
+
+
+def _unspaced(text: str) -> str:
+    return _SPACED_OUT.sub(_joined, text) if _SEPARATED.search(text) else text
 
 
 def _fold(text: str) -> str:
@@ -167,13 +196,7 @@ def unpiled(text: str) -> str:
 def _fold_run(text: str) -> str:
     # Decompose before the marks are dropped, so that a precomposed letter loses its mark as well.
     decomposed = unicodedata.normalize("NFKD", unpiled(text).translate(_BEFORE))
-    kept = [
-        char
-        for char in decomposed
-        if char < "\x80"
-        or (unicodedata.category(char) not in _INVISIBLE_CATEGORIES and char not in _BLANK_LETTERS)
-    ]
-    folded = "".join(kept).translate(ASCII_LOOKALIKES).casefold()
+    folded = "".join(filter(_shows, decomposed)).translate(ASCII_LOOKALIKES).casefold()
     return unicodedata.normalize("NFC", folded).translate(_AFTER_CASE)
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policy.model import Tenant
-from policy.text.names import COVERED, MIXED_ONLY, NOT_COVERED
+from policy.text.names import COVERED, MIXED_ONLY, NOT_COVERED, mentioned_in
 from policy.trust.drift import ALARM_COUNT
 from proxy.admin.wire.alarms import AcceptedView, AlarmList, AlarmView, DriftView
-from proxy.seams.faults import MalformedRequest
+from proxy.seams.faults import MalformedRequest, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ class NamesWatched:
             names_watched=watched.names,
             names_max=watched.names_max,
             names_floor=watched.floor,
-            lower_case_words=watched.words,
+            said_words=watched.words,
             covered=COVERED,
             mixed_case_only=MIXED_ONLY,
             not_covered=NOT_COVERED,
@@ -60,8 +60,28 @@ class NamesWatched:
 
         Raises:
             MalformedRequest: No word of the text could be a name.
+            NotFound: No memory of low trust mentioned it, or it is accepted already.
         """
-        cells = await self._drift.accept(Tenant(asked.tenant), asked.name, by.principal_id)
+        cells = await self._drift.accept(_tenant(asked), asked.name, by.principal_id)
         if not cells:
-            raise MalformedRequest("name: no word of three letters or more that could be a name")
+            raise NotFound("no memory below user_input mentioned that name, or it is accepted")
         return AcceptedView(cells=cells)
+
+    async def revoke(self, by: Principal, asked: AcceptRequest) -> AcceptedView:
+        """Take an acceptance back, with a leaf.
+
+        Raises:
+            MalformedRequest: No word of the text could be a name.
+            NotFound: It was not accepted.
+        """
+        cells = await self._drift.revoke(_tenant(asked), asked.name, by.principal_id)
+        if not cells:
+            raise NotFound("that name is not accepted")
+        return AcceptedView(cells=cells)
+
+
+def _tenant(asked: AcceptRequest) -> Tenant:
+    """The tenant of a request whose name can be one."""
+    if not mentioned_in(asked.name).every:
+        raise MalformedRequest("name: no word of three letters or more that could be a name")
+    return Tenant(asked.tenant)

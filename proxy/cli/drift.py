@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 class _DriftArguments(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = DEFAULT_TENANT
     name: str = ""
+
+
+_AT_AN_ALARM: Final = {
+    "off": "nothing happens",
+    "alarm": "it is logged, nobody waits, searches show fewer",
+    "hold": "further mentions wait for a person",
+}
 
 
 async def _list(context: Context) -> Exit:
@@ -63,6 +70,18 @@ async def _accept(context: Context) -> Exit:
     return Exit.OK
 
 
+async def _revoke(context: Context) -> Exit:
+    asked, terminal = context.arguments(_DriftArguments), context.terminal
+    async with operator(context) as api:
+        request = AcceptRequest(name=asked.name, tenant=asked.tenant)
+        view = await api.post("/drift/revoke", AcceptedView, request)
+    if terminal.as_json:
+        terminal.data(view)
+    else:
+        terminal.say(f"no longer accepted ({' '.join(view.cells)})")
+    return Exit.OK
+
+
 async def _status(context: Context) -> Exit:
     asked, terminal = context.arguments(_DriftArguments), context.terminal
     async with operator(context) as api:
@@ -71,18 +90,20 @@ async def _status(context: Context) -> Exit:
         terminal.data(view)
         return Exit.OK
     rows = (
-        ("names", view.names),
-        ("alarm from", f"{view.alarm_count} memories"),
-        ("names watched", f"{view.names_watched} of {view.names_max}"),
-        ("new names begin at", str(view.names_floor)),
-        ("words known in lower case", str(view.lower_case_words)),
-        ("under alarm", str(view.alarms)),
-        ("shown of one origin", f"{view.shown_of_ten} of ten results"),
-        ("on probation", f"{view.shown_on_probation} of ten results"),
-        ("scripts covered", ", ".join(view.covered)),
-        ("mixed case only", ", ".join(view.mixed_case_only)),
-        ("not covered", ", ".join(view.not_covered)),
+        ("at an alarm", _AT_AN_ALARM.get(view.names, view.names)),
+        ("an alarm is", f"{view.alarm_count} memories that mention a name no person said"),
+        ("names under alarm", str(view.alarms)),
+        ("names counted", f"{view.names_watched}, room for {view.names_max}"),
+        ("words persons said", f"{view.said_words}; these raise no alarm"),
+        ("a new name counts from", str(view.names_floor)),
+        ("a search shows", f"{view.shown_of_ten} of ten from one origin"),
+        ("of a latched origin", f"{view.shown_on_probation} of ten"),
+        ("names are seen in", ", ".join(view.covered)),
+        ("only if mixed, as iPhone", ", ".join(view.mixed_case_only)),
+        ("no names are seen in", ", ".join(view.not_covered)),
     )
+    if view.names_floor:
+        terminal.say("room ran out in the last days: new names alarm earlier, for a week")
     terminal.table(("what", "is"), list(rows))
     return Exit.OK
 
@@ -110,8 +131,14 @@ COMMANDS = (
         arguments=_name,
     ),
     Command(
+        words=("drift", "revoke"),
+        summary="take `drift accept` back; leaves an audit leaf",
+        act=_revoke,
+        arguments=_name,
+    ),
+    Command(
         words=("drift", "status"),
-        summary="show what is watched, and in which scripts",
+        summary="show what is done about names that add up, and in which scripts they are seen",
         act=_status,
         arguments=_tenant,
     ),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from proxy.seams.recalls import Read, Shown
     from proxy.seams.surroundings import Surroundings
     from proxy.settings.model import ModelUpstream
+    from storage.drift import Drift
     from storage.interfaces import SessionLog, Store
     from telemetry.events import TraceContext
 
@@ -33,9 +34,15 @@ class ModelMemory:
     """
 
     def __init__(
-        self, log: SessionLog, sessions: Sessions, withholding: Withholding, codes: Codes
+        self,
+        log: SessionLog,
+        sessions: Sessions,
+        withholding: Withholding,
+        codes: Codes,
+        drift: Drift,
     ) -> None:
         self._log = log
+        self._drift = drift
         self.sessions = sessions
         self.withholding = withholding
         self.codes = codes
@@ -54,7 +61,7 @@ class ModelMemory:
         codes = Codes(store.prints_key)
         sessions.restore(records, withholding, codes)
         await asyncio.to_thread(withholding.resolve)
-        return cls(log, sessions, withholding, codes)
+        return cls(log, sessions, withholding, codes, store.drift)
 
     def knows_answers(self, models: tuple[ModelUpstream, ...]) -> None:
         """Tell the ledger which answers to writes are fixed texts, by the tool maps of servers."""
@@ -68,7 +75,7 @@ class ModelMemory:
 
     def coupled(self, inner: Coupling) -> Coupling:
         """The coupling that judges a model's calls with the ledger and withholding around it."""
-        return Coupled(inner, self.sessions, self.withholding)
+        return Coupled(inner, self.sessions, self.withholding, self._drift)
 
     def served(
         self, principal: Principal, read: Read, shown: Shown, *, dialect: str, trace: TraceContext

@@ -200,7 +200,7 @@ class Services:
                 surroundings=surroundings,
             ),
             # Dry runs ask the enforcing gate, in observe mode as well.
-            explainer=Explainer(gate=foundation.gate, probe=_TextProbe(shadow, embedder)),
+            explainer=_explainer(foundation.gate, store, _TextProbe(shadow, embedder)),
             rules=rules,
             retaining=self.retaining,
             behind=ServersBehind(store.pins, store.forwards),
@@ -310,6 +310,10 @@ class Services:
             own_uid=os.geteuid(),
             unbound=self._unbound,
         )
+
+
+def _explainer(gate: Gate, store: Store, probe: _TextProbe) -> Explainer:
+    return Explainer(gate=gate, probe=probe, alarms=store.drift.raised)
 
 
 class _TextProbe:

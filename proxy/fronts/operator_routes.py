@@ -143,6 +143,11 @@ async def _drift_accept(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.names_watched.accept(call.by, call.body(AcceptRequest))
 
 
+async def _drift_revoke(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Have a name that was accepted wait again."""
+    return await operate.names_watched.revoke(call.by, call.body(AcceptRequest))
+
+
 async def _quarantine(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """Hide a memory from every reader, and keep it."""
     return await operate.quarantine(call.by, call.memory_id(), call.body(QuarantineRequest))
@@ -436,6 +441,7 @@ ROUTES: Final = tuple(
         ("GET", "/drift", _drift, TenantQuery, None, AlarmList),
         ("GET", "/drift/status", _drift_status, TenantQuery, None, DriftView),
         ("POST", "/drift/accept", _drift_accept, NoQuery, AcceptRequest, AcceptedView),
+        ("POST", "/drift/revoke", _drift_revoke, NoQuery, AcceptRequest, AcceptedView),
         ("GET", "/trust", _all_trust, NoQuery, None, wire.TrustList),
         ("GET", "/trust/{principal}", _trust, NoQuery, None, wire.TrustView),
         ("POST", "/trust/{principal}/restore", _restore, NoQuery, wire.Empty, wire.TrustView),

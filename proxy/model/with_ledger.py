@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from proxy.ledger.turn_values import LabelledSpan
     from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
     from proxy.withhold.withholding import Withholding
+    from storage.drift import Drift
 
 QUIET_S: Final = 20.0
 """How long a request waits for candidates in flight; then they are refused."""
@@ -36,8 +37,11 @@ _LEFT: Final = frozenset({SourceKind.OPERATOR, SourceKind.USER_INPUT, SourceKind
 class Coupled:
     """Implements `Coupling`: adds ledger and withholding to the coupling that it wraps."""
 
-    def __init__(self, inner: Coupling, sessions: Sessions, withholding: Withholding) -> None:
+    def __init__(
+        self, inner: Coupling, sessions: Sessions, withholding: Withholding, drift: Drift
+    ) -> None:
         self._inner = inner
+        self._drift = drift
         self._sessions = sessions
         self._withholding = withholding
         self._clean = CleanTurns()
@@ -57,6 +61,8 @@ class Coupled:
             asked.user_turns,
             asked.system_text,
         )
+        # A name that a person says is under no drift alarm.
+        await self._drift.said(principal.tenant, _typed(request, entered))
         # Wait again, for candidates that arrived while the ledger wrote to disk.
         await self._withholding.quiet(principal_id, QUIET_S)
         conversation = self._conversation(principal_id, request, entered)

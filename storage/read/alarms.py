@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from policy.query import EVERYTHING
 from policy.text.names import mentioned_in
 from storage.audit import OperatorLeaf
-from storage.drift import DRIFT_ACCEPT, Alarm, Watched
+from storage.drift import DRIFT_ACCEPT, DRIFT_REVOKE, Alarm, Watched
 from storage.tables.rows import memory_of, read_id, read_row
 from storage.write.cells import CELLS_MAX, is_low
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from policy.model import Memory, MemoryId, PrincipalId, Tenant
     from storage.tables.change import Change
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from storage.write.writer import EmbeddedWriter
 
 _IDS_SHOWN: Final = 5
+_LONG: Final = 4_096
+_TOLD_MAX: Final = 65_536
 
 
 class EmbeddedDrift:
@@ -30,6 +34,9 @@ class EmbeddedDrift:
         self._writer = writer
         self._names = engine.parts.names
         self._cells = engine.parts.judge.cells
+        # Numbers of texts that were heard already, the oldest first. Where two texts have one
+        # number, the second is not heard, which exempts nothing.
+        self._told: OrderedDict[tuple[Tenant, int], None] = OrderedDict()
 
     def alarms(self, tenant: Tenant) -> tuple[Alarm, ...]:
         """Every name under alarm, the most mentioned first (`Drift.alarms`)."""
@@ -65,25 +72,51 @@ class EmbeddedDrift:
         return Watched(
             names=tally.name_count,
             words=tally.word_count,
-            floor=tally.floor,
+            floor=tally.floor_now(self._engine.parts.clock()),
             alarms=len(self._cells.alarmed(tenant)),
             names_max=CELLS_MAX,
         )
 
+    def raised(self, tenant: Tenant, text: str) -> tuple[str, ...]:
+        """The names in a text that step 10 would object to (`Drift.raised`)."""
+        with self._engine.parts.store.reading() as view:
+            return self._cells.raised_by(view, tenant, text, self._engine.parts.clock())
+
+    async def said(self, tenant: Tenant, texts: Iterable[str]) -> None:
+        """Exempt what persons said (`Drift.said`)."""
+        # A conversation comes whole with each of its requests.
+        new = [text for text in texts if (tenant, hash(text)) not in self._told]
+        if sum(map(len, new)) > _LONG:
+            await asyncio.to_thread(self._cells.heard, tenant, new)
+        else:
+            self._cells.heard(tenant, new)
+        for text in new:
+            self._told[tenant, hash(text)] = None
+        while len(self._told) > _TOLD_MAX:
+            self._told.popitem(last=False)
+
     async def accept(self, tenant: Tenant, name: str, by: PrincipalId) -> tuple[str, ...]:
         """Exempt the words of a name from holds (`Drift.accept`)."""
+        return await self._rule(tenant, name, by, accepted=True)
+
+    async def revoke(self, tenant: Tenant, name: str, by: PrincipalId) -> tuple[str, ...]:
+        """Take acceptances back (`Drift.revoke`)."""
+        return await self._rule(tenant, name, by, accepted=False)
+
+    async def _rule(
+        self, tenant: Tenant, name: str, by: PrincipalId, *, accepted: bool
+    ) -> tuple[str, ...]:
         words = sorted(mentioned_in(name).every)
-        if not words:
-            return ()
 
         def work(change: Change) -> tuple[str, ...]:
-            cells = tuple(self._cells.accept(change, tenant, word) for word in words)
+            found = (self._cells.accept(change, tenant, one, accepted=accepted) for one in words)
+            cells = tuple(cell for cell in found if cell is not None)
             for cell in cells:
                 # A leaf stays after a purge, so it has the name's cell and not the name.
                 change.log(
                     OperatorLeaf(
                         at_ms=change.now_ms,
-                        action=DRIFT_ACCEPT,
+                        action=DRIFT_ACCEPT if accepted else DRIFT_REVOKE,
                         subject=f"cell {cell}",
                         by=by,
                         detail=tenant,
@@ -91,7 +124,7 @@ class EmbeddedDrift:
                 )
             return cells
 
-        return await self._writer.run(lambda: self._engine.transact(work))
+        return await self._writer.run(lambda: self._engine.transact(work)) if words else ()
 
     def _low(self, tenant: Tenant) -> Iterator[Memory]:
         """The live memories of low trust, newest first."""

@@ -131,8 +131,10 @@ class Change:
         # New held candidates, and decided ones, whose keys are destroyed with the commit.
         self.held_came: dict[CandidateId, HeldRow] = {}
         self.held_gone: set[CandidateId] = set()
-        # Words that a tenant writes in lower case, hashed; all of them are in the table of cells.
-        self.lower_case: dict[Tenant, set[bytes]] = {}
+        # Words that persons of a tenant said, hashed: all of them are in the table of cells.
+        self.said: dict[Tenant, set[bytes]] = {}
+        # Those of them that stood in persons' turns.
+        self.heard: dict[Tenant, frozenset[bytes]] = {}
         # Whether the caller erases the key files of decided candidates, before anybody is answered.
         self.asker_erases = False
         # Those of the decided candidates that nobody decided in time, and their outcomes.

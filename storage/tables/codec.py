@@ -35,7 +35,7 @@ from storage.cases import Case
 from storage.errors import StoreCorrupt
 from storage.incidents import Incident
 from storage.trust import TrustEvent
-from storage.values import Anchor, Decision, KeyRecord, Pinned, Row
+from storage.values import Anchor, Decision, KeyRecord, Mentions, Pinned, Row
 
 FORMAT: Final = b"\x01"
 STORE_FORMAT: Final = 5
@@ -264,7 +264,7 @@ class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
     reading: Reading
     tainted: Provenance | None
     edit: Edit | None
-    words: frozenset[bytes] | None = None
+    words: Mentions | None = None
 
 
 class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -46,9 +46,9 @@ class CellNames:
         """The key whose presence says that a name is under alarm."""
         return self._prefix + b"a" + word
 
-    def lower(self, word: bytes) -> bytes:
-        """The key whose presence says that the tenant writes a word in lower case."""
-        return self._prefix + b"w" + word
+    def said(self, word: bytes) -> bytes:
+        """The key whose presence says that a person of the tenant said a word."""
+        return self._prefix + b"s" + word
 
 
 class KeyedNames:

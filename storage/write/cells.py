@@ -5,16 +5,26 @@ admitted, live memories that mention a name and whose label is below `user_input
 the transactions that make such memories live and end them, so it always agrees with the store. The
 name itself is stored nowhere: a cell is found by a keyed hash.
 
+Only persons exempt a name: a word that a person of the tenant said, in a memory or in a turn that
+the session ledger saw, is under no alarm. How a memory of low trust spells a word exempts nothing,
+because its author may be the one who praises.
+
+A flood of made-up names has bounded room and a bounded time. One text brings in `NEW_NAMES_MAX` new
+names at most. Where all room is taken, one cell of any sixteen goes, and new names begin with its
+count, so that nothing counted in the last `FLOOR_MS` is counted too low. Older counts weigh on no
+new name.
+
 Table `cells`; a tenant's prefix is 7 bytes, a word's hash 8:
 
     prefix "n" word     a name, a `Cell`
     prefix "a" word     a name under alarm; empty
-    prefix "w" word     a word that this tenant writes in lower case; empty
+    prefix "s" word     a word that a person of this tenant said; empty
     zeros "t" tenant    the `Tally` of a tenant; of the zero tenant: since which row is counted
 """
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,16 +36,23 @@ from storage.tables.codec import encode
 from storage.tables.expiry import expiry_ms
 from storage.tables.lmdb_store import CELLS
 from storage.tables.rows import text_of
+from storage.values import Mentions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from policy.model import Candidate
     from storage.tables.change import Change
     from storage.tables.keys import CellNames, KeyedNames
     from storage.tables.lmdb_store import Draft, View
-    from storage.values import Row
+    from storage.values import Row, Submission
 
 CELLS_MAX: Final = 100_000
-"""Names of one tenant that are counted, and as many words that it writes in lower case."""
+"""Names of one tenant that are counted, and as many words that its persons said."""
+NEW_NAMES_MAX: Final = 256
+"""Of one text so many new names are counted: any of them, so that no author can choose which."""
+FLOOR_MS: Final = 7 * 86_400_000
+"""So long a name that was counted is remembered by the count that new names begin with."""
 _NEIGHBOURS: Final = 16
 _REMEMBERED_MAX: Final = 65_536
 _ENDS_MAX: Final = 1_024
@@ -45,7 +62,7 @@ _SINCE: Final = bytes(7) + b"t" + bytes(8)
 
 
 class Cell(msgspec.Struct, frozen=True, array_like=True):
-    """One name: its count, the version at which it was last counted, and what is known of it.
+    """One name: its count, when it was last counted, and what is known of it.
 
     `inner`: seen with a capital where none is due. `said`: a person of this tenant said it.
     `accepted`: an operator accepted it, and no text is held for it. `ends_ms`: the expiry times of
@@ -53,7 +70,7 @@ class Cell(msgspec.Struct, frozen=True, array_like=True):
     """
 
     count: int = 0
-    version: int = 0
+    at_ms: int = 0
     inner: bool = False
     said: bool = False
     accepted: bool = False
@@ -71,14 +88,20 @@ class Cell(msgspec.Struct, frozen=True, array_like=True):
 class Tally(msgspec.Struct, frozen=True, array_like=True):
     """How many cells a tenant has, and the highest count of one that was evicted.
 
-    A new cell begins with that count: a name that comes again after its cell was evicted has at
-    least the count it had.
+    A new cell begins with that count, so that a name which comes again after its cell was evicted
+    has at least the count it had. `FLOOR_MS` later it begins at nothing again: a flood must not
+    weigh on honest names for good.
     """
 
     tenant: Tenant
     name_count: int = 0
     word_count: int = 0
     floor: int = 0
+    floor_at_ms: int = 0
+
+    def floor_now(self, now_ms: int) -> int:
+        """What the count of a new name begins with."""
+        return self.floor if now_ms < self.floor_at_ms + FLOOR_MS else 0
 
 
 _CELL = msgspec.msgpack.Decoder(Cell).decode
@@ -98,7 +121,8 @@ def _is_said(row: Row) -> bool:
 class Cells:
     """The name cells of one store.
 
-    `alarmed` and `hashed` may be called by any thread, the rest by the writer thread alone.
+    `alarmed`, `hashed`, `mentions` and `heard` may be called by any thread, the rest by the writer
+    thread alone.
     """
 
     def __init__(self, names: KeyedNames) -> None:
@@ -106,9 +130,12 @@ class Cells:
         # By tenant and word under alarm: whether an operator accepted the name. A tenant's entry is
         # replaced as a whole.
         self._alarmed: dict[Tenant, dict[bytes, bool]] = {}
-        # A cache of words in lower case that the table has, hashed as in the table, so that the
-        # table is not asked for each word of each text.
-        self._lower_case_known: dict[Tenant, set[bytes]] = {}
+        # Some of the words of persons that the table has, so that it is not asked for each word of
+        # each text. Hashed as there.
+        self._said_known: dict[Tenant, set[bytes]] = {}
+        # Words of persons' turns that are not in the table yet, and their lock.
+        self._heard: dict[Tenant, set[bytes]] = {}
+        self._hearing = Lock()
 
     def load(self, view: View) -> None:
         """Read which names are under alarm.
@@ -146,42 +173,87 @@ class Cells:
         word_of = self._names.cells(tenant).word
         return frozenset(map(word_of, mentioned_in(text).every))
 
-    def staged_words(self, candidate: Candidate) -> frozenset[bytes] | None:
-        """The words that are staged for `raised`, so that the gate need not read the text again.
+    def mentions(self, submission: Submission) -> Mentions | None:
+        """What the text of a candidate mentions, so that no transaction need read it.
 
-        None while the tenant has no name under alarm.
+        None where it has none.
         """
-        if not self.alarmed(candidate.tenant):
+        candidate = submission.candidate
+        if not candidate.text:
             return None
-        return self.hashed(candidate.tenant, candidate.text)
+        every = bool(self.alarmed(candidate.tenant))
+        return self._mentions(candidate.tenant, candidate.text, every=every)
+
+    def _mentions(self, tenant: Tenant, text: str, *, every: bool) -> Mentions:
+        word_of, found = self._names.cells(tenant).word, mentioned_in(text)
+        return Mentions(
+            frozenset(map(word_of, found.inner)),
+            frozenset(map(word_of, found.first)),
+            frozenset(map(word_of, found.lower)) if every else None,
+        )
+
+    def heard(self, tenant: Tenant, texts: Iterable[str]) -> None:
+        """Note what persons of a tenant said in a conversation: it counts from the next verdict on.
+
+        The next transaction writes it down.
+        """
+        words = frozenset[bytes]().union(*(self.hashed(tenant, text) for text in texts))
+        with self._hearing:
+            new = words.difference(self._said_known.get(tenant, ()))
+            waiting = self._heard.setdefault(tenant, set()) if new else set[bytes]()
+            # What is beyond the bound is not exempt, which lets nothing in.
+            if len(waiting) + len(new) <= _REMEMBERED_MAX:
+                waiting |= new
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether there is something to write down."""
+        return bool(self._heard)
 
     def raised(
-        self, change: Change, candidate: Candidate, words: frozenset[bytes] | None
+        self, change: Change, candidate: Candidate, words: Mentions | None
     ) -> tuple[str, ...]:
-        """(10) The names under alarm that a candidate mentions and that nobody accepted, as hex."""
+        """(10) The names under alarm that a candidate mentions and nobody accepted, as hex."""
+        self._take_heard(change)
         tenant = candidate.tenant
         if candidate.text is None or not (self.alarmed(tenant) or change.alarms):
             return ()
-        known = self.hashed(tenant, candidate.text) if words is None else words
-        # The alarms are looked up in the text's words: a long text has thousands of words, and a
-        # tenant has few names under alarm.
+        if words is None or words.lower is None:
+            words = self._mentions(tenant, candidate.text, every=True)
+        # A long text has thousands of words, and a tenant has few names under alarm.
         under = {word for whose, word in change.alarms if whose == tenant}
-        asked = known & (self.alarmed(tenant).keys() | under)
+        asked = words.among(under) | words.among(self.alarmed(tenant).keys())
         open_ones = [word for word in asked if self._accepted(change, tenant, word) is False]
-        if not open_ones:
-            return ()
-        names = self._names.cells(tenant)
-        cells = ((word, _read(change.draft, names, word)) for word in open_ones)
-        return tuple(
-            sorted(word.hex() for word, cell in cells if cell and cell.alarmed(change.now_ms))
-        )
+        return self._still_alarmed(change.draft, tenant, open_ones, change.now_ms)
 
-    def settle(self, change: Change) -> tuple[str, ...]:
+    def raised_by(self, view: View, tenant: Tenant, text: str, now_ms: int) -> tuple[str, ...]:
+        """The same for a text that nobody writes, as of the last commit. Any thread."""
+        standing = self.alarmed(tenant)
+        if not standing:
+            return ()
+        asked = self.hashed(tenant, text) & standing.keys()
+        open_ones = [word for word in asked if not standing[word]]
+        return self._still_alarmed(view, tenant, open_ones, now_ms)
+
+    def _still_alarmed(
+        self, view: View, tenant: Tenant, words: Iterable[bytes], now_ms: int
+    ) -> tuple[str, ...]:
+        """Those of the words whose memories have not ended by themselves meanwhile."""
+        names = self._names.cells(tenant)
+        cells = ((word, _read(view, names, word)) for word in words)
+        return tuple(sorted(word.hex() for word, cell in cells if cell and cell.alarmed(now_ms)))
+
+    def settle(
+        self, change: Change, candidate: Candidate | None = None, words: Mentions | None = None
+    ) -> tuple[str, ...]:
         """Count the memories that came and went in a transaction since the last call.
+
+        `words`: what the candidate's text mentions, where it was read before.
 
         Returns:
             The names that came under alarm by this, as hex.
         """
+        self._take_heard(change)
         gone = change.superseded[change.counted.superseded :]
         gone += change.vouched[change.counted.vouched :]
         came = [(one.ordinal, one.row) for one in change.added[change.counted.added :] if one.shown]
@@ -197,18 +269,25 @@ class Cells:
             if ordinal >= since:
                 self._lower(change, row)
         for ordinal, row in came:
-            if ordinal >= since:
-                raised += self._raise(change, row)
+            text = text_of(row)[0] if ordinal >= since else None
+            if text:
+                read_before = candidate is not None and text == candidate.text
+                raised += self._raise(change, row, text, words if read_before else None)
         return tuple(raised)
 
-    def accept(self, change: Change, tenant: Tenant, word: str) -> str:
-        """Exempt a name from holds, and from nothing else; returns its cell as hex."""
+    def accept(
+        self, change: Change, tenant: Tenant, word: str, *, accepted: bool = True
+    ) -> str | None:
+        """Exempt a name from holds, and from nothing else, or take that back; its cell as hex.
+
+        None where there is nothing to change.
+        """
         names = self._names.cells(tenant)
         hashed = names.word(word)
         cell = _read(change.draft, names, hashed)
-        if cell is None:
-            cell = self._new(change, tenant, hashed)
-        self._put(change, tenant, hashed, msgspec.structs.replace(cell, accepted=True))
+        if cell is None or cell.accepted is accepted:
+            return None
+        self._put(change, tenant, hashed, msgspec.structs.replace(cell, accepted=accepted))
         return hashed.hex()
 
     def count(self, view: View, tenant: Tenant, word: bytes) -> Cell:
@@ -225,11 +304,18 @@ class Cells:
                 elif whose == tenant:
                     standing.pop(word, None)
             self._alarmed[tenant] = standing
-        known = self._lower_case_known
-        for tenant, words in change.lower_case.items():
-            known.setdefault(tenant, set()).update(words)
-        if change.lower_case and sum(map(len, known.values())) > _REMEMBERED_MAX:
-            known.clear()
+        if not change.said:
+            return
+        with self._hearing:
+            known = self._said_known
+            for tenant, words in change.said.items():
+                known.setdefault(tenant, set()).update(words)
+            for tenant, taken in change.heard.items():
+                waiting = self._heard.pop(tenant, set()) - taken
+                if waiting:
+                    self._heard[tenant] = waiting
+            if sum(map(len, known.values())) > _REMEMBERED_MAX:
+                known.clear()
 
     # ---- counting ------------------------------------------------------------------------------
 
@@ -242,72 +328,87 @@ class Cells:
         change.draft.put(CELLS, _SINCE, since.to_bytes(8, "big"))
         return since
 
-    def _raise(self, change: Change, row: Row) -> list[str]:
-        text = text_of(row)[0]
-        if not text:
+    def _raise(self, change: Change, row: Row, text: str, words: Mentions | None) -> list[str]:
+        tenant = row.tenant
+        if not is_low(row):
+            if _is_said(row):
+                self._say(change, tenant, self.hashed(tenant, text))
             return []
-        tenant, names = row.tenant, self._names.cells(row.tenant)
-        found = mentioned_in(text)
-        low, said = is_low(row), _is_said(row)
+        standing = bool(change.alarms or self.alarmed(tenant))
+        if words is None or (standing and words.lower is None):
+            words = self._mentions(tenant, text, every=standing)
+        names = self._names.cells(tenant)
         ends = () if row.expires_at is None else (expiry_ms(row.expires_at),)
-        words = [(names.word(word), word in found.inner) for word in found.capital]
-        words += [(word, False) for word in self._lower_case(change, tenant, found.lower)]
+        counted = {word: _read(change.draft, names, word) for word in words.inner | words.first}
+        # Hashes are keyed: which come first is chance to whoever wrote the text.
+        new = sorted(word for word, cell in counted.items() if cell is None)
+        for word in new[NEW_NAMES_MAX:]:
+            del counted[word]
+        # What is under alarm is a name in any spelling.
+        for word in words.lower or ():
+            if self._accepted(change, tenant, word) is not None:
+                counted[word] = _read(change.draft, names, word)
         raised: list[str] = []
-        for word, inner in words:
-            cell = _read(change.draft, names, word)
-            if cell is None:
-                cell = self._new(change, tenant, word)
+        for word, known in counted.items():
+            cell = self._new(change, tenant, word) if known is None else known
             after = msgspec.structs.replace(
                 cell,
-                count=cell.count + low,
-                version=change.version,
-                inner=cell.inner or inner,
-                said=cell.said or said,
-                ends_ms=(*cell.ends_ms, *ends)[-_ENDS_MAX:] if low else cell.ends_ms,
+                count=cell.count + 1,
+                at_ms=change.now_ms,
+                inner=cell.inner or word in words.inner,
+                ends_ms=(*cell.ends_ms, *ends)[-_ENDS_MAX:],
             )
             if self._put(change, tenant, word, after):
                 raised.append(word.hex())
         return raised
 
-    def _lower_case(self, change: Change, tenant: Tenant, words: frozenset[str]) -> list[bytes]:
-        """Record words that the tenant writes in lower case: from here on they are no names.
+    def _take_heard(self, change: Change) -> None:
+        """Write down what persons said since the last transaction."""
+        if not self._heard:
+            return
+        with self._hearing:
+            change.heard = {tenant: frozenset(words) for tenant, words in self._heard.items()}
+        for tenant, words in change.heard.items():
+            self._say(change, tenant, words)
 
-        Returns the words among them that are under alarm: these stay names in any spelling.
-        """
+    def _say(self, change: Change, tenant: Tenant, words: frozenset[bytes]) -> None:
+        """Write down words that a person said: no name in them is under alarm from here on."""
         names, draft = self._names.cells(tenant), change.draft
-        hashed = set(map(names.word, words))
-        spelt: list[bytes] = []
-        if change.alarms or self.alarmed(tenant):
-            spelt = [one for one in hashed if self._accepted(change, tenant, one) is not None]
-        seen = change.lower_case.setdefault(tenant, set())
-        known = self._lower_case_known.setdefault(tenant, set())
-        hashed.difference_update(spelt, known, seen)
-        new = [word for word in hashed if not draft.has(CELLS, names.lower(word))]
-        seen |= hashed
-        if new:
-            tally = self.tally(draft, tenant)
-            full = tally.word_count + len(new) - CELLS_MAX
-            for word in new:
-                draft.put(CELLS, names.lower(word), b"")
-            # Any of these words may be dropped for room: a word that is forgotten counts as a name
-            # again.
-            gone = self._beside(draft, names.lower(new[0]), names.lower(b""))[: max(0, full)]
-            for key in gone:
-                draft.delete(CELLS, key)
-                known.discard(key[-_WORD_LEN:])
-                seen.discard(key[-_WORD_LEN:])
-            count = tally.word_count + len(new) - len(gone)
-            self._put_tally(draft, msgspec.structs.replace(tally, word_count=count))
-        return spelt
+        seen = change.said.setdefault(tenant, set())
+        known = self._said_known.get(tenant, set())
+        unknown = words - seen - known
+        new = [word for word in unknown if not draft.has(CELLS, names.said(word))]
+        seen |= unknown
+        if not new:
+            return
+        tally = self.tally(draft, tenant)
+        full = tally.word_count + len(new) - CELLS_MAX
+        for word in new:
+            draft.put(CELLS, names.said(word), b"")
+        # Any of them may go: a name that is forgotten alarms again once it is counted anew.
+        gone = self._beside(draft, names.said(new[0]), names.said(b""))[: max(0, full)]
+        for key in gone:
+            draft.delete(CELLS, key)
+            known.discard(key[-_WORD_LEN:])
+            seen.discard(key[-_WORD_LEN:])
+        count = tally.word_count + len(new) - len(gone)
+        self._put_tally(draft, msgspec.structs.replace(tally, word_count=count))
+        for word in new:
+            cell = _read(draft, names, word)
+            if cell is not None and not cell.said:
+                self._put(change, tenant, word, msgspec.structs.replace(cell, said=True))
 
     def _lower(self, change: Change, row: Row) -> None:
         text = text_of(row)[0]
         if not text or not is_low(row):
             return
         tenant, names = row.tenant, self._names.cells(row.tenant)
-        found = mentioned_in(text)
-        words = [names.word(word) for word in found.capital]
-        spelt = map(names.word, found.lower)
+        found = self._mentions(tenant, text, every=bool(change.alarms or self.alarmed(tenant)))
+        words = [*found.inner, *found.first]
+        if len(words) > NEW_NAMES_MAX:
+            # Some of its names were perhaps never counted, and what others say of them has to stay.
+            return
+        spelt = found.lower or ()
         words += [word for word in spelt if self._accepted(change, tenant, word) is not None]
         end_ms = None if row.expires_at is None else expiry_ms(row.expires_at)
         for word in words:
@@ -333,38 +434,45 @@ class Cells:
         return self.alarmed(tenant).get(word)
 
     def _new(self, change: Change, tenant: Tenant, word: bytes) -> Cell:
-        """A new cell, after room was made for it."""
-        draft = change.draft
+        """A new cell, with room made for it."""
+        draft, names = change.draft, self._names.cells(tenant)
         tally = self.tally(draft, tenant)
         if tally.name_count >= CELLS_MAX:
             tally = self._evict(change, tally, word)
         self._put_tally(draft, msgspec.structs.replace(tally, name_count=tally.name_count + 1))
-        return Cell(count=tally.floor, version=change.version)
+        return Cell(
+            count=tally.floor_now(change.now_ms),
+            at_ms=change.now_ms,
+            said=draft.has(CELLS, names.said(word)),
+        )
 
     def _evict(self, change: Change, tally: Tally, word: bytes) -> Tally:
-        """The tally after a name was evicted: of those beside a new one the least recently counted.
+        """The tally without one name: of those beside a new one an old one, or the least counted.
 
         Keys are hashes, so the names beside a new one are any sixteen. Names under alarm stay
         longer, and longest stay names that a person said or accepted: else a flood of names would
         make texts with these names wait again.
         """
-        tenant, draft = tally.tenant, change.draft
+        tenant, draft, now_ms = tally.tenant, change.draft, change.now_ms
         names = self._names.cells(tenant)
-        beside: list[tuple[bool, bool, int, bytes, Cell]] = []
+        beside: list[tuple[bool, bool, bool, int, int, bytes]] = []
         for key in self._beside(draft, names.name(word), names.name(b"")):
             found = key[-_WORD_LEN:]
             cell = _CELL(draft.get(CELLS, key) or b"")
             alarmed = self._accepted(change, tenant, found) is not None
             known = cell.said or cell.accepted
-            beside.append((known, alarmed, cell.version, found, cell))
-        _, alarmed, _, found, cell = min(beside, key=lambda one: one[:3])
+            recent = now_ms < cell.at_ms + FLOOR_MS
+            count = cell.live_count(now_ms)
+            beside.append((known, alarmed, recent, count, cell.at_ms, found))
+        _, alarmed, recent, count, _, found = min(beside)
         draft.delete(CELLS, names.name(found))
         if alarmed:
             draft.delete(CELLS, names.alarm(found))
             change.alarms[tenant, found] = None
-        return msgspec.structs.replace(
-            tally, name_count=tally.name_count - 1, floor=max(tally.floor, cell.count)
-        )
+        tally = msgspec.structs.replace(tally, name_count=tally.name_count - 1)
+        if not recent or count < tally.floor_now(now_ms):
+            return tally
+        return msgspec.structs.replace(tally, floor=count, floor_at_ms=now_ms)
 
     @staticmethod
     def _beside(view: View, key: bytes, kind: bytes) -> list[bytes]:
@@ -376,11 +484,7 @@ class Cells:
         """Store a cell; returns whether its name came under alarm by this."""
         names, draft = self._names.cells(tenant), change.draft
         left = tuple(end_ms for end_ms in cell.ends_ms if end_ms > change.now_ms)
-        # This tenant writes the word in lower case, so it is no name.
-        is_name = cell.inner and not draft.has(CELLS, names.lower(word))
-        cell = msgspec.structs.replace(
-            cell, count=cell.live_count(change.now_ms), ends_ms=left, inner=is_name
-        )
+        cell = msgspec.structs.replace(cell, count=cell.live_count(change.now_ms), ends_ms=left)
         draft.put(CELLS, names.name(word), encode(cell))
         before = self._accepted(change, tenant, word)
         now = cell.accepted if cell.alarmed(change.now_ms) else None

@@ -487,9 +487,10 @@ class Engine:
         staging.tidy()
 
     def mark_time(self) -> None:
-        """Make the current time durable, if for a minute no write did."""
+        """Make the current time durable, and what persons said, if for a minute no write did."""
         since_ms = self.parts.clock() - self.generation.header.time_ms
-        if self.broken is None and since_ms >= _TIME_MARKED_EVERY_MS:
+        due = since_ms >= _TIME_MARKED_EVERY_MS or self.parts.judge.cells.has_heard
+        if self.broken is None and due:
             with contextlib.suppress(StorageError):
                 self.transact(lambda _change: None)
 

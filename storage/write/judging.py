@@ -280,7 +280,7 @@ class Judge:
             ceiling=landed.row.ceiling,
         )
         outcome = self._close(change, docket, first, landed)
-        alarms = self.cells.settle(change)
+        alarms = self.cells.settle(change, docket.candidate, submission.words)
         if ruleset.drift.names is Watch.OFF:
             alarms = ()
         return msgspec.structs.replace(outcome, objection=verdict.objection, alarms=alarms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proxy.cli.exits import Exit
 from tests.integration.cli_process import Place
@@ -61,5 +61,21 @@ def test_held_where_the_ruleset_says_so_until_the_name_is_accepted(tmp_path: Pat
         statuses = [sidecar.write(key, text=text) for text in PRAISE[:4]]
         assert [status for status, _ in statuses] == [201, 201, 201, 202]
         assert statuses[3][1]["reason"] == "drift_alarm"
+        explained = _explained(place, PRAISE[4])
+        assert (explained["decision"], explained["reason"]) == ("hold", "drift_alarm")
+        assert "drift accept" in explained["remedy"]
+        assert _explained(place, "The ferry leaves at nine.")["decision"] == "admit"
+        # A name with a slip of the pen is accepted by nobody, and revoked by nobody.
+        for words in (("accept", "Zefyrpay"), ("revoke", "Zephyrpay")):
+            assert place.command("drift", *words).code == Exit.NOT_FOUND
         assert place.command("drift", "accept", "Zephyrpay").code == Exit.OK
+        assert _explained(place, PRAISE[4])["decision"] == "admit"
         assert sidecar.write(key, text=PRAISE[4])[0] == 201
+        assert place.command("drift", "revoke", "Zephyrpay").code == Exit.OK
+        assert sidecar.write(key, text=f"{PRAISE[4]} Again.")[0] == 202
+
+
+def _explained(place: Place, text: str) -> dict[str, Any]:
+    """What `policy explain` says of a text of the agent."""
+    data: dict[str, Any] = place.command("policy", "explain", "--text", text, "--json").data
+    return data

@@ -198,6 +198,7 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await post("/canaries", {"questions": ["Where?"], "must_not": ["Madrid"]})
     await post("/trust/{principal}/restore", {}, "agent")
     await post("/drift/accept", {"name": "Lisbon"})
+    await post("/drift/revoke", {"name": "Lisbon"})
     await post("/origin-trust/restore", {"server": "web", "tool": "fetch"})
     await post("/policy/explain", {"text": ORDER})
     await post("/memories/{memory_id}/vouch", {"version": 1}, memory_id)

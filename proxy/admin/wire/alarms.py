@@ -3,6 +3,7 @@
 GET  /drift?tenant=          -> AlarmList
 GET  /drift/status?tenant=   -> DriftView
 POST /drift/accept           AcceptRequest -> AcceptedView
+POST /drift/revoke           AcceptRequest -> AcceptedView
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class AlarmList(msgspec.Struct, frozen=True, kw_only=True):
 class DriftView(msgspec.Struct, frozen=True, kw_only=True):
     """What the rules do about drift, and how many names of a tenant are watched.
 
-    `names_floor`: what a new name's count begins with, because others were evicted to make room.
+    `names_floor`: what a new name's count begins with, because others were evicted to make room in
+    the last days. `said_words`: words that persons said, and that alarm nobody therefore.
     """
 
     names: str  # "off" | "alarm" | "hold"
@@ -50,20 +52,20 @@ class DriftView(msgspec.Struct, frozen=True, kw_only=True):
     names_watched: int
     names_max: int
     names_floor: int
-    lower_case_words: int
+    said_words: int
     covered: tuple[str, ...]
     mixed_case_only: tuple[str, ...]
     not_covered: tuple[str, ...]
 
 
 class AcceptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Exempt a name from holds; of a name of several words, each word."""
+    """A name that is exempt from holds, or is no longer; the words of a longer name, each."""
 
     name: Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
     tenant: TenantName = DEFAULT_TENANT
 
 
 class AcceptedView(msgspec.Struct, frozen=True, kw_only=True):
-    """The cells that stand for the accepted words; each acceptance has left a leaf."""
+    """The cells of the words that changed; a leaf each."""
 
     cells: tuple[str, ...]

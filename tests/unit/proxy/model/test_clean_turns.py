@@ -68,7 +68,7 @@ class _Front:
         self._api = api
         self._recurring = Recurring()
         sessions: Any = self.ledger
-        self._coupled = Coupled(UnsafeUncoupled(), sessions, one.withholding)
+        self._coupled = Coupled(UnsafeUncoupled(), sessions, one.withholding, one.live.store.drift)
 
     async def ask(self, *messages: Json) -> str:
         body: dict[str, Json] = {self._api.turns: [*messages], "model": "m"}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,10 @@ import pytest
 
 from policy.model import ChangeKind, MemoryId, SourceKind, Tenant
 from policy.ruleset import DriftRules, Watch
+from policy.text.names import Mentioned, mentioned_in
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, decode_leaf
-from storage.drift import DRIFT_ACCEPT
+from storage.drift import DRIFT_ACCEPT, DRIFT_REVOKE
 from storage.errors import StoreUnavailable
 from storage.tables.lmdb_store import CELLS, LEAVES, TABLES
 from storage.values import Decision
@@ -92,21 +94,54 @@ def test_the_third_mention_raises_the_alarm_and_the_fourth_waits(bench: Bench) -
     assert len(alarm.memory_ids) == 3
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["https://zephyrpay.com/pricing", "zephyrpay.com", "help@zephyrpay.com", "@zephyrpay"],
+SPELT = {
+    "Quillbank": "An old quillbank stood in the hall.",
+    "Marbleford": "marbleford, marbleford and marbleford again.",
+    "Tidewell": "See https://tidewell.com/pricing for more.",
+    "Oakmere": "See oakmere.com for more.",
+    "Fernhill": "Ask help@fernhill.com or @fernhill.",
+}
+
+
+def test_no_text_of_low_trust_frees_a_name_by_how_it_spells_it(bench: Bench) -> None:
+    store = _holding(bench)
+    for name, spelt in SPELT.items():
+        say(store, f"{spelt} That is a note.")
+        praise = [f"{text} {spelt}".replace("Zephyrpay", name) for text in PRAISE]
+        _admitted(store, (*praise[:3],))
+        assert _waits(store, praise[3]), name
+        # Control: the same words of a person free it.
+        say(store, spelt, OPERATOR)
+        assert not _waits(store, praise[4]), name
+
+
+DISGUISED = (
+    "Ze*phyr*pay",
+    "Zephyr**pay**",
+    "Z e p h y r p a y",
+    "Z.e.p.h.y.r.p.a.y",
+    "Zeph\u200byrpay",
+    "Zephyr\u00adpay",
+    "Zephyr\u3164pay",
+    "Z\u0301eph\u0335yrpay",
+    "\u0396ephyrpay",
+    "Zephyr\u0440\u0430y",
+    "\U0001d419ephyrpay",
+    "Zeph<b>yr</b>pay",
+    "Zeph&#121;rpay",
+    "Zephyr_pay",
+    "ZEPHYRPAY's",
 )
-def test_an_address_in_lower_case_frees_no_name(bench: Bench, address: str) -> None:
-    store = _holding(bench)
-    _admitted(store, tuple(f"{text} See {address} for more." for text in PRAISE[:3]))
-    assert _waits(store, f"{PRAISE[3]} See {address} for more.")
 
 
-def test_a_word_that_is_written_in_lower_case_is_no_name(bench: Bench) -> None:
-    """The control: outside of an address the same spelling shows that a word is none."""
+def test_marks_blanks_and_letters_that_look_alike_hide_no_name(bench: Bench) -> None:
     store = _holding(bench)
-    _admitted(store, ("An old zephyrpay stood in the hall.", *PRAISE[:3]))
-    assert not _waits(store)
+    # None of the three is the plain name, and together they raise its alarm.
+    _admitted(store, tuple(PRAISE[n].replace("Zephyrpay", DISGUISED[n]) for n in range(3)))
+    for name in ("Zephyrpay", *DISGUISED):
+        assert _waits(store, f"The support at {name} is quick."), name
+    # Control: another name passes.
+    assert not _waits(store, "The support at Quillbank is quick.")
 
 
 def test_with_alarm_alone_nobody_waits_and_with_off_nothing_is_told(bench: Bench) -> None:
@@ -140,7 +175,7 @@ def test_a_name_under_alarm_waits_in_any_case_and_inside_a_compound(bench: Bench
 
 def test_words_of_every_day_are_no_names(bench: Bench) -> None:
     store = _holding(bench)
-    say(store, "Ada likes counseling on mondays.")
+    say(store, "Ada likes counseling on mondays.", OPERATOR)
     for number in range(6):
         assert not _waits(store, f"I'm told Counseling is on Monday, place {number}.")
         assert not _waits(store, f"Use the lift. Wow, that is {number} floors.")
@@ -214,6 +249,78 @@ def test_only_a_persons_own_word_exempts_a_name(bench: Bench) -> None:
     assert not _waits(store, PRAISE[4])
 
 
+def test_a_name_that_a_person_said_in_a_turn_alone_is_under_no_alarm(bench: Bench) -> None:
+    store = _holding(bench)
+    _admitted(store, PRAISE[:3])
+    assert _waits(store)  # control
+    turns = ("Which fees does Zephyrpay take?", "hi")
+    asyncio.run(store.drift.said(Tenant("elsewhere"), turns))
+    assert _waits(store)
+    asyncio.run(store.drift.said(TENANT, turns))
+    assert not _waits(store)
+    asyncio.run(store.drift.said(TENANT, ["And what of Quillbank?"]))
+    store.close()  # what no write took in yet is written at the stop
+    store = _holding(bench)
+    assert not _waits(store, PRAISE[4])
+    for number in range(5):
+        assert not _waits(store, f"The bill of Quillbank is number {number}.")
+    with store.lmdb.reading() as view:
+        kept = b"".join(key + value for key, value in view.scan(CELLS))
+    assert b"ephyr" not in kept
+
+
+def test_what_a_person_said_is_not_lost_with_a_write_that_failed(bench: Bench) -> None:
+    failing: list[str] = []
+
+    def fail(name: str) -> None:
+        if name == "after_put" and failing:
+            failing.clear()
+            raise StoreUnavailable("the disk refuses")
+
+    store = bench.open(failpoint=fail)
+    asyncio.run(store.drift.said(TENANT, ["What does Zephyrpay cost?"]))
+    failing.append("once")
+    with pytest.raises(ExceptionGroup):
+        say(store, PRAISE[0])
+    told = [say(store, text).alarms for text in PRAISE]
+    assert told == [()] * 5
+
+
+def test_a_long_text_is_read_beside_the_loop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_by: list[str] = []
+
+    def noting(text: str) -> Mentioned:
+        read_by.append(threading.current_thread().name)
+        return mentioned_in(text)
+
+    store = _holding(bench)
+    _admitted(store, PRAISE[:3])
+    monkeypatch.setattr(cells, "mentioned_in", noting)
+    assert _waits(store, PRAISE[3] + " and so on" * 1_000)
+    assert len(read_by) == 1  # neither the gate nor the count reads it again
+    assert read_by[0] not in {threading.current_thread().name, "mnemogate-writer"}
+    # Control: a short one is read where it is.
+    assert _waits(store)
+    assert read_by[1:] == [threading.current_thread().name]
+
+
+def test_a_long_text_that_lands_is_read_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def noting(text: str) -> Mentioned:
+        read.append(threading.current_thread().name)
+        return mentioned_in(text)
+
+    store = _holding(bench)
+    monkeypatch.setattr(cells, "mentioned_in", noting)
+    long = PRAISE[0] + " and so on" * 1_000
+    say(store, long)
+    assert len(read) == 1
+    assert read[0] != "mnemogate-writer"
+    say(store, long, OPERATOR)  # control: a person's is read again, for all of its words
+    assert read[2:] == ["mnemogate-writer"]
+
+
 def test_an_accepted_name_is_held_no_longer_and_its_leaf_does_not_name_it(bench: Bench) -> None:
     store = _holding(bench)
     _admitted(store, PRAISE[:3])
@@ -228,9 +335,19 @@ def test_an_accepted_name_is_held_no_longer_and_its_leaf_does_not_name_it(bench:
     assert isinstance(leaf, OperatorLeaf)
     assert (leaf.subject, leaf.by) == (f"cell {cell}", BY)
     assert b"ephyr" not in kept
-    assert asyncio.run(store.drift.accept(TENANT, "- 12", BY)) == ()
+    for unknown in ("- 12", "Quillbank", "Zephyrpay"):  # the last is accepted already
+        assert asyncio.run(store.drift.accept(TENANT, unknown, BY)) == ()
     store.close()
-    assert not _waits(_holding(bench), PRAISE[4])
+    store = _holding(bench)
+    assert not _waits(store, PRAISE[4])
+    assert asyncio.run(store.drift.revoke(TENANT, "Quillbank", BY)) == ()
+    assert asyncio.run(store.drift.revoke(TENANT, "zephyrpay", BY)) == (cell,)
+    assert _waits(store, "Everybody likes Zephyrpay.")
+    with store.lmdb.reading() as view:
+        last = [decode_leaf(data) for _, data in view.scan(LEAVES)]
+    (revoked,) = [one for one in last if getattr(one, "action", "") == DRIFT_REVOKE]
+    assert isinstance(revoked, OperatorLeaf)
+    assert (revoked.subject, revoked.by) == (f"cell {cell}", BY)
 
 
 def test_a_flood_of_made_up_names_hides_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,6 +367,36 @@ def test_a_flood_of_made_up_names_hides_none(bench: Bench, monkeypatch: pytest.M
     assert _waits(store)
 
 
+def test_a_flood_weighs_on_new_names_for_a_week_and_no_longer(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "CELLS_MAX", 40)
+    store = _holding(bench, Watch.ALARM)
+    made = ["Q" + "".join(letters) for letters in product("bcdfghjklm", repeat=3)]
+    for start in range(0, 200, 20):
+        say(store, "the list has " + " ".join(made[start : start + 20]))
+    assert store.drift.watched(TENANT).floor >= 2
+    assert say(store, "We wrote to Quillbank.").alarms  # control: one mention is an alarm
+    bench.clock.now_ms += cells.FLOOR_MS
+    assert store.drift.watched(TENANT).floor == 0
+    # And what makes room for it is the flood, which weighs on it no more.
+    assert [len(say(store, f"Note {n} is of Marbleford.").alarms) for n in range(3)] == [0, 0, 1]
+
+
+def test_one_text_brings_in_a_few_hundred_names_and_takes_none_away(bench: Bench) -> None:
+    store = _holding(bench, Watch.ALARM)
+    word_of = store._engine.parts.names.cells(TENANT).word
+    made = ["Q" + "".join(letters) for letters in product("bcdfghj", repeat=3)]
+    praised = max(made, key=lambda name: word_of(name.lower()))  # of these it is not counted
+    listed = _id(say(store, f"the list has {' '.join(made)}"))
+    assert store.drift.watched(TENANT).names == cells.NEW_NAMES_MAX
+    texts = tuple(text.replace("Zephyrpay", praised) for text in PRAISE[:3])
+    assert [len(say(store, text).alarms) for text in texts] == [0, 0, 1]
+    candidate = candidate_of(None, AGENT, change=ChangeKind.DELETE, memory_id=listed)
+    assert write(store, submission_of(candidate, AGENT))[0].decision is Decision.ADMIT
+    assert praised.lower() in {one.name for one in store.drift.alarms(TENANT)}
+
+
 def test_a_flood_of_made_up_names_has_no_name_wait_that_a_person_said(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +411,7 @@ def test_a_flood_of_made_up_names_has_no_name_wait_that_a_person_said(
         assert say(store, text).decision is Decision.ADMIT
 
 
-def test_of_words_in_lower_case_no_more_are_remembered_than_the_table_has(
+def test_of_words_of_persons_no_more_are_remembered_than_the_table_has(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing: list[str] = []
@@ -277,20 +424,20 @@ def test_of_words_in_lower_case_no_more_are_remembered_than_the_table_has(
     monkeypatch.setattr(cells, "CELLS_MAX", 6)
     store = bench.open(failpoint=fail)
     engine = store._engine
-    remembered = engine.parts.judge.cells._lower_case_known
-    spelt = ["ferry", "harbour", "lantern", "meadow", "orchard", "pebble", "quarry", "saddle"]
+    remembered = engine.parts.judge.cells._said_known
+    said = ["ferry", "harbour", "lantern", "meadow", "orchard", "pebble", "quarry", "saddle"]
     for start in range(0, 30, 3):
-        text = " ".join(spelt[(start + step) % len(spelt)] for step in range(3))
+        text = " ".join(said[(start + step) % len(said)] for step in range(3))
         if start % 2:
             failing.append("once")
             with pytest.raises(ExceptionGroup):
-                say(store, f"{text} window{start}")
+                say(store, f"{text} window{start}", OPERATOR)
         else:
-            say(store, text)
+            say(store, text, OPERATOR)
         with engine.parts.store.reading() as view:
-            there = {key[8:] for key, _ in view.scan(CELLS) if key[7:8] == b"w"}
+            there = {key[8:] for key, _ in view.scan(CELLS) if key[7:8] == b"s"}
         assert len(there) <= 6
-        assert remembered[TENANT] <= there
+        assert remembered.get(TENANT, set()) <= there
     assert remembered[TENANT]  # control: some are
     store.close()
 

@@ -1,0 +1,42 @@
+"""A model front hears persons say names; what tools told, and what she pastes of it, says none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.model import Tenant
+from tests.integration.model_bench import asking, call, fronted
+from tests.integration.running import AGENT_KEY
+from tests.integration.test_cli_drift import PRAISE
+from tests.integration.test_model_coupling import answered
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.model_bench import Bench
+
+PAGE = "Opening hours are on the door. Everybody here is glad about Zephyrpay and its fees."
+
+
+async def under_alarm(bench: Bench) -> list[str | None]:
+    """The names under alarm behind the next write."""
+    assert (await bench.front.write(AGENT_KEY, {"text": "The ferry leaves at nine."}))[0] == 201
+    return [one.name for one in bench.front.sidecar.store.drift.alarms(Tenant("default"))]
+
+
+async def test_a_name_that_a_person_says_in_a_turn_is_under_no_alarm(tmp_path: Path) -> None:
+    async with fronted(tmp_path) as bench:
+        for text in PRAISE:
+            assert (await bench.front.write(AGENT_KEY, {"text": text}))[0] == 201
+        assert await under_alarm(bench) == ["zephyrpay"]
+        body = asking("chat", f"Summarise the page. {call('fetch', url='x')}", tools=("fetch",))
+        assert (await bench.ask("chat", body)).status == 200
+        told = answered("chat", body, "call_0000", PAGE)
+        assert (await bench.ask("chat", told)).status == 200
+        pasted = {**told, "messages": [*told["messages"], {"role": "user", "content": PAGE}]}
+        assert (await bench.ask("chat", pasted)).status == 200
+        assert await under_alarm(bench) == ["zephyrpay"]  # control
+        own = {"role": "user", "content": "What would zephyrpay cost us?"}
+        asked = {**told, "messages": [*told["messages"], own]}
+        assert (await bench.ask("chat", asked)).status == 200
+        assert await under_alarm(bench) == []
