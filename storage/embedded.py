@@ -35,6 +35,7 @@ from storage.values import THE_STORE
 from storage.write.cells import Cells
 from storage.write.checkpoint_copy import CheckpointCopy, check_new_store
 from storage.write.engine import Engine, Parts
+from storage.write.failure_records import EmbeddedFailures
 from storage.write.judging import Judge
 from storage.write.lineage import file_all_lineage
 from storage.write.orders import Operating
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from policy.ruleset import Ruleset
     from storage.cases import Cases
     from storage.drift import Drift
+    from storage.failures import Failures
     from storage.incidents import Incidents
     from storage.interfaces import (
         AuditReader,
@@ -130,6 +132,7 @@ class EmbeddedStore:
         self.drift: Drift = EmbeddedDrift(engine, writer)
         self.incidents: Incidents = EmbeddedIncidents(engine, writer, incident_batch_len)
         self.cases: Cases = EmbeddedCases(engine, writer, self.reader)
+        self.failures: Failures = EmbeddedFailures(engine, writer)
         self.token_key = secrets.token_key
         self.prints_key = prints_key(secrets.store_key)
 

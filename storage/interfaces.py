@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from storage.cases import Cases
     from storage.drift import Drift
     from storage.errors import StoreCorrupt
+    from storage.failures import Failures
     from storage.incidents import Incidents
     from storage.values import (
         BackupSummary,
@@ -494,6 +495,7 @@ class Store(Protocol):
     drift: Drift
     incidents: Incidents
     cases: Cases
+    failures: Failures
     token_key: bytes  # an Ed25519 seed: signs promotion tokens
     prints_key: bytes  # what the session ledger's fingerprints are made with
     # Called on the writer's thread for each hold that ended undecided, once that is durable.

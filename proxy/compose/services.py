@@ -14,6 +14,7 @@ from proxy.admin.adopting import Adopting
 from proxy.admin.commands import Operate
 from proxy.admin.confirm_links import Confirming
 from proxy.admin.dry_run import Explainer
+from proxy.admin.failing import Failing
 from proxy.admin.keys_and_tokens import Credentials
 from proxy.admin.names_watched import NamesWatched
 from proxy.admin.persons_word import Deciding
@@ -23,6 +24,7 @@ from proxy.admin.repairing import Repairing
 from proxy.admin.retention import Retaining
 from proxy.admin.servers_behind import ServersBehind
 from proxy.admin.tracing import Tracing
+from proxy.aftermath.feedback import TakingFeedback
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
@@ -44,6 +46,7 @@ from proxy.model.judge_calls import Vetoing
 from proxy.model.memory_seam import UnsafeUncoupled
 from proxy.model.questioning import Questioning
 from proxy.model.sending import Behind
+from proxy.seams.cases import OpensNoCases
 from proxy.seams.ledger import NoSessions
 from proxy.seams.recalls import UnheardRecalls
 from proxy.seams.withholding import Unwatched
@@ -93,6 +96,26 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         if self.memory is not None:
             return self.memory.sessions
         return Sessions(None, self.store.prints_key, self.surroundings)
+
+    def credentials(self, signer: TokenSigner, authenticator: Authenticator) -> Credentials:
+        """Keys and tokens, as operators make and end them."""
+        return Credentials(
+            reader=self.store.reader,
+            writer=self.store.writer,
+            signer=signer,
+            authenticator=authenticator,
+            surroundings=self.surroundings,
+        )
+
+    def feedback(self) -> TakingFeedback:
+        """What is said of answers, where nobody opens cases."""
+        return TakingFeedback(
+            failures=self.store.failures,
+            reader=self.store.reader,
+            recalls=None,
+            cases=OpensNoCases(),
+            surroundings=self.surroundings,
+        )
 
     def budgets(self) -> Budgets:
         """The budgets: counts of each principal's requests in a window."""
@@ -157,6 +180,7 @@ class Services:
         budgets, graphs = foundation.budgets(), Graphs(store.reader)
         writing = foundation.interceptor(shadow, budgets, TokenVerifier(signer.public_key))
         self.guard = foundation.guard(writing, ledger, self.confirming)
+        self.feedback = foundation.feedback()
         self.operations = Operations(
             reader=store.reader,
             writing=writing,
@@ -166,6 +190,7 @@ class Services:
             recalls=UnheardRecalls() if memory is None else memory,
             graphs=graphs,
             window=Window(budgets, lambda: store.ruleset, surroundings.now_ms),
+            feedback=self.feedback,
         )
         self.retaining = Retaining(
             retained=store.retained,
@@ -192,19 +217,14 @@ class Services:
             graphs=graphs,
             deciding=self.deciding,
             queue=Queue(store.reader, self.deciding, surroundings),
-            credentials=Credentials(
-                reader=store.reader,
-                writer=store.writer,
-                signer=signer,
-                authenticator=self.authenticator,
-                surroundings=surroundings,
-            ),
+            credentials=foundation.credentials(signer, self.authenticator),
             # Dry runs ask the enforcing gate, in observe mode as well.
             explainer=_explainer(foundation.gate, store, _TextProbe(shadow, embedder)),
             rules=rules,
             retaining=self.retaining,
             behind=ServersBehind(store.pins, store.forwards),
             adopting=Adopting(self.guard, store.reader, store.writer),
+            failing=Failing(store.failures, self.feedback),
             registering=Registering(store.reader, store.writer, surroundings),
             repairing=Repairing(incidents=store.incidents),
             tracing=Tracing(store=store, ledger=ledger),

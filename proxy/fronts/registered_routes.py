@@ -1,4 +1,4 @@
-"""Routes of the operator API about what is registered as true: anchors and canaries."""
+"""Routes of the operator API about what is registered as true, and about answers that failed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.admin.wire import registered as wire
 from proxy.admin.wire.queries import TenantQuery
+from proxy.admin.wire.said import FailureList, FailureRequest, FailureView
 from proxy.dialects.query import NoQuery
 
 if TYPE_CHECKING:
@@ -35,9 +36,27 @@ async def _canary_put(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.registering.put_canary(call.by, call.body(wire.CanaryRequest))
 
 
+async def _failures(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """What was said of answers: ids, kinds and verdicts; claims of agents too."""
+    return await operate.failing.all(call.tenant())
+
+
+async def _failure(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """One thing that was said of an answer."""
+    return await operate.failing.one(call.argument)
+
+
+async def _failure_file(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Say that an answer was wrong."""
+    return await operate.failing.file(call.by, call.body(FailureRequest))
+
+
 RULES: Final = (
     ("GET", "/anchors", _anchors, TenantQuery, None, wire.AnchorList),
     ("POST", "/anchors", _anchor_put, NoQuery, wire.AnchorRequest, wire.AnchorView),
     ("GET", "/canaries", _canaries, TenantQuery, None, wire.CanaryList),
     ("POST", "/canaries", _canary_put, NoQuery, wire.CanaryRequest, wire.CanaryView),
+    ("GET", "/failures", _failures, TenantQuery, None, FailureList),
+    ("GET", "/failures/{failure_id}", _failure, NoQuery, None, FailureView),
+    ("POST", "/failures", _failure_file, NoQuery, FailureRequest, FailureView),
 )

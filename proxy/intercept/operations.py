@@ -21,6 +21,7 @@ from proxy.seams.operation import (
     Found,
     GetHistory,
     GetMemory,
+    GiveFeedback,
     Got,
     GraphOperation,
     GraphResult,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from proxy.intercept.budgets import Budgets
     from proxy.intercept.graphs import Graphs
     from proxy.intercept.interceptor import Writing
+    from proxy.seams.cases import TakesFeedback
     from proxy.seams.embedder import Embedder
     from proxy.seams.recalls import HearsRecalls, Read, Shown
     from proxy.seams.surroundings import Surroundings
@@ -108,7 +110,9 @@ class Operations:
         recalls: HearsRecalls,
         graphs: Graphs,
         window: Window,
+        feedback: TakesFeedback,
     ) -> None:
+        self._feedback = feedback
         self._reader = reader
         self._writing = writing
         self._embedder = embedder
@@ -148,6 +152,8 @@ class Operations:
             return Written(items=items)
         if isinstance(operation, Identify):
             return self._identity(principal)
+        if isinstance(operation, GiveFeedback):
+            return await self._feedback.take(principal, operation)
         started_ns = self._out.clock_ns()
         result, name, count = await self._read(principal, operation)
         self._recalls.served(principal, operation, result, dialect=dialect, trace=trace)

@@ -14,6 +14,9 @@ from policy.model import PrincipalId, Tenant
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from policy.model import Principal
+    from proxy.seams.operation import GiveFeedback, Noted
+
 EXPECT_LEN_MAX: Final = 1_024
 """Characters of what an answer should have said, or should not have."""
 
@@ -29,7 +32,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     signal_id: str
-    """16 random hex digits."""
+    """Hex digits: the id of the failure that it is kept as."""
     kind: SignalKind
     grade: Grade
     tenant: Tenant
@@ -42,6 +45,14 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     judge: str | None = None
     expect: tuple[SaidText, ...] = ()
     forbid: tuple[SaidText, ...] = ()
+
+
+class TakesFeedback(Protocol):
+    """Takes what a client says of an answer. Event loop only; any number at once."""
+
+    async def take(self, by: Principal, said: GiveFeedback) -> Noted:
+        """What became of it; raises as `proxy.aftermath.feedback.TakingFeedback`."""
+        ...
 
 
 class OpensCases(Protocol):

@@ -11,6 +11,10 @@ from typing import Protocol, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from policy.after.signals import (  # noqa: TC001 - msgspec reads the annotations
+    Grade,
+    SignalKind,
+)
 from policy.labels.editing import Edit  # noqa: TC001 - msgspec reads the annotation
 from policy.model import (
     CandidateId,
@@ -186,8 +190,32 @@ class Identify(msgspec.Struct, frozen=True, kw_only=True, tag="identify"):
     note: str = ""
 
 
+class GiveFeedback(msgspec.Struct, frozen=True, kw_only=True, tag="feedback"):
+    """What somebody says of a reply, a recall or a memory; it changes no memory and no rank.
+
+    `expect` and `forbid`, checked as entries of a matcher, are what the answer should have said
+    and should not have.
+    """
+
+    grade: Grade
+    reply_id: str | None = None
+    recall_id: str | None = None
+    memory_id: str | None = None
+    expect: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()
+    note: str = ""
+
+
 Operation = (
-    Write | DeleteWhere | Search | ListMemories | GetMemory | GetHistory | ListEntities | Identify
+    Write
+    | DeleteWhere
+    | Search
+    | ListMemories
+    | GetMemory
+    | GetHistory
+    | ListEntities
+    | Identify
+    | GiveFeedback
 )
 GraphOperation = ReadGraph | FindInGraph
 
@@ -305,7 +333,16 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, tag="identity"):
     incarnation: str
 
 
-Result = Written | Found | Listed | Got | History | Entities | Identity
+class Noted(msgspec.Struct, frozen=True, kw_only=True, tag="noted"):
+    """Answer to `GiveFeedback`. `case_id`: the case that it opened or joined, "" for none."""
+
+    failure_id: str
+    kind: SignalKind
+    grade: Grade
+    case_id: str = ""
+
+
+Result = Written | Found | Listed | Got | History | Entities | Identity | Noted
 GraphResult = GraphShown | InGraph
 
 
@@ -346,7 +383,7 @@ def without_store_numbers(result: Result) -> Result:
         case History():
             entries = tuple(replace(entry, version=0, leaf_index=-1) for entry in result.entries)
             return replace(result, entries=entries)
-        case Entities() | Identity():
+        case Entities() | Identity() | Noted():
             return result
 
 

@@ -33,6 +33,7 @@ from policy.trust.ladder import TrustLevel
 from policy.verdict import Reason
 from storage.cases import Case
 from storage.errors import StoreCorrupt
+from storage.failures import Failure
 from storage.incidents import Incident
 from storage.trust import TrustEvent
 from storage.values import Anchor, Decision, KeyRecord, Mentions, Pinned, Row
@@ -318,4 +319,5 @@ decode_forward = msgspec.msgpack.Decoder(ForwardRecord).decode
 decode_hidden_by = msgspec.msgpack.Decoder(HiddenBy).decode
 decode_incident = msgspec.msgpack.Decoder(Incident).decode
 decode_case = msgspec.msgpack.Decoder(Case).decode
+decode_failure = msgspec.msgpack.Decoder(Failure).decode
 decode_pins = msgspec.msgpack.Decoder(Pinned).decode

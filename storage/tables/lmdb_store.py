@@ -56,6 +56,7 @@ QUARANTINES: Final = b"quarantines"
 INCIDENTS: Final = b"incidents"
 CHILDREN: Final = b"children"
 CASES: Final = b"cases"
+FAILURES: Final = b"failures"
 TABLES: Final = (
     META,
     ROWS,
@@ -82,6 +83,7 @@ TABLES: Final = (
     INCIDENTS,
     CHILDREN,
     CASES,
+    FAILURES,
 )
 SINCE: Final = {
     ORIGINS: 5,
@@ -93,6 +95,7 @@ SINCE: Final = {
     INCIDENTS: 5,
     CHILDREN: 5,
     CASES: 5,
+    FAILURES: 5,
 }
 """The format that a table came with; a store of an earlier one that is only read lacks it."""
 

@@ -138,7 +138,7 @@ def refused(seen: Seen) -> None:
     assert texts(seen["refused_get_all"]) == ["We spoke about dinner."]
     assert seen["refused_history"] == seen["history"]
     assert seen["refused_export"]["memories"] == seen["export_by_id"]["memories"]
-    assert seen["feedback"]["code"] == "HTTP_403"
+    assert seen["feedback"]["code"] == "HTTP_404", "there is no such memory"
     if "profile" in seen:
         assert seen["profile"]["code"] == "HTTP_404"
     else:

@@ -141,8 +141,8 @@ def refused(seen: Seen) -> None:
     unknown = seen["unknown_filter"]["message"]
     assert "user_id, agent_id, run_id" in unknown
     assert "usr" not in unknown  # the text of a key may be anything, a refused memory among it
-    for closed in ("feedback", "summary"):
-        assert seen[closed]["code"] == "HTTP_403"
+    assert seen["feedback"]["code"] == "HTTP_404", "there is no such memory"
+    assert seen["summary"]["code"] == "HTTP_403"
     assert "only parts of type text" in seen["image"]["message"]
     assert seen["bad_key"]["raised"] == "ValueError"
     assert "credential" in seen["bad_key"]["message"]

@@ -86,6 +86,7 @@ async def test_the_native_api_is_what_its_document_says(tmp_path: Path) -> None:
         await native.ask("GET", many, query="user_id=ada&class=L3&limit=1")
         assert (await native.ask("POST", "/v1/search", {"query": "Where is Ada?"}))["results"]
         await native.ask("GET", "/v1/entities", query="offset=0")
+        await native.ask("POST", "/v1/feedback", {"verdict": "good", "memory_id": made["id"]})
         await native.ask("GET", "/v1/whoami")
         await native.ask("GET", "/v1/openapi.json")
         operations = [
@@ -195,6 +196,9 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await post("/keys/{key_id}/revoke", {}, turned["key"]["key_id"])
     await post("/tokens", {"principal": "ben", "text": ORDER, "to_class": "L1"})
     await post("/anchors", {"statement": "The office is in Lisbon.", "questions": ["Where?"]})
+    failure = await post("/failures", {"memory_id": memory_id})
+    await operator.ask("GET", API + "/failures/{failure_id}", name=failure["failure_id"])
+    await operator.ask("GET", API + "/failures", query="tenant=default")
     await post("/canaries", {"questions": ["Where?"], "must_not": ["Madrid"]})
     await post("/trust/{principal}/restore", {}, "agent")
     await post("/drift/accept", {"name": "Lisbon"})

@@ -13,6 +13,7 @@ _WORDS: Final = "policy/text/whole_words.py"
 _WORD_TESTS: Final = "tests/unit/policy/text/test_whole_words.py"
 _RULE: Final = "policy/after/rule_judge.py"
 _RULES: Final = "tests/unit/policy/after/test_rule_judge.py"
+_FEEDBACK: Final = "tests/unit/proxy/aftermath/test_feedback.py"
 _SIGNALS: Final = "tests/unit/policy/after/test_signals.py"
 
 AFTER: Final = (
@@ -127,5 +128,35 @@ AFTER: Final = (
         new="frozenset(SignalKind)",
         invariant="a steered agent convicts no honest memory",
         tests=(at(_SIGNALS, "test_an_agents_word_opens_nothing_and_only_wrong_opens"),),
+    ),
+    Mutant(
+        name="an agent's feedback opens a case",
+        file="proxy/aftermath/feedback.py",
+        old="        if opens_case(kind, said.grade):\n",
+        new="        if said.grade is Grade.WRONG:\n",
+        more=(
+            (
+                "from policy.after.signals import kind_of, opens_case\n",
+                "from policy.after.signals import Grade, kind_of\n",
+            ),
+        ),
+        invariant="a steered agent convicts no honest memory",
+        tests=(at(_FEEDBACK, "test_an_agents_word_is_kept_as_a_claim_and_opens_nothing"),),
+    ),
+    Mutant(
+        name="feedback is taken without an end",
+        file="storage/write/failure_records.py",
+        old="self._of_day(failure) >= of_principal_max",
+        new="False",
+        invariant="one key says so much of answers in a day, and no more",
+        tests=(at(_FEEDBACK, "test_a_day_has_room_for_twenty_of_one_principal"),),
+    ),
+    Mutant(
+        name="feedback names a memory of another tenant",
+        file="proxy/aftermath/feedback.py",
+        old="        await asyncio.to_thread(self._require, by.tenant, said)\n",
+        new="",
+        invariant="nobody files a failure about what his tenant does not have",
+        tests=(at(_FEEDBACK, "test_what_is_not_there_is_not_found_and_nothing_is_kept"),),
     ),
 )

@@ -56,7 +56,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     # Of the store what no engine changes, and the one place that picks an engine.
     | {"storage.audit", "storage.clock", "storage.deadline", "storage.errors"}
     | {"storage.interfaces", "storage.opening", "storage.trusted_files", "storage.values"}
-    | {"storage.drift", "storage.incidents", "storage.recalls", "storage.trust"}
+    | {"storage.drift", "storage.failures", "storage.incidents", "storage.recalls"}
+    | {"storage.cases", "storage.trust"}
     | {"cryptography", "multidict", "numpy", "tokenizers"},
 }
 

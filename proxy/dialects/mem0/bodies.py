@@ -6,7 +6,7 @@ listed here, and any other is refused by name.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -127,6 +127,13 @@ class ExportBody(Ids, frozen=True, kw_only=True):
     memory_export_id: Annotated[str, Meta(max_length=16_384)] | None = None
     page: int | str | None = None
     page_size: int | str | None = None
+
+
+class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /v1/feedback/`. Mem0's reason is free text about content: it is read by nobody."""
+
+    memory_id: _Name
+    feedback: Literal["POSITIVE", "NEGATIVE", "VERY_NEGATIVE"]
 
 
 class UpdateBody(msgspec.Struct, frozen=True, kw_only=True):

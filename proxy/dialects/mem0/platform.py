@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from policy.after.signals import Grade
 from policy.query import Compare, Field, Test
 from proxy.dialects.mem0 import reads, writes
 from proxy.dialects.mem0.answers import (
@@ -21,7 +22,7 @@ from proxy.dialects.mem0.answers import (
     waiting,
     written,
 )
-from proxy.dialects.mem0.bodies import IGNORED_READ, ExportBody
+from proxy.dialects.mem0.bodies import IGNORED_EVERYWHERE, IGNORED_READ, ExportBody, FeedbackBody
 from proxy.dialects.mem0.calls import (
     PREFIX,
     Mem0Call,
@@ -58,6 +59,7 @@ from proxy.seams.operation import (
     Found,
     GetHistory,
     GetMemory,
+    GiveFeedback,
     Got,
     History,
     Identify,
@@ -65,6 +67,7 @@ from proxy.seams.operation import (
     Listed,
     ListEntities,
     ListMemories,
+    Noted,
     Operation,
 )
 
@@ -86,9 +89,14 @@ SEARCH_LIMIT_DEFAULT: Final = 10
 
 _VERSIONS: Final = ("/v1/", "/v2/", "/v3/")
 _IGNORED_EXPORT: Final = IGNORED_READ | {"schema", "export_instructions"}
+# Mem0's words, and ours. It changes no rank: what an agent's key says is a claim.
+_GRADES: Final = {
+    "POSITIVE": Grade.GOOD,
+    "NEGATIVE": Grade.IRRELEVANT,
+    "VERY_NEGATIVE": Grade.WRONG,
+}
+_IGNORED_FEEDBACK: Final = IGNORED_EVERYWHERE | {"feedback_reason"}
 _REFUSED: Final = {
-    # Feedback is refused: a change of ranking without a verdict would be a write around the gate.
-    ("POST", "v1/feedback"): "feedback is refused: it would change the rank of a memory ungated",
     ("POST", "v1/summary"): "summaries need a model, and this store runs none; search instead",
 }
 
@@ -125,6 +133,7 @@ class Mem0Platform:
             ("POST", "v1/exports"): _export,
             ("POST", "v1/exports/get"): _exported,
             ("GET", "v1/event/*"): _event,
+            ("POST", "v1/feedback"): _feedback,
         }
 
     def claims(self, request: HttpRequest) -> bool:
@@ -180,6 +189,15 @@ def _get(call: Mem0Call) -> Operation:
 
 def _history(call: Mem0Call) -> Operation:
     return GetHistory(memory_id=call.memory_id, note=Note(route="history").text())
+
+
+def _feedback(call: Mem0Call) -> Operation:
+    body = body_of(call, FeedbackBody, _IGNORED_FEEDBACK)
+    return GiveFeedback(
+        grade=_GRADES[body.feedback],
+        memory_id=body.memory_id,
+        note=Note(route="feedback", reference=body.feedback).text(),
+    )
 
 
 def _delete_entity(call: Mem0Call) -> Operation:
@@ -303,6 +321,9 @@ def _encode_read(request: HttpRequest, note: Note, result: Result) -> HttpReply:
             answer = [platform_history(result.memory_id, entry) for entry in result.entries]
         case Entities():
             answer = _entities(result)
+        case Noted():
+            said = note.reference
+            answer = {"id": result.failure_id, "feedback": said, "feedback_reason": None}
         case _:
             return _identified(note, expect(result, Identity))
     return reply(answer)

@@ -7,6 +7,8 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from policy.after.matchers import Matcher, check_matcher
+from policy.after.signals import Grade
 from policy.model import METADATA_LEN_MAX, NONCE_LEN_MAX, ChangeKind, MemoryClass, MemoryId, Scope
 from policy.query import AllOf, Compare, Field, Filter, Test
 from proxy.dialects.expiry import expiry
@@ -19,12 +21,14 @@ from proxy.dialects.native.wire import (
     Create,
     Delete,
     EntitiesOut,
+    Feedback,
     FiledUnder,
     Filters,
     FoundOut,
     HistoryOut,
     ItemOut,
     MemoryOut,
+    NotedOut,
     OffsetQuery,
     PageOut,
     PageQuery,
@@ -45,6 +49,7 @@ from proxy.seams.operation import (
     DeleteWhere,
     GetHistory,
     GetMemory,
+    GiveFeedback,
     HttpRequest,
     Identify,
     ListEntities,
@@ -135,6 +140,32 @@ def _history(_request: HttpRequest, argument: str) -> Operation:
 
 def _entities(request: HttpRequest, _argument: str) -> Operation:
     return ListEntities(offset=query_as(request.query, OffsetQuery).offset, by_offset=True)
+
+
+def _feedback(request: HttpRequest, _argument: str) -> Operation:
+    body = decode_as(request.body, Feedback)
+    if sum(one is not None for one in (body.reply_id, body.recall_id, body.memory_id)) != 1:
+        raise MalformedRequest("body: one of reply_id, recall_id, memory_id")
+    expect, forbid = _entries(body.expect), _entries(body.forbid)
+    if body.verdict is None and not expect and not forbid:
+        raise MalformedRequest("body: a verdict, or what to expect or forbid")
+    if expect or forbid:
+        try:
+            check_matcher(Matcher(must=expect, must_not=forbid))
+        except ValueError as error:
+            raise MalformedRequest(f"body: {error}") from None
+    return GiveFeedback(
+        grade=body.verdict or Grade.WRONG,
+        reply_id=body.reply_id,
+        recall_id=body.recall_id,
+        memory_id=body.memory_id,
+        expect=expect,
+        forbid=forbid,
+    )
+
+
+def _entries(given: str | None) -> tuple[str, ...]:
+    return () if given is None else (given,)
 
 
 def _identify(_request: HttpRequest, _argument: str) -> Operation:
@@ -383,6 +414,14 @@ ROUTES: Final = (
         takes=OffsetQuery,
         answers=EntitiesOut,
         reads=_entities,
+    ),
+    NativeRoute(
+        method="POST",
+        template=f"{ROOT}/feedback",
+        summary="Say that an answer was wrong, or how fitting a memory was.",
+        asks=Feedback,
+        answers=NotedOut,
+        reads=_feedback,
     ),
     NativeRoute(
         method="GET",

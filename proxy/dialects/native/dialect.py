@@ -19,6 +19,7 @@ from proxy.dialects.native.wire import (
     HistoryOut,
     ItemOut,
     MemoryOut,
+    NotedOut,
     PageOut,
     StepOut,
     WhoOut,
@@ -37,6 +38,7 @@ from proxy.seams.operation import (
     Identity,
     Listed,
     ListMemories,
+    Noted,
     Operation,
     Refusal,
     Result,
@@ -116,11 +118,8 @@ class Native:
                 return _ok(HistoryOut(id=result.memory_id, history=steps))
             case Entities():
                 return _ok(_entities(result))
-            case Identity() if request.path == native_decode.OPENAPI:
-                body = document("Mnemogate native API", "", native_decode.ROUTES)
-                return HttpReply(status=200, body=body)
-            case Identity():
-                return _ok(_who(result))
+            case Identity() | Noted():
+                return _told(request, result)
 
     def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
         """A failure as problem details."""
@@ -274,6 +273,24 @@ def _entities(result: Entities) -> EntitiesOut:
             )
             for entity in result.entities
         ),
+    )
+
+
+def _told(request: HttpRequest, result: Identity | Noted) -> HttpReply:
+    if isinstance(result, Noted):
+        return _ok(_noted(result))
+    if request.path == native_decode.OPENAPI:
+        body = document("Mnemogate native API", "", native_decode.ROUTES)
+        return HttpReply(status=200, body=body)
+    return _ok(_who(result))
+
+
+def _noted(result: Noted) -> NotedOut:
+    return NotedOut(
+        id=result.failure_id,
+        kind=result.kind.value,
+        verdict=result.grade.value,
+        incident=result.case_id or None,
     )
 
 

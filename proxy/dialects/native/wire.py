@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from policy.after.matchers import Entry  # noqa: TC001 - msgspec reads the annotation
+from policy.after.signals import Grade  # noqa: TC001 - msgspec reads the annotation
 from policy.model import (
     LINEAGE_LEN_MAX,
     NAME_LEN_MAX,
@@ -238,6 +240,30 @@ class EntitiesOut(msgspec.Struct, frozen=True, kw_only=True):
 
     total: int
     entities: tuple[EntityOut, ...]
+
+
+class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the caller says of one answer, or of one memory.
+
+    Exactly one id is given. Without a verdict it is `wrong`, and then `expect` (words that belong
+    in the answer) or `forbid` (words that do not) is needed.
+    """
+
+    verdict: Grade | None = None
+    reply_id: Wide | None = None
+    recall_id: Wide | None = None
+    memory_id: Id | None = None
+    expect: Entry | None = None
+    forbid: Entry | None = None
+
+
+class NotedOut(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of feedback. `incident` is null where it set nothing off."""
+
+    id: str
+    kind: str
+    verdict: str
+    incident: str | None
 
 
 class WhoOut(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,8 +13,10 @@ import pytest
 from policy.gate import GATE
 from policy.model import ChangeKind, Channel, MemoryId, Principal, PrincipalId, Scope, Tenant
 from policy.query import EVERYTHING
+from proxy.aftermath.feedback import TakingFeedback
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.operations import BULK_NONCE_LEN_MAX, Operations, Window
+from proxy.seams.cases import OpensNoCases
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     DeleteWhere,
@@ -111,6 +113,13 @@ def talking(root: Path, embedder: str = "static") -> Generator[Conversation]:
             recalls=recalls,
             graphs=Graphs(live.store.reader),
             window=Window(live.budgets, lambda: live.store.ruleset, live.surroundings.now_ms),
+            feedback=TakingFeedback(
+                failures=live.store.failures,
+                reader=live.store.reader,
+                recalls=None,
+                cases=OpensNoCases(),
+                surroundings=live.surroundings,
+            ),
         )
         yield Conversation(live, session, recalls)
 

@@ -3,11 +3,12 @@ from __future__ import annotations
 import pytest
 
 from policy import query as q
+from policy.after.signals import Grade
 from policy.model import TEXT_LEN_MAX, ChangeKind, MemoryClass, Scope, SourceKind
 from policy.query import AllOf, Compare, Field
 from proxy.dialects.mem0.writes import NEVER_EXPIRES
 from proxy.seams.faults import MalformedRequest, UnknownWrite
-from proxy.seams.operation import DeleteWhere, Proposal, Write
+from proxy.seams.operation import DeleteWhere, GiveFeedback, Operation, Proposal, Write
 from tests.unit.proxy.dialects.mem0.sample import (
     API_KEY,
     FIRST_ID,
@@ -25,6 +26,10 @@ def added(body: dict[str, object], **headers: str) -> tuple[Proposal, ...]:
     operation = PLATFORM.decode(request("POST", ADD, body, TOKEN | headers))
     assert isinstance(operation, Write)
     return operation.proposals
+
+
+def decoded(method: str, target: str, body: object) -> Operation:
+    return PLATFORM.decode(request(method, target, body))
 
 
 def refusal(method: str, target: str, body: object = None) -> MalformedRequest:
@@ -318,9 +323,24 @@ def test_a_mutating_route_nobody_knows_counts_as_a_write(method: str, path: str)
         PLATFORM.decode(request(method, path, {}))
 
 
-@pytest.mark.parametrize("path", ["/v1/feedback/", "/v1/summary/"])
-def test_routes_that_would_need_a_model_or_skip_the_gate_say_why_not(path: str) -> None:
-    assert refusal("POST", path, {}).status == 403
+def test_a_route_that_would_need_a_model_says_why_not() -> None:
+    assert refusal("POST", "/v1/summary/", {}).status == 403
+
+
+@pytest.mark.parametrize(
+    ("word", "grade"),
+    [("POSITIVE", Grade.GOOD), ("NEGATIVE", Grade.IRRELEVANT), ("VERY_NEGATIVE", Grade.WRONG)],
+)
+def test_feedback_is_what_its_word_says_and_its_reason_goes_nowhere(
+    word: str, grade: Grade
+) -> None:
+    body = {"memory_id": "m1", "feedback": word, "feedback_reason": "it said Lisbon"}
+    said = decoded("POST", "/v1/feedback/", body)
+    assert isinstance(said, GiveFeedback)
+    assert (said.grade, said.memory_id, said.expect, said.forbid) == (grade, "m1", (), ())
+    assert "Lisbon" not in str(said)
+    for wrong in ({**body, "feedback": "BAD"}, {**body, "feedback": None}, {"memory_id": "m1"}):
+        assert refusal("POST", "/v1/feedback/", wrong).status == 422
 
 
 @pytest.mark.parametrize(

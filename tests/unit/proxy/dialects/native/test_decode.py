@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from policy import query
+from policy.after.signals import Grade
 from policy.model import ChangeKind, MemoryClass, SourceKind
 from proxy.dialects.native.dialect import Native
 from proxy.seams.faults import MalformedRequest, MethodNotAllowed, UnknownWrite
@@ -16,10 +17,12 @@ from proxy.seams.operation import (
     DeleteWhere,
     GetHistory,
     GetMemory,
+    GiveFeedback,
     HttpRequest,
     Identify,
     ListEntities,
     ListMemories,
+    Operation,
     Proposal,
     Search,
     Write,
@@ -174,6 +177,27 @@ def test_delete_where_needs_a_filter() -> None:
     )
     with pytest.raises(MalformedRequest):
         NATIVE.decode(request("DELETE", "/v1/memories"))
+
+
+def test_feedback_names_one_thing_and_says_something_of_it() -> None:
+    def decoded(**body: object) -> Operation:
+        return NATIVE.decode(request("POST", "/v1/feedback", body))
+
+    assert decoded(memory_id=ID, verdict="good") == GiveFeedback(grade=Grade.GOOD, memory_id=ID)
+    assert decoded(reply_id="msg_1", expect="30 days", forbid="re:1[45] days") == GiveFeedback(
+        grade=Grade.WRONG, reply_id="msg_1", expect=("30 days",), forbid=("re:1[45] days",)
+    )
+    for body, why in (
+        ({"memory_id": ID}, "a verdict, or what to expect or forbid"),
+        ({"verdict": "wrong"}, "one of reply_id, recall_id, memory_id"),
+        ({"verdict": "wrong", "memory_id": ID, "recall_id": "a"}, "one of reply_id"),
+        ({"verdict": "bad", "memory_id": ID}, "verdict"),
+        ({"memory_id": ID, "forbid": "re:(a+)+"}, "must_not, entry 1: a repeat inside a repeat"),
+        ({"memory_id": ID, "verdict": "wrong", "note": "x"}, "not known here"),
+    ):
+        with pytest.raises(MalformedRequest) as refused:
+            decoded(**body)
+        assert (refused.value.status, why in refused.value.detail) == (422, True), why
 
 
 def test_reads_are_read() -> None:

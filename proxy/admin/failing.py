@@ -1,0 +1,88 @@
+"""What was said of answers, as operators see it, and say it themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.after.matchers import Matcher, check_matcher
+from policy.after.signals import Grade
+from policy.model import Tenant
+from proxy.admin.wire.said import FailureList, FailureView
+from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.seams.operation import GiveFeedback
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from proxy.admin.wire.said import FailureRequest
+    from proxy.seams.cases import TakesFeedback
+    from storage.failures import Failure, Failures
+
+_SHOWN_MAX: Final = 1_000
+
+
+class Failing:
+    """Failures for operators. Event loop only."""
+
+    def __init__(self, failures: Failures, feedback: TakesFeedback) -> None:
+        self._failures = failures
+        self._feedback = feedback
+
+    async def all(self, tenant: Tenant) -> FailureList:
+        """The newest failures of a tenant."""
+        found = await asyncio.to_thread(self._failures.newest, tenant, _SHOWN_MAX)
+        return FailureList(failures=tuple(map(_view, found)))
+
+    async def one(self, failure_id: str) -> FailureView:
+        """One failure.
+
+        Raises:
+            NotFound: None of that id is kept.
+        """
+        found = await asyncio.to_thread(self._failures.get, failure_id)
+        if found is None:
+            raise NotFound("no failure of that id is kept")
+        return _view(found)
+
+    async def file(self, by: Principal, asked: FailureRequest) -> FailureView:
+        """Say that an answer of a tenant was wrong, as an operator.
+
+        Raises:
+            MalformedRequest: It does not name one answer, or an entry cannot be looked for.
+            NotFound: The answer is not known; the message says since when such things are kept.
+        """
+        if asked.expect or asked.forbid:
+            try:
+                check_matcher(Matcher(must=asked.expect, must_not=asked.forbid))
+            except ValueError as error:
+                raise MalformedRequest(f"body: {error}") from None
+        said = GiveFeedback(
+            grade=Grade.WRONG,
+            reply_id=asked.reply_id,
+            recall_id=asked.recall_id,
+            memory_id=asked.memory_id,
+            expect=asked.expect,
+            forbid=asked.forbid,
+        )
+        of_tenant = msgspec.structs.replace(by, tenant=Tenant(asked.tenant))
+        noted = await self._feedback.take(of_tenant, said)
+        return await self.one(noted.failure_id)
+
+
+def _view(failure: Failure) -> FailureView:
+    return FailureView(
+        failure_id=failure.failure_id,
+        kind=failure.kind,
+        verdict=failure.grade,
+        tenant=failure.tenant,
+        by=failure.by,
+        at_ms=failure.at_ms,
+        reply_id=failure.reply_id,
+        recall_id=failure.recall_id,
+        memory_id=failure.memory_id,
+        rule_id=failure.rule_id,
+        judge=failure.judge,
+        incident=failure.case_id,
+    )

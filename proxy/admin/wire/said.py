@@ -1,0 +1,58 @@
+"""What the operator API says and hears about failures. No content is in an answer.
+
+GET  /failures?tenant=                       -> FailureList
+GET  /failures/{failure_id}                  -> FailureView
+POST /failures              FailureRequest   -> FailureView
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from policy.after.matchers import Entries  # noqa: TC001 - msgspec reads the annotation
+from policy.after.signals import (  # noqa: TC001 - msgspec reads the annotations
+    Grade,
+    SignalKind,
+)
+from proxy.admin.wire.store import Wide  # noqa: TC001 - msgspec reads the annotation
+from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+
+
+class FailureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An operator says that an answer was wrong. Exactly one id is given.
+
+    `expect` and `forbid` are entries of a matcher: they go to the case, and are kept nowhere else.
+    """
+
+    tenant: TenantName = DEFAULT_TENANT
+    reply_id: Wide | None = None
+    recall_id: Wide | None = None
+    memory_id: Wide | None = None
+    expect: Entries = ()
+    forbid: Entries = ()
+
+
+class FailureView(msgspec.Struct, frozen=True, kw_only=True):
+    """One signal about one answer; "" for what it does not name. `at_ms`: Unix milliseconds.
+
+    `incident`: what it led to. One of kind `agent` leads to none, ever.
+    """
+
+    failure_id: str
+    kind: SignalKind
+    verdict: Grade
+    tenant: str
+    by: str
+    at_ms: int
+    reply_id: str
+    recall_id: str
+    memory_id: str
+    rule_id: str
+    judge: str
+    incident: str
+
+
+class FailureList(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest failures of one tenant, newest first, claims of agents among them."""
+
+    failures: tuple[FailureView, ...]

@@ -1,0 +1,123 @@
+"""What people, operators and agents say of an answer: kept without content, or the start of a case.
+
+An agent's word is a claim. It is kept and shown to people, and sets nothing off: an agent that a
+memory steers could have honest memories convicted, one bad word after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from policy.after.signals import kind_of, opens_case
+from policy.model import Channel, MemoryId
+from proxy.seams.cases import Signal
+from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
+from proxy.seams.operation import Noted
+from storage.failures import Failure
+
+if TYPE_CHECKING:
+    from policy.model import Principal, Tenant
+    from proxy.seams.cases import OpensCases
+    from proxy.seams.operation import GiveFeedback
+    from proxy.seams.surroundings import Surroundings
+    from storage.failures import Failures
+    from storage.interfaces import MemoryReader
+    from storage.recalls import Recalls
+
+PER_DAY_MAX: Final = 20
+"""Feedbacks of one principal in 24 hours. An operator's are not counted."""
+
+_RETRY_S: Final = 3_600
+_RANDOM_BYTES: Final = 4
+
+
+class TakingFeedback:
+    """Takes feedback. Event loop only; any number at once."""
+
+    def __init__(
+        self,
+        *,
+        failures: Failures,
+        reader: MemoryReader,
+        recalls: Recalls | None,
+        cases: OpensCases,
+        surroundings: Surroundings,
+    ) -> None:
+        """`recalls`: None where no recall ledger is kept: no reply and no recall is known."""
+        self._failures = failures
+        self._reader = reader
+        self._recalls = recalls
+        self._cases = cases
+        self._out = surroundings
+
+    async def take(self, by: Principal, said: GiveFeedback) -> Noted:
+        """Keep what somebody says of an answer of his tenant, and open a case where that counts.
+
+        Raises:
+            MalformedRequest: Not exactly one answer or memory is named.
+            NotFound: It is not known; the message says since when such things are kept.
+            RateLimited: The principal said enough for a day; nothing was kept.
+            StorageError: Nothing was kept, or no case could be opened.
+        """
+        named = (said.reply_id, said.recall_id, said.memory_id)
+        if sum(one is not None for one in named) != 1:
+            raise MalformedRequest("name one of reply_id, recall_id, memory_id")
+        await asyncio.to_thread(self._require, by.tenant, said)
+        kind, now_ms = kind_of(by.channel), self._out.now_ms()
+        failure = Failure(
+            failure_id=f"{now_ms:012x}{self._out.random_hex(_RANDOM_BYTES)}",
+            kind=kind,
+            grade=said.grade,
+            tenant=by.tenant,
+            by=by.principal_id,
+            at_ms=now_ms,
+            reply_id=said.reply_id or "",
+            recall_id=said.recall_id or "",
+            memory_id=said.memory_id or "",
+        )
+        limit = None if by.channel is Channel.OPERATOR else PER_DAY_MAX
+        if not await self._failures.record(failure, of_principal_max=limit):
+            raise RateLimited(_RETRY_S)
+        case_id = None
+        if opens_case(kind, said.grade):
+            case_id = await self._cases.open_case(_signal(failure, said))
+        if case_id is not None:
+            await self._failures.join(failure.failure_id, case_id)
+        return Noted(
+            failure_id=failure.failure_id, kind=kind, grade=said.grade, case_id=case_id or ""
+        )
+
+    def _require(self, tenant: Tenant, said: GiveFeedback) -> None:
+        if said.memory_id is not None:
+            if self._reader.get(tenant, MemoryId(said.memory_id)) is None:
+                raise NotFound("there is no such memory")
+            return
+        if self._recalls is None:
+            raise NotFound("no replies and no recalls are kept here; name a memory_id")
+        if said.reply_id is not None:
+            if self._recalls.reply(tenant, said.reply_id) is None:
+                raise NotFound(f"no such reply is kept; {self._since(self._recalls)}")
+            return
+        recall = self._recalls.recall(said.recall_id or "")
+        if recall is None or recall.tenant != tenant:
+            raise NotFound(f"no such recall is kept; {self._since(self._recalls)}")
+
+    def _since(self, recalls: Recalls) -> str:
+        return f"what is kept begins at {recalls.kept_since_ms} (Unix milliseconds)"
+
+
+def _signal(failure: Failure, said: GiveFeedback) -> Signal:
+    return Signal(
+        signal_id=failure.failure_id,
+        kind=failure.kind,
+        grade=failure.grade,
+        tenant=failure.tenant,
+        by=failure.by,
+        at_ms=failure.at_ms,
+        reply_id=said.reply_id,
+        recall_id=said.recall_id,
+        memory_id=said.memory_id,
+        expect=said.expect,
+        forbid=said.forbid,
+    )

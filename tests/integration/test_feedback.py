@@ -1,0 +1,71 @@
+"""Feedback over real sockets: an agent's word moves nothing, whatever it says and however often."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.model import Channel, PrincipalId, Tenant
+from policy.trust.ladder import TrustLevel
+from tests.integration.running import AGENT_KEY, running
+from tests.integration.test_http_admin import Admin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FACTS = ("Ada moved to Lisbon.", "The office opens at nine.", "Refunds take 30 days.")
+
+
+async def test_a_thousand_bad_words_of_an_agent_move_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path) as sidecar:
+        admin, reader = Admin(sidecar), sidecar.sidecar.store.reader
+        ids = [(await sidecar.write(AGENT_KEY, {"text": text}))[1]["id"] for text in FACTS]
+        steered = await sidecar.key("steered")
+        person = await sidecar.key("ada", channel=Channel.USER)
+        before = reader.status()
+        trust = reader.all_trust()
+        statuses = [
+            (await sidecar.call("POST", "/v1/feedback", steered, body))[0]
+            for body in ({"verdict": "wrong", "memory_id": ids[n % len(ids)]} for n in range(1_000))
+        ]
+        assert (statuses.count(200), statuses.count(429)) == (20, 980)
+        after = reader.status()
+        assert (after.version, after.leaf_count) == (before.version, before.leaf_count)
+        assert after.live_count == before.live_count == len(FACTS)
+        assert reader.all_trust() == trust, "no outcome"
+        assert reader.trust(PrincipalId("steered")).level is TrustLevel.TRUSTED
+        assert (await admin.ask("GET", "/quarantined"))["memories"] == []
+        assert (await admin.ask("GET", "/incidents"))["incidents"] == []
+        status, page = await sidecar.call("GET", "/v1/memories", AGENT_KEY)
+        assert (status, page["total"]) == (200, len(FACTS))
+        body = {"memory_id": ids[0], "forbid": "Lisbon"}
+        status, noted = await sidecar.call("POST", "/v1/feedback", person, body)
+        assert (status, noted["kind"], noted["verdict"]) == (200, "person", "wrong")
+        shown = (await admin.ask("GET", "/failures"))["failures"]
+        kinds = [one["kind"] for one in shown]
+        assert kinds == ["person", *["agent"] * 20], "claims are shown to people, newest first"
+        assert {one["incident"] for one in shown if one["kind"] == "agent"} == {""}
+        assert "Lisbon" not in str(shown)
+
+
+async def test_an_operator_files_a_failure_and_bad_input_says_why(tmp_path: Path) -> None:
+    async with running(tmp_path) as sidecar:
+        admin = Admin(sidecar)
+        _, stored = await sidecar.write(AGENT_KEY, {"text": FACTS[0]})
+        asked = {"memory_id": stored["id"], "expect": ["Porto"]}
+        filed = await admin.ask("POST", "/failures", asked)
+        assert (filed["kind"], filed["verdict"], filed["by"]) == ("operator", "wrong", "operator")
+        assert await admin.ask("GET", f"/failures/{filed['failure_id']}") == filed
+        failures = sidecar.sidecar.store.failures
+        (kept,) = failures.newest(Tenant("default"), 10)
+        assert kept.failure_id == filed["failure_id"]
+        for name in ("0" * 20, "x", "0" * 19):
+            await admin.ask("GET", f"/failures/{name}", status=404)
+        await admin.ask("POST", "/failures", {}, status=422)
+        await admin.ask("POST", "/failures", {"reply_id": "msg_none"}, status=404)
+        await admin.ask("POST", "/failures", {**asked, "tenant": "other"}, status=404)
+        await admin.ask("POST", "/failures", {**asked, "forbid": ["re:(a+)+"]}, status=422)
+        await admin.ask("GET", "/failures", key=AGENT_KEY, status=403)
+        for body in ({"memory_id": stored["id"]}, {"verdict": "wrong"}, {}):
+            status, _ = await sidecar.call("POST", "/v1/feedback", AGENT_KEY, body)
+            assert status == 422
+        assert failures.newest(Tenant("default"), 10) == (kept,)

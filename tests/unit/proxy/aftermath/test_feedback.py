@@ -1,0 +1,147 @@
+"""What feedback sets off, by whom it is given, and what is kept of it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from policy.after.signals import Grade, SignalKind
+from policy.gate import GATE
+from policy.model import ChangeKind, Channel, MemoryId, Principal, PrincipalId, Tenant
+from proxy.aftermath.feedback import PER_DAY_MAX, TakingFeedback
+from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
+from proxy.seams.operation import GiveFeedback, Proposal
+from tests.unit.proxy.wired import TRACE, Wired, wired
+from tests.unit.storage.opening import AGENT, OPERATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from proxy.seams.cases import Signal
+
+PERSON = Principal(principal_id=PrincipalId("ada"), tenant=AGENT.tenant, channel=Channel.USER)
+SECRET = "the vault code is 7319"
+
+
+class Cases:
+    """Opens a case for each signal, and remembers the signals."""
+
+    def __init__(self) -> None:
+        self.heard: list[Signal] = []
+
+    async def open_case(self, signal: Signal) -> str | None:
+        self.heard.append(signal)
+        return f"case-{len(self.heard)}"
+
+
+class Talk(msgspec.Struct, frozen=True):
+    live: Wired
+    cases: Cases
+    feedback: TakingFeedback
+
+    async def store(self, text: str) -> MemoryId:
+        proposals = (Proposal(change=ChangeKind.CREATE, text=text),)
+        (item,) = await self.live.writing.judge(AGENT, proposals, "native", TRACE)
+        assert item.memory_id is not None
+        return item.memory_id
+
+
+@contextmanager
+def talking(root: Path) -> Generator[Talk]:
+    with wired(root, GATE) as live:
+        cases = Cases()
+        yield Talk(
+            live,
+            cases,
+            TakingFeedback(
+                failures=live.store.failures,
+                reader=live.store.reader,
+                recalls=None,
+                cases=cases,
+                surroundings=live.surroundings,
+            ),
+        )
+
+
+def files_with(root: Path, sought: bytes) -> set[str]:
+    files = [path for path in root.rglob("*") if path.is_file()]
+    return {path.name for path in files if sought in path.read_bytes()}
+
+
+def wrong(memory_id: str, grade: Grade = Grade.WRONG) -> GiveFeedback:
+    return GiveFeedback(grade=grade, memory_id=memory_id, forbid=(SECRET,))
+
+
+async def test_an_agents_word_is_kept_as_a_claim_and_opens_nothing(tmp_path: Path) -> None:
+    with talking(tmp_path) as talk:
+        memory = await talk.store("Ada moved to Lisbon.")
+        before = talk.live.store.reader.status()
+        noted = await talk.feedback.take(AGENT, wrong(memory))
+        assert (noted.kind, noted.case_id, talk.cases.heard) == (SignalKind.AGENT, "", [])
+        after = talk.live.store.reader.status()
+        assert (after.version, after.leaf_count) == (before.version, before.leaf_count)
+        (kept,) = talk.live.store.failures.newest(AGENT.tenant, 10)
+        assert (kept.kind, kept.memory_id, kept.case_id) == (SignalKind.AGENT, memory, "")
+        for by, kind in ((PERSON, SignalKind.PERSON), (OPERATOR, SignalKind.OPERATOR)):
+            noted = await talk.feedback.take(by, wrong(memory))
+            assert noted.kind is talk.cases.heard[-1].kind is kind, "control: these do"
+            found = talk.live.store.failures.get(noted.failure_id)
+            assert found is not None
+            assert noted.case_id == found.case_id == f"case-{len(talk.cases.heard)}"
+        assert len(talk.cases.heard) == 2
+
+
+@pytest.mark.parametrize("grade", [Grade.GOOD, Grade.IRRELEVANT])
+async def test_only_wrong_opens_a_case(tmp_path: Path, grade: Grade) -> None:
+    with talking(tmp_path) as talk:
+        memory = await talk.store("Ada moved to Lisbon.")
+        noted = await talk.feedback.take(PERSON, wrong(memory, grade))
+        assert (noted.case_id, talk.cases.heard) == ("", [])
+
+
+async def test_a_day_has_room_for_twenty_of_one_principal(tmp_path: Path) -> None:
+    with talking(tmp_path) as talk:
+        memory = await talk.store("Ada moved to Lisbon.")
+        for _ in range(PER_DAY_MAX):
+            await talk.feedback.take(PERSON, wrong(memory))
+        with pytest.raises(RateLimited):
+            await talk.feedback.take(PERSON, wrong(memory))
+        assert len(talk.cases.heard) == PER_DAY_MAX
+        await talk.feedback.take(AGENT, wrong(memory))
+        for _ in range(2):
+            await talk.feedback.take(OPERATOR, wrong(memory))
+        assert len(talk.live.store.failures.newest(AGENT.tenant, 100)) == PER_DAY_MAX + 3
+
+
+async def test_what_is_said_of_an_answer_is_in_no_file(tmp_path: Path) -> None:
+    with talking(tmp_path) as talk:
+        memory = await talk.store("Ada moved to Lisbon.")
+        noted = await talk.feedback.take(PERSON, wrong(memory))
+        assert talk.cases.heard[0].forbid == (SECRET,), "control: the case is told"
+        assert files_with(tmp_path, SECRET.encode()) == set()
+        assert "data.mdb" in files_with(tmp_path, bytes.fromhex(noted.failure_id))
+
+
+async def test_what_is_not_there_is_not_found_and_nothing_is_kept(tmp_path: Path) -> None:
+    with talking(tmp_path) as talk:
+        memory = await talk.store("Ada moved to Lisbon.")
+        stranger = msgspec.structs.replace(PERSON, tenant=Tenant("elsewhere"))
+        for by, said in (
+            (stranger, wrong(memory)),
+            (PERSON, GiveFeedback(grade=Grade.WRONG, reply_id="msg_1")),
+            (PERSON, GiveFeedback(grade=Grade.WRONG, recall_id="0" * 16)),
+        ):
+            with pytest.raises(NotFound):
+                await talk.feedback.take(by, said)
+        for said in (
+            GiveFeedback(grade=Grade.WRONG),
+            GiveFeedback(grade=Grade.WRONG, memory_id=memory, reply_id="msg_1"),
+        ):
+            with pytest.raises(MalformedRequest):
+                await talk.feedback.take(PERSON, said)
+        assert talk.live.store.failures.newest(AGENT.tenant, 10) == ()
+        assert talk.cases.heard == []
