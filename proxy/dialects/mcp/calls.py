@@ -1,4 +1,4 @@
-"""What a `tools/call` would do to memory: its kind, its items, and for each item a call of its own.
+"""Reads what a `tools/call` would do to memory: its kind, its items, and a call for each item.
 
 Every string of the arguments is a piece that is judged, wherever it stands: titles, tags, metadata
 and their keys are the usual way around a gate that only reads `content`. A string is left out only
@@ -54,20 +54,21 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     kind: ToolKind | None
     rule: Tool | None
     arguments: dict[str, JsonValue]
-    # Of a write or a delete: at least one, in the order of the call.
+    # The items of a write or a delete: at least one, in the order of the call.
     items: tuple[Item, ...] = ()
-    # Which items change nothing (`pass_if`).
+    # Indexes of items that change nothing, by the map's `pass_if`.
     idle: frozenset[int] = frozenset()
 
 
 def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
-    """The kind of a call, and its items where it would change memory.
+    """The kind of a call, and its items if it would change memory.
 
     `arguments_of` rebuilds from each item the call for that item alone.
 
     Raises:
-        MalformedRequest: No name, arguments that are no object, or of a shape that the map does
-            not expect, too many items, too much text. The detail never holds what was sent.
+        MalformedRequest: The call has no name, its arguments are no object or have a shape that the
+            map does not expect, or there are too many items or too much text. The detail never
+            holds what was sent.
     """
     if not isinstance(params, dict):
         raise MalformedRequest("params: must be an object")
@@ -111,7 +112,7 @@ def _without_memory(tool_map: ToolMap, name: str, arguments: dict[str, JsonValue
 
 
 def without(call: Call, refused: frozenset[int]) -> dict[str, JsonValue] | None:
-    """The call's arguments without some of its items; None where no item is left."""
+    """The call's arguments without some of its items; None if no item is left."""
     if not refused:
         return call.arguments
     if call.rule is None or not call.rule.items or len(refused) >= len(call.items):
@@ -122,7 +123,7 @@ def without(call: Call, refused: frozenset[int]) -> dict[str, JsonValue] | None:
 def kept_of(call: Call, refused: frozenset[int]) -> dict[str, JsonValue]:
     """The call's arguments without some of its items.
 
-    An array that loses all of them stays, empty.
+    An array that loses all of its items stays, empty.
     """
     if call.rule is None:
         return call.arguments
@@ -136,10 +137,10 @@ def _check_names(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue])
         try:
             found = list(places(arguments, pattern))
         except MisfitError:
-            continue  # names that are no use to the map are refused for that
+            continue  # a wrong shape is refused when the map reads the arguments
         for _, value in found:
             if isinstance(value, dict):
-                # Members deeper down are data, which may have an `ID` and an `id`.
+                # Names deeper down are data, which may well have both an `ID` and an `id`.
                 check_twins(value, known, "arguments", pairs=not pattern)
 
 
@@ -197,7 +198,7 @@ def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Ite
 
 
 def _effect(rule: Tool, taken: JsonValue) -> Effect | None:
-    """What the call does to the text under its key; None where the map does not say."""
+    """What the call does to the text under its key; None if the map does not say."""
     if rule.effect is None or not isinstance(taken, dict):
         return None
     return effect_of(rule.effect, taken)
@@ -297,7 +298,7 @@ def _reduced(
 ) -> dict[str, JsonValue]:
     """The arguments with only some elements in the arrays of items.
 
-    Shared values are not modified.
+    The given arguments are not modified.
     """
     reduced = dict(arguments)
     for text in rule.items:
@@ -370,7 +371,7 @@ def _memory_class(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]
         try:
             values = list(places(arguments, path(class_rule.path)))
         except MisfitError:
-            continue  # a rule of the whole map applies to no argument of this tool
+            continue  # a rule for the whole map may have a path that this tool's arguments lack
         if any(isinstance(value, str) and fits(class_rule, value) for _, value in values):
             found.append(class_rule.memory_class)
     return max(found, key=lambda memory_class: memory_class.power)

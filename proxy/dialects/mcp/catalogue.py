@@ -43,7 +43,7 @@ def pinned_tools(pages: Iterable[JsonValue]) -> tuple[PinnedTool, ...]:
 
 
 def next_cursor(page: JsonValue) -> str | None:
-    """Where the next page of a list begins; None on the last."""
+    """The cursor at which the next page of a list begins; None on the last page."""
     cursor = page.get("nextCursor") if isinstance(page, dict) else None
     return cursor if isinstance(cursor, str) else None
 

@@ -1,4 +1,4 @@
-"""Rules that raise the class of an item by a string in it, and an example of what each one fits.
+"""Rules that raise the class of an item by a string in it; makes an example that a rule fits.
 
 Rule and text are folded alike, so that a rule fits the texts that its author expects. A rule that
 no text fits is refused when the map is read, because it would never raise a class.
@@ -41,8 +41,8 @@ class RuleError(ValueError):
 class ClassRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Raises the class of an item by a string in it. Exactly one of the three tests is given.
 
-    `words`: one of them stands in the string as a word or, where it is several, as these words in a
-    row (`user_Preference` has `preference`). "$steering" and "$places" stand for the lists of
+    `words`: one of them stands in the string as a word, or as several words in a row
+    (`user_Preference` has `preference`). "$steering" and "$places" stand for the lists of
     `proxy.dialects.mcp.places`. `prefixes`: it begins with one of them. `pattern`: it fits
     somewhere in its first 256 characters. All are compared as skeletons: case, accents and
     lookalike letters change nothing.
@@ -56,7 +56,7 @@ class ClassRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class _Folded(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule or a text in the folded form that is compared."""
+    """A rule in the folded form in which it is compared with texts."""
 
     words: frozenset[str]
     phrases: tuple[str, ...]
@@ -91,7 +91,7 @@ def example_of(rule: ClassRule) -> str:
             raise RuleError(f"{one!r} has no letter that is compared")
     try:
         example = _spelled(rule.pattern) if rule.pattern else _plain(given[0])
-        # A trailing blank is never compared, so the example gets a word behind it.
+        # A trailing blank is never compared, so the example gets one more word after it.
         for one in (example, f"{example}x"):
             if fits(rule, one):
                 return one
@@ -173,5 +173,5 @@ def _one_of(atom: str) -> str:
     for char in string.ascii_lowercase + string.digits + string.punctuation + " " + "\n":
         if sought.fullmatch(char):
             return char
-    # A letter of another script may fold to several letters.
+    # No single character fits, because a letter of another script may fold to several letters.
     return atom.removeprefix("\\")

@@ -1,4 +1,4 @@
-"""What a map says that a tool does to the text under its key, and what one call of it does."""
+"""What a map says that a tool does to the text under its key, and what one of its calls does."""
 
 from __future__ import annotations
 
@@ -38,13 +38,16 @@ _HOW: Final = {
 
 
 class EffectRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`how`, and the paths of the new text, the old text, and the line."""
+    """What a tool does to the text under its key, and where the call says so.
+
+    The paths lead to the new text, the old text and the line in the arguments.
+    """
 
     how: Makes
     text: _Path
-    # For a replacement: the text to be replaced. The server does it if that text occurs once.
+    # For a replacement: the text to be replaced. The server replaces it if it occurs exactly once.
     old: _Path | None = None
-    # For an insertion: the line behind which it goes; absent or negative, at the end.
+    # For an insertion: the line after which the text goes; absent or negative means at the end.
     line: _Path | None = None
 
     @property
@@ -54,13 +57,13 @@ class EffectRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def fits(self) -> bool:
-        """Whether it has the paths that its kind needs, and no others."""
+        """Whether the rule has the paths that its kind needs, and no others."""
         replaces, inserts = self.how is Makes.REPLACE, self.how is Makes.INSERT
         return (self.old is not None) == replaces and (self.line is None or inserts)
 
 
 def effect_of(rule: EffectRule, taken: dict[str, JsonValue]) -> Effect | None:
-    """What a call does to the text; None where that is not known.
+    """What a call does to the text under its key; None if that is not known.
 
     `taken` are the arguments with each piece replaced by its number.
     """
@@ -71,7 +74,8 @@ def effect_of(rule: EffectRule, taken: dict[str, JsonValue]) -> Effect | None:
             return None
         old = found or 0
     if text is None:
-        # Without a new text a replacement only removes; any other kind is no edit then.
+        # A replacement without a new text only removes the old one. Any other kind without a text
+        # is no edit.
         if rule.how is not Makes.REPLACE or _has(rule.text, taken):
             return None
         text = NOTHING
@@ -106,7 +110,7 @@ def _has(text: str, taken: dict[str, JsonValue]) -> bool:
 def _piece(text: str, taken: dict[str, JsonValue]) -> int | None:
     """The number of the one piece at a path.
 
-    `NOTHING` for an empty string, None for anything else.
+    It is `NOTHING` for an empty string, and None for anything but one string.
     """
     found = _values(text, taken)
     if len(found) != 1 or not isinstance(found[0], str):

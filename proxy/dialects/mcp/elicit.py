@@ -1,4 +1,4 @@
-"""Sends the person to the page of a held candidate (MCP elicitation in URL mode, both eras).
+"""Sends a person to the page of a held candidate (MCP elicitation in URL mode, both eras).
 
 The message and the address never contain anything of the candidate: the agent's own host reads
 them. Form elicitation is not used: its answer would come over the agent's own connection, where a
@@ -27,15 +27,18 @@ _STATE_LEN_MAX: Final = 256
 
 
 class Reaction(enum.Enum):
-    """How the person, or the host for him, reacted to the question; never a verdict."""
+    """How a person, or the host in the person's place, reacted to a question; never a verdict."""
 
-    ACCEPT = "accept"  # the address was opened; the person decides on the page
+    ACCEPT = "accept"  # the address was opened; the decision is made on the page
     DECLINE = "decline"
     CANCEL = "cancel"
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A held candidate to be confirmed. `elicitation_id` is ours, random: handshake era only."""
+    """A held candidate to be confirmed.
+
+    `elicitation_id` is random; the handshake era alone has it.
+    """
 
     elicitation_id: str
     url: str
@@ -44,20 +47,20 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that came back with the answer to our question."""
+    """A call that the client repeated with the answer to the sidecar's question."""
 
     state: str
     answer: Reaction
 
 
 def takes_urls(capabilities: JsonValue) -> bool:
-    """Whether a client can send people to addresses. `{}` means forms alone."""
+    """Whether a client can send people to addresses. The capability `{}` means forms alone."""
     found = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
     return isinstance(found, dict) and isinstance(found.get("url"), dict)
 
 
 def takes_urls_now(params: JsonValue) -> bool:
-    """The same for one request of the stateless era, which carries its client's capabilities."""
+    """Whether a stateless request says that its client can open addresses."""
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and takes_urls(meta.get(_CAPABILITIES))
 
@@ -69,14 +72,14 @@ def request(request_id: str, question: Question) -> dict[str, JsonValue]:
 
 
 def complete(elicitation_id: str) -> dict[str, JsonValue]:
-    """The notification that the person is done at that address."""
+    """The notification that the person has decided at the page's address."""
     return {"jsonrpc": "2.0", "method": COMPLETE, "params": {"elicitationId": elicitation_id}}
 
 
 def input_required(question: Question, state: str) -> dict[str, JsonValue]:
     """The result that asks a client of the stateless era to come back with an answer.
 
-    `state` is ours: random, single use, and it stands for the candidate that was held.
+    `state` is random and for single use; it stands for the held candidate.
     """
     return {
         "resultType": "input_required",
@@ -92,12 +95,13 @@ def answer_of(message: JsonValue) -> Reaction:
 
 
 def retried(params: JsonValue) -> Retried | None:
-    """The answer that a repeated call brings.
+    """The state and the answer that a repeated call contains.
 
     None for an ordinary call or the server's own question.
 
     Raises:
-        MalformedRequest: It has our state without our question, or with others.
+        MalformedRequest: It has a state of the sidecar's without the sidecar's question, or with
+            other questions.
     """
     if not isinstance(params, dict):
         return None

@@ -1,6 +1,6 @@
 """What a map says of a tool that reads, writes or moves files, memory or not.
 
-Only files of memory (`memory_paths`) are judged, so such a tool has none of the other keys.
+Only changes of memory files (`memory_paths`) are judged, so such a tool has no other keys.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _Name = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The arguments of one tool, by name. `path` names the file.
+    """Names of the arguments of one file tool. `path` names the file.
 
     A tool that writes has `text` (the whole new text), or `old` and `new` (a replacement, of every
-    occurrence where `every` is true), inside the array `edits` where there is one, or `to` (the
-    file is moved there). With none of these nobody can say what it writes.
+    occurrence where `every` is true), inside the array `edits` if the tool has one, or `to` (the
+    place that the file is moved to). A tool with none of these writes something unknown.
     """
 
     path: _Name
@@ -31,21 +31,22 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     old: _Name | None = None
     new: _Name | None = None
     every: _Name | None = None
-    # With this argument true, the tool only shows what it would do.
+    # The name of an argument: if it is true, the tool only shows what it would do.
     idle: _Name | None = None
-    # Of a read: with one of these arguments it reads a part of the file.
+    # Names of arguments of a read with which it reads only a part of the file.
     cut: Annotated[tuple[_Name, ...], Meta(max_length=16)] = ()
-    # What an answer says, among other words, where there is no such file.
+    # Words that stand in an answer if there is no such file.
     missing: _Name | None = None
     # Each line of the answer begins with its number and a tab or an arrow.
     numbered: bool = False
-    # More lines, or longer ones, are cut off; None: they are not.
+    # The most lines, and the most characters of a line, that an answer shows; None: there is no
+    # limit.
     lines_max: Annotated[int, Meta(ge=1)] | None = None
     line_len_max: Annotated[int, Meta(ge=1)] | None = None
 
     @property
     def fits(self) -> bool:
-        """Whether it says one thing that a tool may do to a file."""
+        """Whether the rule says at most one thing that the tool does to a file."""
         replaces = self.old is not None and self.new is not None
         parts = (self.old, self.new, self.every, self.edits)
         ways = (self.to is not None, self.text is not None, replaces)
@@ -53,12 +54,12 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def writes(self) -> bool:
-        """Whether it has an argument that only a tool which writes may have."""
+        """Whether the rule has an argument that only a tool which writes may have."""
         return any(one is not None for one in (self.to, self.text, self.old, self.new, self.idle))
 
     @property
     def named(self) -> Iterator[str]:
-        """The arguments that every call has, as the tool's own schema names them."""
+        """The names of the arguments that a tool's own schema has to have."""
         given = (self.path, self.to, self.text, self.edits)
         yield from (one for one in given if one is not None)
         if self.edits is None:

@@ -31,7 +31,7 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ENCODED: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")
 _PLAIN: Final = re.compile(r"[\x20-\x7e]*")
 _SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,256}")
-# Where in the params the name stands that `Mcp-Name` repeats, by method.
+# By method: the member of the params that the header `Mcp-Name` repeats.
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _DEPTH_MAX: Final = 32
 
@@ -46,7 +46,7 @@ def is_session_id(text: str) -> bool:
 
 
 def era_of_head(headers: dict[str, str]) -> Era:
-    """The era that the head names; without a version header, the older one."""
+    """The protocol era that the headers name; without a version header, the older one."""
     version = headers.get(VERSION, "")
     if _DATE.fullmatch(version) and version >= _FIRST_STATELESS:
         return Era.STATELESS
@@ -64,7 +64,7 @@ def check_head(headers: dict[str, str], message: Message) -> None:
     """Refuse a head that contradicts its body.
 
     Raises:
-        NotRelayed: They differ, with the code that the protocol has for it.
+        NotRelayed: Head and body differ; the error has the code that the protocol has for this.
     """
     if message.method is None or message.kind is Kind.NOTIFICATION:
         return
@@ -72,7 +72,8 @@ def check_head(headers: dict[str, str], message: Message) -> None:
     if message.era is not said:
         raise _mismatch(message, "mcp-protocol-version: not the version that the body names")
     if said is Era.HANDSHAKE:
-        # An older server ignores these headers, but a router in front of it might not.
+        # These headers mean nothing to a server of the older era, but a router in front of it might
+        # heed them.
         if METHOD in headers and headers[METHOD] != message.method:
             raise _mismatch(message, "mcp-method: not the method of the body")
         _check_name(headers, message, required=False)
@@ -86,7 +87,7 @@ def check_head(headers: dict[str, str], message: Message) -> None:
 
 
 def headers_for(message: Message, given: dict[str, str]) -> dict[str, str]:
-    """The headers that repeat this message's body; none in the older era.
+    """The headers that repeat parts of this message's body; none in the older era.
 
     `given` are the headers of the client's request: arguments that it repeated are repeated again,
     if the message still has them.
@@ -120,7 +121,7 @@ def encode_value(text: str) -> str:
 
 
 def decode_value(value: str) -> str | None:
-    """The text that a header's value stands for; None where it is no valid encoding."""
+    """The text that a header's value stands for; None if it is no valid encoding."""
     found = _ENCODED.fullmatch(value)
     if found is None:
         return value
@@ -129,7 +130,7 @@ def decode_value(value: str) -> str | None:
         text = raw.decode("utf-8", "strict")
     except (binascii.Error, UnicodeDecodeError):
         return None
-    # A text must have one spelling: a second one would be compared and routed differently.
+    # Only one spelling of a text is accepted: another one would be compared and routed differently.
     return text if base64.b64encode(raw).decode() == found[1] else None
 
 

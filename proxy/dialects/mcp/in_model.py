@@ -13,21 +13,22 @@ Word = Annotated[str, Meta(min_length=1, max_length=128)]
 class InModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a map's tools are recognised among a model's tools, and in its replies."""
 
-    # API tool type -> tool of the map: a tool of this type is that tool, whatever its name.
+    # From a tool type of an API to a tool of the map: a tool of this type is that one, whatever its
+    # name.
     types: Annotated[dict[Word, Word], Meta(max_length=16)] = {}
-    # True: looked for only where an operator names this map, because these writes are normally
-    # judged elsewhere.
+    # True: the map is used only if an operator names it, because its writes are normally judged
+    # elsewhere, such as at a relay.
     named_only: bool = False
-    # For a memory backend's own model: the tools whose arguments equal the JSON answers of the
-    # model, in the order in which they are tried.
+    # Tools whose arguments have the form of a memory backend's JSON answers, in the order in which
+    # they are tried.
     outputs: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
-    # The tool for a plain text answer, with one argument `text`.
+    # The tool, with one argument `text`, as which a plain text answer is read.
     text: Word | None = None
-    # An answer that the backend reads as "nothing found": a JSON object.
+    # A JSON object that the backend takes for "nothing found", sent if no fact is left.
     empty: Annotated[str, Meta(max_length=4_096)] = "{}"
 
     def named_tools(self) -> tuple[str, ...]:
-        """Every tool of the map that is named here."""
+        """The names of the map's tools that `types`, `outputs` and `text` mention."""
         return (*self.types.values(), *self.outputs, *((self.text,) if self.text else ()))
 
     def has_empty(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a server already keeps, as the items that would have written it."""
+"""What a server already keeps, as items of the writes that would have stored it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ LISTED_MAX: Final = 20_000
 
 
 def items_listed(tool_map: ToolMap, result: JsonValue) -> tuple[Item, ...]:
-    """The items in the answer of the listing tool, without those that are there twice.
+    """The items in the answer of the listing tool, each of them once.
 
     Raises:
-        MalformedRequest: The answer is not of the form that the map says, or has too many.
+        MalformedRequest: The answer does not have the form that the map says, or has too many
+            items.
     """
     adopts = tool_map.adopts
     if adopts is None:

@@ -30,7 +30,7 @@ _ALSO: Final = {
 
 
 class Members(NamedTuple):
-    """The table of one protocol version. A shape is named; "" is any value."""
+    """The members of one protocol version's messages. Shapes have names; "" is any value."""
 
     params: Mapping[str, str]  # shape of the params, by method
     results: Mapping[str, str]  # shape of the result, by method
@@ -41,12 +41,13 @@ class Members(NamedTuple):
 def check_twins(
     given: Iterable[str], known: Collection[str], where: str, *, pairs: bool = True
 ) -> None:
-    """Refuse names that a reader that folds case would take for a known one.
+    """Refuse a name that a reader who ignores case would take for a known one.
 
     With `pairs`, also two unknown names that differ in case alone.
 
     Raises:
-        MalformedRequest: There is one. The message says `where`, and does not quote the name.
+        MalformedRequest: There is such a name. The message says `where`, and does not quote the
+            name.
     """
     strange = [name for name in given if name not in known]
     if not strange:
@@ -61,7 +62,7 @@ def check_twins(
 
 
 def rebuilt(value: JsonValue, shape: str, members: Members, dropped: list[str]) -> JsonValue:
-    """The value with known members alone; the same object where it has no others.
+    """The value with known members alone; the same object if it has no others.
 
     Names that are left out are added to `dropped`.
 
@@ -119,7 +120,7 @@ def _read(table: str) -> Members:
 
 V2025_11_25: Final = _read(v2025_11_25.TABLE)
 V2026_07_28: Final = _read(v2026_07_28.TABLE)
-# Words of the protocol itself, which are never anybody's text.
+# By member: the protocol's own words, which are nobody's text.
 WORDS: Final = {
     name: V2025_11_25.words.get(name, frozenset()) | V2026_07_28.words.get(name, frozenset())
     for name in V2025_11_25.words.keys() | V2026_07_28.words.keys()

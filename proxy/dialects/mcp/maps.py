@@ -41,7 +41,7 @@ Paths = Annotated[tuple[Path, ...], Meta(max_length=64)]
 
 
 class MapError(ValueError):
-    """The text is no tool map; the message, for operators, quotes the place and says why."""
+    """The text is no tool map; the message, for operators, names the place and the reason."""
 
 
 class ToolKind(enum.Enum):
@@ -55,11 +55,11 @@ class ToolKind(enum.Enum):
 
 
 class Posture(enum.Enum):
-    """What kind of server it is."""
+    """What kind of server a map describes."""
 
     MEMORY = "memory"  # a memory server: an unlisted tool is refused
     CONTEXT = "context"  # no memory behind it: every tool passes
-    FILES = "files"  # files: writes of files of memory are judged, other calls pass
+    FILES = "files"  # files: writes of memory files are judged, other calls pass
 
 
 class KeyForm(enum.Enum):
@@ -72,7 +72,7 @@ class KeyForm(enum.Enum):
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Elements `unit` that name a removed `target` (by one of `fields`) are removed as well."""
+    """With a removed `target`, elements `unit` that name it in one of `fields` are removed too."""
 
     unit: Path
     fields: Annotated[tuple[Word, ...], Meta(min_length=1, max_length=8)]
@@ -88,7 +88,7 @@ class Count(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Names that carry meaning only together: the unit is searched for as one joined text."""
+    """Fields that mean something only together: each `unit` is searched as one joined text."""
 
     unit: Path
     fields: Annotated[tuple[Word, ...], Meta(min_length=2, max_length=8)]
@@ -97,12 +97,13 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The structure of a server's answers, so that one memory can be removed from them.
 
-    Where nothing is said, the innermost array element around a withheld string is removed.
+    By default the innermost array element around a withheld string is removed.
     """
 
-    # Elements that are removed whole where a string anywhere below them is withheld.
+    # Elements that are removed whole if a string anywhere inside them is withheld.
     whole: Paths = ()
-    # Arrays that an element is about: once nothing is left in them, the element is removed too.
+    # Arrays that are the point of an element: once such an array is empty, the whole element is
+    # removed.
     hollow: Paths = ()
     # Parallel arrays: an index removed from one is removed from all.
     columns: Annotated[tuple[Paths, ...], Meta(max_length=16)] = ()
@@ -127,10 +128,11 @@ class Reconcile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Adopts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a server is asked for all that it keeps, and which write would have made each of it.
+    """How to ask a server for all that it keeps, and as which write each element is judged.
 
-    `tool` with `arguments` answers with JSON that has the elements at `found`. Each is written by
-    `write` as an element of its argument `into`; one for every element of its array `each`.
+    The answer of `tool`, called with `arguments`, has the elements at the path `found`. Each is
+    judged as a call of the tool `write` with the element in the argument `into`; with `each`, as
+    one call for every element of that array.
     """
 
     tool: Word
@@ -153,24 +155,26 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     update_if: Paths = ()
     # An item is a deletion if one of these arguments has one of the given words.
     delete_if: dict[Path, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=16)]] = {}
-    # An item changes nothing if one of these arguments has one of the given words: a model only
-    # repeats it. Used in a model's output alone.
+    # An item changes nothing if one of these arguments has one of the given words, such as "NONE":
+    # the model only repeats a memory. Used for a model's output alone.
     pass_if: dict[Path, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=16)]] = {}
     # Other names under which the server takes an argument. A call with two of them is refused.
     aliases: dict[Word, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=8)]] = {}
     # Arrays whose elements are items; several arrays are columns of the same items.
     items: Paths = ()
-    # Must be there, and not null.
+    # Arguments that must be there, and not null.
     required: Paths = ()
-    # Must be absent, null or empty: with it the tool would do something else.
+    # Arguments that must be absent, null or empty: with one of them the tool would do something
+    # else.
     absent: Paths = ()
-    # Strings, or absent. A value of another type is refused.
+    # Arguments that are strings, or absent. A value of another type is refused.
     texts: Paths = ()
-    # Short strings that name something shared (an entity, a type, a tag).
+    # Arguments that are short strings and name something shared (an entity, a type, a tag).
     labels: Paths = ()
-    # Strings that are no text: `id`, `time`, or a list of the allowed words.
+    # Arguments that are strings but no text: `id`, `time`, or a list of the allowed words.
     plain: dict[Path, str | Annotated[tuple[Word, ...], Meta(max_length=64)]] = {}
-    # Names that carry meaning together: they form one more piece, in this order.
+    # Arguments whose names mean something only together: joined in this order, they are one more
+    # piece.
     joined: Paths = ()
     key: Annotated[tuple[KeyPart, ...], Meta(max_length=8)] = ()
     key_form: KeyForm = KeyForm.PLAIN
@@ -180,7 +184,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
     reconcile: Reconcile | None = None
     shown: Shown | None = None
-    # In a map of files: which file a tool reads, writes or moves. Without it, it touches none.
+    # In a map of file tools: the file that the tool reads, writes or moves. A tool without it
+    # touches no file.
     file: FileRule | None = None
     switch: Switch | None = None
 
@@ -204,20 +209,21 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     posture: Posture = Posture.MEMORY
     # The `serverInfo.name` by which a shipped map is chosen.
     server_names: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
-    # Fixed texts of its answers to writes, keys of objects included: they are nobody's words.
+    # Fixed texts of the server's answers to writes, keys of objects included, which are nobody's
+    # words.
     says: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
-    # In a map of files: which of them are memory, as patterns.
+    # In a map of file tools: patterns of the paths that are memory files.
     memory_paths: Annotated[tuple[Path, ...], Meta(max_length=256)] = MEMORY_PATHS
     memory_class: MemoryClass = MemoryClass.L3
     class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
-    # How all that the server keeps is listed, for `mnemogate review adopt`.
+    # How to list all that the server keeps, for `mnemogate review adopt`.
     adopts: Adopts | None = None
     shown: Shown = Shown()
     model: InModel = InModel()
     tools: Annotated[dict[Word, Tool], Meta(max_length=1_024)] = {}
 
     def tool(self, name: str) -> Tool | None:
-        """What the map says of a tool; None where it does not name it."""
+        """What the map says of a tool; None if it does not name the tool."""
         return self.tools.get(name)
 
 
@@ -225,13 +231,13 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
     """A tool map, checked to the last path.
 
     Raises:
-        MapError: Anything is missing, unknown, contradictory or out of range.
+        MapError: A part is missing, unknown, contradictory or out of range.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAP_BYTES_MAX:
         raise MapError(f"{where}: larger than {MAP_BYTES_MAX} bytes")
     try:
         document = tomllib.loads(text)
-    # a TOMLDecodeError, or a number or date that Python cannot represent
+    # not TOML, or with a number or date that Python cannot represent
     except ValueError as error:
         raise MapError(f"{where}: not TOML: {error}") from None
     except RecursionError:
@@ -265,7 +271,7 @@ def path(text: str) -> Pattern:
 
 
 def key_paths(tool: Tool) -> Iterator[str]:
-    """Every path that the key is made of."""
+    """The paths of all arguments that an item's key is made of."""
     for part in tool.key:
         yield from (part,) if isinstance(part, str) else part
 
@@ -307,7 +313,7 @@ def _check_model(found: ToolMap, where: str) -> None:
         if name not in found.tools:
             raise MapError(f"{where}: {name!r} is not a tool of this map")
     for name in found.model.outputs:
-        # Without a marker, any answer would be of its form.
+        # Without a required argument, any answer would have the form of this tool.
         if not found.tools[name].required:
             raise MapError(f"{where}.outputs: {name!r} requires nothing")
     if not found.model.has_empty():
@@ -315,7 +321,7 @@ def _check_model(found: ToolMap, where: str) -> None:
 
 
 def _check_file_tool(tool: Tool, where: str) -> None:
-    """A tool of files reads one, writes one, or (`context`) touches none."""
+    """Check a file tool: it reads a file, writes one, or (`context`) touches none."""
     if tool != Tool(kind=tool.kind, file=tool.file):
         raise MapError(f"{where}: a map of files has kind and file alone")
     if tool.kind not in {ToolKind.READ, ToolKind.WRITE, ToolKind.CONTEXT}:
@@ -381,7 +387,7 @@ def _check_kind(tool: Tool, where: str) -> None:
 
 
 def _check_one_item(tool: Tool, where: str) -> None:
-    """A key or a user must have one value per item: `[]` only where the items have it."""
+    """Check that key and user have one value per item: `[]` only inside the arrays of items."""
     for text, shape in tool.plain.items():
         if isinstance(shape, str) and shape not in {"id", "time"}:
             raise MapError(f"{where}: plain.{text}: must be id, time, or a list of words")

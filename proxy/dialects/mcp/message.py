@@ -1,10 +1,10 @@
 """One JSON-RPC 2.0 message of MCP: bytes to a value, and a value to bytes.
 
-Nothing is understood here that another reader could understand differently: two equal keys, or two
-that differ in case alone, an array of messages, `NaN`, a request that is a response as well are
-refused. Messages that are passed on are built from the value that was read. Unknown members of the
-envelope are left out, and in the methods of `ANEW` at every depth. The original bytes are passed on
-only where they spell exactly that value.
+What another reader could understand differently is refused: two equal keys, or two that differ in
+case alone, an array of messages, `NaN`, a request that is a response as well. Messages that are
+passed on are built from the value that was read. Unknown members of the envelope are left out, and
+in the methods of `ANEW` at every depth. The original bytes are passed on only where they spell
+exactly that value.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Object: TypeAlias = "dict[str, JsonValue]"
 
 
 class Era(enum.Enum):
-    """Which protocol a message speaks; the two may be mixed on one connection."""
+    """Which of MCP's two protocol eras a message belongs to; one connection may mix them."""
 
     HANDSHAKE = "handshake"  # handshake: `initialize` first, up to 2025-11-25
     STATELESS = "stateless"  # stateless: everything in `_meta` of each request, from 2026-07-28
@@ -72,7 +72,10 @@ class Kind(enum.Enum):
 
 
 class NotRelayed(Exception):  # noqa: N818 - names what becomes of the message
-    """Not a message that can be passed on. `request_id` is the request that the refusal answers."""
+    """The bytes are no message that can be passed on.
+
+    `request_id` is the request that the refusal answers.
+    """
 
     def __init__(self, code: int, detail: str, request_id: RequestId | None = None) -> None:
         super().__init__(detail)
@@ -82,7 +85,7 @@ class NotRelayed(Exception):  # noqa: N818 - names what becomes of the message
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message. `body` is its value, and `raw` spells exactly that value.
+    """One message. `body` is its value, and `raw` are bytes for exactly that value.
 
     `dropped` are names of members that were left out.
     """
@@ -144,7 +147,7 @@ def parse(raw: bytes, *, bytes_max: int = LINE_BYTES_MAX) -> Message:
     would be stored.
 
     Raises:
-        NotRelayed: Not one message, or not the same one to every reader.
+        NotRelayed: The bytes are not one message, or not the same message to every reader.
     """
     raw = raw.strip(b" \t\r\n")
     try:
@@ -181,7 +184,7 @@ def result_answer(request_id: RequestId, result: Object, era: Era) -> Message:
 
 
 def made(body: Object, era: Era) -> Message:
-    """A message of our own, as a value and as bytes."""
+    """A new message with this value, encoded here."""
     method = body.get("method")
     return Message(
         kind=_kind(body),
@@ -199,7 +202,7 @@ def read_result(message: Message, method: str, era: Era, *, strict: bool = False
     `strict`: the protocol version is unknown, so only known members stay.
 
     Raises:
-        NotRelayed: It has names that differ in case alone.
+        NotRelayed: The result has names that differ in case alone.
     """
     if message.kind is not Kind.RESULT:
         return message
@@ -243,8 +246,8 @@ def _shaped(raw: bytes, came: Object) -> Message:
         raise NotRelayed(INVALID_REQUEST, error.detail, request_id) from None
     method = body.get("method")
     if method != CALL and isinstance(method, str) and _bare(method) == CALL:
-        # A server that folds case, or drops invisible characters, would carry the method out
-        # unjudged.
+        # The name looks like a known method: a server that ignores case or invisible characters
+        # would carry it out unjudged.
         raise NotRelayed(INVALID_REQUEST, "method: reads like tools/call, and is not", request_id)
     anew = method == CALL or method in ANEW
     if anew or body is not came or _escapes_a_name(raw):
@@ -261,7 +264,7 @@ def _shaped(raw: bytes, came: Object) -> Message:
 
 
 def _bare(method: str) -> str:
-    """A method name without case, spaces and invisible characters."""
+    """A method name in lower case, without spaces and invisible characters."""
     return "".join(one for one in method.casefold() if one.isprintable() and not one.isspace())
 
 
@@ -276,7 +279,7 @@ _OF_ERROR: Final = frozenset({"code", "message", "data"})
 
 
 def _envelope(came: Object, dropped: list[str]) -> Object:
-    """The envelope with the members of its kind; the same object where it has no others."""
+    """The message with only the members that its kind has; the same object if it has no others."""
     check_twins(came, _ENVELOPE, "message")
     if came.get("jsonrpc") != "2.0":
         raise MalformedRequest("jsonrpc: must be 2.0")
@@ -342,7 +345,7 @@ _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"(?:[ \t\r\n]*+(:))?')
 
 
 def _escapes_a_name(raw: bytes) -> bool:
-    """Whether a member's name is spelled with escapes: some readers compare the spelling."""
+    """Whether a member's name has escapes: some readers compare names without decoding them."""
     if b"\\" not in raw:
         return False
     return any(found[1] and b"\\" in found[0] for found in _STRING.finditer(raw))
@@ -367,7 +370,7 @@ def _era(body: Object) -> Era:
 
 
 def _id(given: JsonValue) -> RequestId | None:
-    """A request's id: 1 and "1" are two ids; `true`, 1.5 and null are not valid."""
+    """The id of a request, checked: 1 and "1" are two ids; `true`, 1.5 and null are invalid."""
     if isinstance(given, bool):
         return None
     if isinstance(given, int) or (isinstance(given, str) and len(given) <= ID_LEN_MAX):
@@ -385,7 +388,7 @@ class TopLevelId:
     """Finds the one `"id"` of an object that is too long, or too odd, to be read.
 
     It is fed piece by piece, keeps a few hundred bytes and reads a bounded number of tokens. The id
-    serves to refuse the request, and for nothing else.
+    is used only to refuse the request.
     """
 
     def __init__(self) -> None:

@@ -23,14 +23,14 @@ Place = tuple["str | int", ...]
 def replaced(
     value: JsonValue, found: Iterator[tuple[Place, str]], by: Callable[[str], str]
 ) -> JsonValue:
-    """The value with other strings at these places; the same object where there are none."""
+    """The value with other strings at these places; the same object if there are none."""
     for place, text in tuple(found):
         value = _with(value, place, by(text))
     return value
 
 
 def given(method: str | None, value: JsonValue) -> Iterator[tuple[Place, str]]:
-    """Where such strings stand in a server's result, or in the params of its notification."""
+    """The places of such strings in a server's result, or in the params of its notification."""
     if not isinstance(value, dict) or method is None:
         return
     if method.endswith("/list"):
@@ -47,7 +47,7 @@ def given(method: str | None, value: JsonValue) -> Iterator[tuple[Place, str]]:
 
 
 def given_back(method: str, params: JsonValue) -> Iterator[tuple[Place, str]]:
-    """Where handles stand in a client's request. A state of our own is no handle."""
+    """The places of handles in a client's request; a state that the sidecar itself gave is none."""
     if not isinstance(params, dict):
         return
     if method.endswith("/list"):

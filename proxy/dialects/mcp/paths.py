@@ -29,7 +29,7 @@ _PATH_LEN_MAX = 256
 
 
 class PathError(ValueError):
-    """Not a path; the message quotes it, for the author of the map."""
+    """The text is no path; the message quotes it, for the author of the map."""
 
 
 class MisfitError(Exception):
@@ -58,12 +58,14 @@ def parse_path(text: str) -> Pattern:
 
 
 def pattern_of(location: Location) -> Pattern:
-    """The path that a place matches."""
+    """The path of a place, with `[]` for each index."""
     return Pattern(tuple(ELEMENT if isinstance(step, int) else step for step in location))
 
 
 def places(value: JsonValue, pattern: Pattern) -> Iterator[tuple[Location, JsonValue]]:
-    """Every place on the path, in order, with its value. An absent name or null ends a branch.
+    """Every place that the path leads to, in order, with its value.
+
+    An absent name or null ends a branch.
 
     Raises:
         MisfitError: A step leads into a value of another kind.
@@ -87,7 +89,7 @@ def places(value: JsonValue, pattern: Pattern) -> Iterator[tuple[Location, JsonV
 
 
 def lies_on(location: Location, tail: Pattern) -> bool:
-    """Whether the path that a place lies on ends in the other; most do not at the last step."""
+    """Whether the path of a place ends with the path `tail`. It compares from the last step."""
     if len(tail) > len(location):
         return False
     steps = zip(reversed(location), reversed(tail), strict=False)
@@ -95,5 +97,5 @@ def lies_on(location: Location, tail: Pattern) -> bool:
 
 
 def ends_with(pattern: Pattern, tail: Pattern) -> bool:
-    """Whether the path ends with the other one: a server may wrap its result in one more object."""
+    """Whether a path ends with `tail`: a server may wrap its result in one more object."""
     return len(tail) <= len(pattern) and pattern[len(pattern) - len(tail) :] == tail

@@ -28,7 +28,7 @@ _INNER_DEPTH_MAX: Final = 2
 # "#" or "="; any other string stands for itself.
 _PIECE, _LITERAL = "#", "="
 _PLAIN = {
-    # Hexadecimal, UUID, decimal, also behind a short prefix: no words can be spelled in them.
+    # Hexadecimal, UUID, decimal, also after a short prefix: no words can be spelled in them.
     "id": re.compile(r"(?:[A-Za-z]{1,12}[-_])?[0-9A-Fa-f]{1,8}(?:-?[0-9A-Fa-f]{1,8}){0,7}"),
     "time": re.compile(
         r"[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?(?:[T ][0-9:.,]{2,18})?(?:Z|[+-][0-9:]{2,6})?"
@@ -43,7 +43,7 @@ class Taking:
         self.pieces: list[str] = []
         self.labels: set[int] = set()
         self.length = 0
-        # Whether there was a name that the map does not know.
+        # Whether an argument had a name that the map does not know.
         self.strange = False
         self._labels = {path(text) for text in rule.labels}
         self._plain = {path(text): shape for text, shape in rule.plain.items()}
@@ -124,7 +124,7 @@ def arguments_of(arguments: str, pieces: Sequence[str]) -> dict[str, JsonValue]:
     """The arguments of the call for one item alone: `Item.arguments` with its pieces put back.
 
     Raises:
-        MalformedRequest: These two were not made by `read_call`.
+        MalformedRequest: Arguments and pieces were not made by `read_call`.
     """
     try:
         value: JsonValue = msgspec.json.decode(arguments)
@@ -157,7 +157,7 @@ def _restored_string(text: str, pieces: Sequence[str]) -> str:
 
 
 def declared(rule: Tool) -> Iterable[str]:
-    """Every path by which the map names a place of the arguments."""
+    """Every path in the map's rule that names a place in the arguments."""
     yield from (*rule.items, *rule.required, *rule.texts, *rule.labels, *rule.plain)
     yield from key_paths(rule)
     if rule.effect is not None:

@@ -1,4 +1,4 @@
-"""Names of places whose content steers an agent: data, as skeletons.
+"""Lists of names of places whose content steers an agent: data, as skeletons.
 
 A map refers to a list instead of repeating its words. A host loads files and blocks by their name,
 so the name of a file tells what it does. The name of an entity tells nothing, but its type does.
@@ -27,9 +27,9 @@ _STEERING: Final = _words(
 )
 
 LISTS: Final = {
-    # Types, tags, collections and kinds of notes.
+    # Names of types, tags, collections and kinds of notes that steer an agent.
     "$steering": _STEERING,
-    # Files and blocks that hosts read at the start of later sessions.
+    # Those, and names of files and blocks that hosts read at the start of later sessions.
     "$places": _STEERING
     | _words("user human about agents claude gemini copilot cursorrules system soul"),
 }

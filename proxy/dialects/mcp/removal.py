@@ -40,7 +40,7 @@ class Structure:
     """One JSON value of an answer, including JSON inside its strings.
 
     Raises:
-        MalformedRequest: It is deeper or larger than anything that can be sifted.
+        MalformedRequest: The value is deeper or larger than the sieve can search.
     """
 
     def __init__(self, value: JsonValue, shown: Shown, depth: int = 0) -> None:
@@ -86,7 +86,7 @@ class Structure:
             yield from asks(text, known)
 
     def without(self, known: Known) -> JsonValue:
-        """The value without its withheld parts; the same object where there are none."""
+        """The value without its withheld parts; the same object if there are none."""
         replaced: dict[Location, JsonValue] = {}
         gone = {location for location, text in self._joined() if is_withheld(text, known)}
         for location, text in self._strings:
@@ -118,8 +118,8 @@ class Structure:
         left = inner.without(known)
         if left is not inner.value:
             return write_container(left, text, inner.value)
-        # Strings in an array are memories and may be JSON. Around an array, JSON is the server's:
-        # if its own member names counted, a withheld memory of the same word would blind every
+        # Strings in an array are memories and may be JSON. JSON around an array is the server's
+        # own: if its member names counted, a withheld memory of the same word would empty every
         # read.
         return WITHHELD if self._unit(location) and is_withheld(text, known) else text
 
@@ -129,7 +129,7 @@ class Structure:
         )
 
     def _unit(self, location: Location) -> Location | None:
-        """The element that is removed with a withheld string; None where only the string can be."""
+        """The element to remove with a withheld string; None if only the string can be removed."""
         for text in self._shown.whole:
             pattern = path(text)
             for end in range(len(pattern), len(location) + 1):
@@ -156,7 +156,7 @@ class Structure:
         return ends_with(at, pattern) or (at == (ELEMENT,) and pattern[-1] == ELEMENT)
 
     def _beside(self, gone: set[Location]) -> set[Location]:
-        """The same index in the parallel arrays."""
+        """The places that run parallel to removed ones: the same index in another array."""
         found: set[Location] = set()
         for columns in self._shown.columns:
             patterns = [path(text) for text in columns]
@@ -167,7 +167,7 @@ class Structure:
         return found
 
     def _hollow(self, gone: set[Location]) -> set[Location]:
-        """Elements that lost all of their content: only a memory's name would be left."""
+        """Elements to remove as well, because only a memory's name would be left of them."""
         found: set[Location] = set()
         for text in self._shown.hollow:
             pattern = path(text)
@@ -236,15 +236,15 @@ class Structure:
 
     def _note(self, location: Location, value: dict[str, JsonValue]) -> None:
         self._units.append((location, value))
-        # Names of a schema are not asked about: a withheld memory of one word would remove it from
-        # every answer.
+        # Ordinary member names are not asked about: otherwise a withheld memory of one word would
+        # remove the member of that name from every answer.
         self._names.extend(
             ((*location, name), name) for name in value if not ORDINARY_NAME.fullmatch(name)
         )
 
 
 def _moved(location: Location, pattern: Pattern, other: Pattern) -> Location:
-    """The places in the parallel array with the same indexes."""
+    """The place in a parallel array with the same indexes."""
     root, tail = location[: len(location) - len(pattern)], location[len(location) - len(pattern) :]
     indices = iter([step for step in tail if isinstance(step, int)])
     return (*root, *(next(indices, -1) if step == ELEMENT else step for step in other))

@@ -53,14 +53,16 @@ _CACHED: Final = frozenset(
 def filtering(
     result: JsonValue, shown: Shown = PLAIN
 ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
-    """A plan of questions.
+    """Plans the questions to the sieve about an answer, and removes what is withheld.
 
-    Yields strings to sift, is sent one flag for each, returns what may be shown. If nothing was
-    withheld, the same `result` object is returned, so that its bytes can be passed on. Ordinary
-    answers need one question; an answer from which something was removed is asked about again.
+    A generator: it yields strings to sift, is sent one flag for each, and returns what may be
+    shown. If nothing was withheld, the same `result` object is returned, so that its bytes can be
+    passed on. Ordinary answers need one question; an answer from which something was removed is
+    asked about again.
 
     Raises:
-        MalformedRequest: The answer is too large or too deep to be sifted; none of it may be shown.
+        MalformedRequest: The answer is too large or too deep to be searched; none of it may be
+            shown.
     """
     known: dict[str, bool] = {}
     for _ in range(ROUNDS_MAX):
@@ -69,20 +71,22 @@ def filtering(
             flags = yield unknown
             known.update(zip(unknown, flags, strict=True))
             if not any(known.values()):
-                # All of it was asked, and parts of a text are asked only where it is withheld.
+                # All strings were asked about, and none is withheld: only parts of a withheld text
+                # are asked about.
                 return result
         left = answer.without(known)
         if left is result:
             return result
         result = left
-    # After so many rounds of removal the rest was probably built to get something through.
+    # An answer that still has something to remove after so many rounds was probably built to get it
+    # through.
     raise MalformedRequest("result: cannot be shown without what is withheld")
 
 
 def filtering_tools(
     result: JsonValue,
 ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
-    """The same plan for a list of tools: the prose of each tool, and everything beside the tools.
+    """As `filtering`, for a list of tools: the prose of each tool, and all members beside them.
 
     A tool whose names or schema are withheld is removed.
 
@@ -109,7 +113,7 @@ def filtering_tools(
 
 
 def _prose(tool: JsonValue) -> dict[str, JsonValue]:
-    """Titles, descriptions and any other member with room for words, at any depth."""
+    """A tool's titles, descriptions and other members with room for words, at any depth."""
     found: list[str] = []
     level: list[tuple[str, JsonValue]] = [("", tool)]
     while level:
@@ -133,7 +137,7 @@ def texts_of(result: JsonValue, shown: Shown = PLAIN) -> tuple[str, ...]:
     again where it stands again, because a sentence may run from one into the next.
 
     Raises:
-        MalformedRequest: There is more text than can be noted.
+        MalformedRequest: The answer has more text than can be noted.
     """
     texts = tuple(_Answer(result, shown).texts())
     unique = _unique(iter(texts))
@@ -141,7 +145,10 @@ def texts_of(result: JsonValue, shown: Shown = PLAIN) -> tuple[str, ...]:
 
 
 def uncached(method: str, result: JsonValue) -> JsonValue:
-    """The answer marked as not to be cached, in the stateless era; else the same object."""
+    """The answer marked as not to be cached, in the stateless era.
+
+    In the other era the same object.
+    """
     if method not in _CACHED or not isinstance(result, dict) or "resultType" not in result:
         return result
     if result.get("ttlMs") == 0 and result.get("cacheScope", "private") == "private":
@@ -154,7 +161,7 @@ def refused(observations: Sequence[str], *, stateless: bool) -> dict[str, JsonVa
     return {
         "content": [{"type": "text", "text": _noted(observations)}],
         "isError": True,
-        # Clients of this era reject a result without this member.
+        # Clients of the stateless era reject a result without this member.
         **({"resultType": "complete"} if stateless else {}),
     }
 
@@ -162,7 +169,7 @@ def refused(observations: Sequence[str], *, stateless: bool) -> dict[str, JsonVa
 def partly_done(
     result: JsonValue, observations: Sequence[str], number: int
 ) -> dict[str, JsonValue]:
-    """A server's answer about the items it was given, with the outcome of the others added.
+    """A server's answer about the items it was given, with the outcome of refused items added.
 
     `number` is how many items the call had; `structuredContent` stays the server's own.
     """
@@ -192,7 +199,7 @@ def _unique(texts: Iterator[str]) -> tuple[str, ...]:
 
 
 class _Answer:
-    """A result taken apart by the protocol's own places."""
+    """A result, taken apart into blocks and structures at places that the protocol knows."""
 
     def __init__(self, result: JsonValue, shown: Shown) -> None:
         self._result = result
@@ -207,8 +214,8 @@ class _Answer:
                     _Block(item, shown) for item in (value if isinstance(value, list) else [value])
                 ]
             elif not _is_word(name, value):
-                # A structure of its own, because a map's paths begin there. For resources, prompts
-                # and completions the list is the array of elements.
+                # A map's paths begin at `structuredContent`, so it is a structure of its own. Of
+                # resources, prompts and completions the list is the array of elements.
                 root = value if name == "structuredContent" else {name: value}
                 self._structures[name] = Structure(root, shown)
 
@@ -259,7 +266,8 @@ class _Block:
             if isinstance(annotations, dict):
                 rest["annotations"] = _without_words(annotations)
             self._split(rest, shown)
-        # A withheld string in here withholds the whole block: its remaining meaning is unknown.
+        # Members of the block beside its text. If one is withheld, so is the whole block, because
+        # nobody knows what the rest of it means.
         self._rest = Structure(rest, shown)
 
     def _split(self, rest: dict[str, JsonValue], shown: Shown) -> None:

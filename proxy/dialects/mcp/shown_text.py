@@ -1,7 +1,7 @@
 """One text of an answer: what to ask about it, and what remains of it.
 
-A text is asked about as it stands. The answer considers every reading that a model may give it: a
-withheld memory that comes back inside JSON, or inside a link, is still that memory.
+The sieve is asked about a text as it stands, and considers every reading that a model may give it:
+a withheld memory that comes back inside JSON, or inside a link, is still that memory.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Known: TypeAlias = Mapping[str, bool]
 
 
 def asked(text: str) -> str:
-    """The text in the form to ask about; "" where there is nothing to ask."""
+    """The text in the form in which the sieve is asked about it; "" if there is nothing to ask."""
     return "" if text == WITHHELD else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def is_withheld(text: str, known: Known) -> bool:
-    """Whether the text is withheld. A text that was not asked about is not."""
+    """Whether the text is withheld. A text that the sieve was not asked about counts as shown."""
     return known.get(asked(text), False)
 
 
 def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
-    """What still has to be asked about a text: first the whole.
+    """What the sieve still has to be asked about a text: first the whole text.
 
-    If withheld, its lines and paragraphs.
+    If the whole is withheld, its lines and paragraphs are asked about.
     """
     plain = asked(text)
     if plain and plain not in known:
@@ -49,7 +49,7 @@ def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
 
 
 def cut(text: str, known: Known) -> str:
-    """The text without its withheld lines, else paragraphs; else nothing is left of it.
+    """The text without its withheld lines, or without its withheld paragraphs, or none of it.
 
     The rest may still contain a memory of several lines, so the caller asks again.
     """
@@ -64,7 +64,7 @@ def cut(text: str, known: Known) -> str:
 
 
 def read_blob(data: str) -> str | None:
-    """The text that base64 encodes; None where it encodes none."""
+    """The text that base64 encodes; None if it encodes none."""
     try:
         raw = base64.b64decode(data, validate=True)
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -72,7 +72,7 @@ def read_blob(data: str) -> str | None:
         text = raw.decode("utf-8")
     except (binascii.Error, ValueError):
         return None
-    # UTF-16 bytes are one text to a reader who knows that, and another one as UTF-8.
+    # UTF-16 bytes read as UTF-8 have NULs: different readers would see different texts.
     return None if "\0" in text else text
 
 

@@ -15,5 +15,5 @@ ORDINARY_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,23}")
 
 
 def is_short_label(text: str) -> bool:
-    """Whether a string can name something and say little more."""
+    """Whether a string is so short that it can be a name, but no sentence."""
     return len(text) <= LABEL_LEN_MAX and "\n" not in text and len(text.split()) <= LABEL_WORDS_MAX

@@ -1,4 +1,4 @@
-"""Mem0's answers to writes: what was stored, and for the rest the reason without any content."""
+"""Answers to Mem0's writes: what was stored, and why the rest was not, without its content."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def expect(result: Result, kind: type[_Result]) -> _Result:
     """The result, checked to be the kind that its operation has.
 
     Raises:
-        InvariantBroken: The session answered another operation.
+        InvariantBroken: The result is that of another operation.
     """
     if not isinstance(result, kind):
         raise InvariantBroken(f"expected {kind.__name__}, got {type(result).__name__}")
@@ -56,12 +56,12 @@ def expect(result: Result, kind: type[_Result]) -> _Result:
 
 
 def landed(items: tuple[WrittenItem, ...]) -> list[WrittenItem]:
-    """The items that changed memory."""
+    """The items that were admitted, and so changed memory."""
     return [item for item in items if item.decision == "admit"]
 
 
 def item_shape(item: WrittenItem) -> Shape:
-    """One result of a write; `event` is `NONE` for an item that changed nothing."""
+    """One item of a write's result, in Mem0's form; `event` is `NONE` if it changed nothing."""
     if item.decision == "admit":
         shape: Shape = {
             "id": item.memory_id,
@@ -69,7 +69,7 @@ def item_shape(item: WrittenItem) -> Shape:
             "event": EVENTS[item.change],
         }
         if item.class_lowered:
-            # Only then: any other answer has Mem0's own form.
+            # Only a lowered class is reported: any other answer has Mem0's own form.
             shape |= {
                 "memory_class": item.memory_class.value,
                 "class_lowered": True,
@@ -94,9 +94,9 @@ def none_landed(
 ) -> HttpReply | None:
     """The refusal of a write of which nothing was stored.
 
-    None where something was, or nothing was asked. `MemoryClient` shows 422 as bad data and not as
-    bad credentials. A client that raises on the status alone shows nothing but the reason phrase,
-    so that says it too.
+    None if something was stored, or nothing was asked. The status is 422, which `MemoryClient`
+    shows as bad data, not as bad credentials. A client that raises on the status alone shows only
+    the reason phrase, so the reason stands there as well.
     """
     if not items or landed(items):
         return None
@@ -134,7 +134,7 @@ def waiting(items: tuple[WrittenItem, ...]) -> str | None:
 
 
 def captured(items: tuple[WrittenItem, ...]) -> Shape | None:
-    """The answer for a conversation that was to be searched for memories; None where it was none.
+    """The answer for a conversation that was to be searched for memories; None for any other write.
 
     Nobody reads this answer, because the agent sent the turn in the background. Mem0 answers 200
     with the memories that it extracted, perhaps none. A failure would count as an outage of the
@@ -175,7 +175,7 @@ def _is_conversation(raw: bytes) -> bool:
 
 
 def added_extras(note: Note) -> Shape:
-    """How an add differs from what was asked."""
+    """Members that tell the client how an add differs from what was asked."""
     extras: Shape = {}
     if note.inferred:
         extras["infer"] = VERBATIM

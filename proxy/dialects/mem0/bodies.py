@@ -23,7 +23,7 @@ IGNORED_EVERYWHERE: Final = frozenset({"org_id", "project_id", "output_format", 
 """Resolved from the key, or from the route; sent by the 0.1 and 1.0 clients in every request."""
 
 IGNORED_ADD: Final = IGNORED_EVERYWHERE | {
-    # Instructions for an extracting model, which does not exist here.
+    # Instructions for an extracting model, which the sidecar does not have.
     "agent_custom_instructions",
     "custom_categories",
     "custom_fact_extraction_prompt",
@@ -33,10 +33,10 @@ IGNORED_ADD: Final = IGNORED_EVERYWHERE | {
     "includes",
     "prompt",
     "structured_data_schema",
-    # Options of Mem0's graph, and of answering before the verdict: neither exists here.
+    # Options of Mem0's graph, and of an answer before the write is done: the sidecar has neither.
     "async_mode",
     "enable_graph",
-    # Time stamps: a client cannot backdate a memory.
+    # A time stamp of the client is ignored, so that it cannot backdate a memory.
     "timestamp",
 }
 """Accepted by add, without effect."""
@@ -49,7 +49,7 @@ IGNORED_READ: Final = IGNORED_EVERYWHERE | {
     "latest_only",
     "reference_date",
     "rerank",
-    # Expired memories stay hidden in any case.
+    # The option to show expired memories is ignored: they stay hidden.
     "show_expired",
 }
 """Accepted by search, list and export, without effect."""

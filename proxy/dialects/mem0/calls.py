@@ -31,7 +31,7 @@ _VOCABULARY: Final = """
 """
 _WORDS: Final = frozenset(_VOCABULARY.split())
 
-# Methods that change nothing by definition (RFC 9110, section 9.2.1).
+# HTTP methods that change nothing by definition (RFC 9110, section 9.2.1).
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Path segments after which an id or a name stands.
 _WILD = "*"
@@ -50,9 +50,9 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     page: int = 1
     page_size: int = 0
     reference: str = ""
-    # True where the client asked a model to extract memories, which does not happen here.
+    # True if the client asked a model to extract memories, which the sidecar does not do.
     inferred: bool = False
-    # True where it asked so explicitly, for a conversation of user and assistant.
+    # True if the client set `infer` itself, for a conversation of user and assistant.
     conversation: bool = False
 
     def text(self) -> str:
@@ -83,7 +83,7 @@ class Mem0Call(msgspec.Struct, frozen=True, kw_only=True):
         """The id in the path; every route that has one has it right after `memories`.
 
         Raises:
-            MalformedRequest: Longer than an id can be.
+            MalformedRequest: The path's id is longer than an id can be.
         """
         found = self.parts[self.parts.index("memories") + 1]
         return MemoryId(name(found, "memory id"))
@@ -107,7 +107,8 @@ def call_of(request: HttpRequest) -> Mem0Call:
         check_text(key, "query")
         check_text(value, "query")
         if key in query:
-            # Two readers would pick different values, for instance of a filter.
+            # If a parameter came twice, two readers could pick different values, for instance of a
+            # filter.
             raise MalformedRequest(f"query: {shown(key)} given twice")
         query[key] = value
     path = local_path(request)
@@ -122,11 +123,11 @@ def call_of(request: HttpRequest) -> Mem0Call:
 
 
 def route_of(call: Mem0Call, known: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """The matching entry of `known`, with `*` for an id or name.
+    """The route in `known` that the path matches, with `*` for an id or name.
 
     Raises:
-        UnknownWrite: No route, and the method may change something.
-        MalformedRequest: No route, and the method is safe: 404.
+        UnknownWrite: There is no such route, and the method may change something.
+        MalformedRequest: There is no such route, and the method is safe: 404.
     """
     table = frozenset(known)
     exact = (call.method, "/".join(call.parts))
@@ -157,7 +158,7 @@ def nonce_of(call: Mem0Call) -> str | None:
     """The client's `Idempotency-Key`, which becomes the nonce.
 
     Raises:
-        MalformedRequest: Not 1 to 128 printable ASCII characters.
+        MalformedRequest: The key is not 1 to 128 printable ASCII characters.
     """
     found = call.headers.get("idempotency-key")
     if found is None:
@@ -171,8 +172,8 @@ def body_of(call: Mem0Call, shape: type[_Shape], ignored: frozenset[str] = froze
     """The body, read strictly. Fields in `ignored` are accepted and have no effect.
 
     Raises:
-        MalformedRequest: Not an object, not of this shape, or it has a field of another name,
-            which is named, because a Mem0 client passes on whatever keyword it was given.
+        MalformedRequest: The body is no object, has another shape, or has an unknown field. The
+            error names the field, because Mem0's client passes on any keyword argument.
     """
     return shape_of(decode_object(call.body), shape, ignored)
 
@@ -180,7 +181,7 @@ def body_of(call: Mem0Call, shape: type[_Shape], ignored: frozenset[str] = froze
 def shape_of(
     value: JsonValue, shape: type[_Shape], ignored: frozenset[str] = frozenset()
 ) -> _Shape:
-    """Hold a decoded body, or a query that reads as one, against a struct; see `body_of`."""
+    """Convert a decoded body, or a query of the same form, to a struct; see `body_of`."""
     if not isinstance(value, dict):
         raise MalformedRequest("body: must be a JSON object")
     refuse_others(value, set(shape.__struct_fields__) | ignored)
@@ -188,7 +189,7 @@ def shape_of(
 
 
 def refuse_others(given: Iterable[str], allowed: Iterable[str]) -> None:
-    """Refuse names that mean nothing here.
+    """Refuse names of fields or parameters that mean nothing here.
 
     Raises:
         MalformedRequest: One of `given` is not in `allowed`.
@@ -211,7 +212,7 @@ def name(value: str, where: str) -> str:
     """A valid id or name: 1 to 256 characters, none of them illegal.
 
     Raises:
-        MalformedRequest: It is not.
+        MalformedRequest: The value is no valid id or name.
     """
     if not 0 < len(value) <= NAME_LEN_MAX:
         raise MalformedRequest(f"{where}: 1 to {NAME_LEN_MAX} characters")
@@ -223,7 +224,7 @@ def integer(value: str | int | None, where: str, *, default: int, most: int) -> 
     """A whole number from 1 to `most`, given as a number or as digits.
 
     Raises:
-        MalformedRequest: It is something else.
+        MalformedRequest: The value is no such number.
     """
     if value is None:
         return default

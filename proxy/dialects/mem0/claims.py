@@ -1,4 +1,4 @@
-"""The claims of a Mem0 write about itself: ids, class, source."""
+"""What a Mem0 write claims about itself: ids, class, source."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def claims_of(
     """The class by rule or by the client's own word, the claimed source, and other metadata.
 
     `mnemogate_source` and `mnemogate_class` are taken out of the metadata: the digest covers them
-    as claims, and a stored copy would look like a label of ours. Reads show the true labels beside
-    the metadata, so writing back what was read claims nothing.
+    as claims, and a stored copy would look like a label that the gate gave. Reads show the true
+    labels beside the metadata, so writing back what was read claims nothing.
 
     Raises:
-        MalformedRequest: A word for a class or a source that nobody mapped, or oversize metadata.
+        MalformedRequest: An unknown word for a class or a source, or oversize metadata.
     """
     agent_scoped = scope is not None and scope.agent_id is not None and scope.user_id is None
     choice = classes.choose(memory_type, metadata, agent_scoped=agent_scoped)
@@ -70,7 +70,7 @@ def claims_of(
 def scope_of(ids: Ids, filters: dict[str, Any] | None) -> Scope:
     """The ids at the top level, and those that the 2.x client moves into `filters`.
 
-    They must agree.
+    If both name an id, the two must agree.
     """
     found = {key: value for key in ENTITY_FIELDS if (value := getattr(ids, key)) is not None}
     groups: list[JsonValue] = [filters] if filters else []
@@ -99,7 +99,8 @@ def _metadata_json(metadata: dict[str, Any] | None, own: set[str]) -> str | None
         return None
     kept = {key: value for key, value in metadata.items() if key not in own}
     if metadata and not kept:
-        # Only claims: an update that names a class must not replace the metadata by `{}`.
+        # The metadata had only claims. An update that names a class must not replace the stored
+        # metadata by `{}`.
         return None
     found = canonical_json(kept)
     if len(found) > METADATA_LEN_MAX:

@@ -73,7 +73,7 @@ def read_filter(value: JsonValue, *, free_keys: bool = False) -> Filter:
 
 
 def equals(field: Field, value: str) -> Filter:
-    """The filter for one id, where `*` stands for any."""
+    """The filter for one id; `*` stands for any id."""
     if value == "*":
         return Test(field=field, compare=Compare.PRESENT)
     return Test(field=field, compare=Compare.EQ, values=(value,))
@@ -94,7 +94,7 @@ def instant_ms(text: str, where: str) -> int:
     """Unix milliseconds of an ISO 8601 date (midnight UTC) or date-time (UTC unless it says).
 
     Raises:
-        MalformedRequest: It is neither.
+        MalformedRequest: The text is neither.
     """
     try:
         found = dt.datetime.fromisoformat(text)
@@ -116,7 +116,7 @@ class _Reader:
         self._nodes = 0
 
     def group(self, value: JsonValue, depth: int) -> Filter:
-        """One object: all of its keys must match."""
+        """The filter of one object, all of whose keys must match."""
         self._count(depth)
         if not isinstance(value, dict):
             raise MalformedRequest("filters: must be an object")
@@ -129,7 +129,7 @@ class _Reader:
             parts = tuple(self.group(one, depth + 1) for one in many)
             if key == "AND":
                 return AllOf(parts=parts)
-            # NOT with several parts: none of them may match.
+            # A NOT with several parts: none of the parts may match.
             return AnyOf(parts=parts) if key == "OR" else Not(part=AnyOf(parts=parts))
         self._count(depth)
         if key in ENTITY_FIELDS:
@@ -164,7 +164,7 @@ class _Reader:
             raise MalformedRequest(f"filters: more than {FILTER_NODES_MAX} parts")
 
     def _field(self, field: Field, value: JsonValue, where: str) -> Filter:
-        """An id: compared as text, never by order."""
+        """The filter for an id, which is compared as text, for equality only."""
         if not _only_texts(value):
             raise MalformedRequest(f"filters.{where}: must be text")
         if isinstance(value, dict):
@@ -221,7 +221,7 @@ class _Reader:
         return AllOf(parts=tuple(parts))
 
     def _categories(self, value: JsonValue) -> Filter:
-        """No memory here has categories (a model would have to choose them)."""
+        """The filter for categories, which no memory has: a model would have to choose them."""
         if value is None:
             return AllOf(parts=())
         if isinstance(value, dict):
@@ -231,7 +231,7 @@ class _Reader:
         return NOTHING
 
     def _keywords(self, value: JsonValue) -> Filter:
-        """Words that the text itself must contain."""
+        """The filter for words that the memory's text must contain."""
         operators: dict[str, JsonValue] = value if isinstance(value, dict) else {"icontains": value}
         if any(not isinstance(operand, str) for operand in operators.values()):
             raise MalformedRequest("filters.keywords: must be text")
@@ -239,7 +239,7 @@ class _Reader:
 
 
 def _only_texts(value: JsonValue) -> bool:
-    """Only strings: ids are stored as text, so a number would silently match nothing."""
+    """Whether the values are strings: ids are stored as text, so a number would match nothing."""
     if isinstance(value, dict):
         return all(_only_texts(operand) for operand in value.values())
     if isinstance(value, list):

@@ -80,11 +80,11 @@ _ADMIN: Final = frozenset(
 )
 
 
-NOBODY: Final = ""  # a string that is no key of any principal, so that authentication fails
+NOBODY: Final = ""  # no principal has this key, so authentication fails
 
 
 class Mem0Oss:
-    """The routes of `server/main.py` in Mem0's repository; see `Dialect`."""
+    """The routes of `server/main.py` in Mem0's repository; implements `Dialect`."""
 
     name = "mem0_oss"
     segments = _MEMORY | _ADMIN | {PREFIX[1:]}
@@ -112,8 +112,8 @@ class Mem0Oss:
     def claims(self, request: HttpRequest) -> bool:
         """The server's bare routes, whatever the credential, except the platform's `Token`.
 
-        Without a credential they are claimed too: the client must be told so in its own shape, and
-        a Unix socket with a bound uid needs none.
+        Requests without a credential are claimed too: the refusal must have the client's own shape,
+        and a Unix socket with a bound uid needs no credential.
         """
         path = local_path(request)
         first = path[1:].split("/", 1)[0]
@@ -125,7 +125,7 @@ class Mem0Oss:
         """`X-API-Key`, or the key of `Authorization: Bearer`.
 
         Two different keys give an invalid key, not None: with None the peer's uid or certificate
-        would decide who it is.
+        would give the principal.
         """
         scheme, key = scheme_and_key(request)
         bearer = key if scheme == "bearer" and key else None
@@ -154,7 +154,7 @@ class Mem0Oss:
     def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
         """`{"detail": ...}`, as FastAPI answers.
 
-        For a turn sent in the background, an empty result.
+        For a conversation that the agent sent in the background, an empty result.
         """
         del answering
         if request.method == "POST" and local_path(request) == "/memories":

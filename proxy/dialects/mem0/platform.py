@@ -1,7 +1,7 @@
 """Mem0's platform API as `MemoryClient` 0.1, 1.0 and 2.x speak it, answered from the store.
 
-Adds are synchronous: the verdict precedes the answer, which therefore says `SUCCEEDED`; or
-`PENDING`, where all of it waits for a person.
+Adds are synchronous: the answer comes after the verdict. So it says `SUCCEEDED`, or `PENDING` if
+the whole add waits for a person.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _REFUSED: Final = {
 
 
 class Mem0Platform:
-    """`https://api.mem0.ai` as its clients know it; see `proxy.seams.operation.Dialect`."""
+    """`https://api.mem0.ai` as its clients know it; implements `proxy.seams.operation.Dialect`."""
 
     name = "mem0"
     segments = frozenset({"v1", "v2", "v3", PREFIX[1:]})
@@ -127,7 +127,7 @@ class Mem0Platform:
             ("PUT", "v1/batch"): lambda call: writes.batch(call, classes()),
             ("DELETE", "v1/batch"): lambda call: writes.batch(call, classes()),
             ("GET", "v1/entities"): lambda _: ListEntities(note=Note(route="entities").text()),
-            # A route of the npm client's deprecated `deleteUser`.
+            # The route of the npm client's deprecated method `deleteUser`.
             ("DELETE", "v1/entities/*/*"): _delete_entity,
             ("DELETE", "v2/entities/*/*"): _delete_entity,
             ("POST", "v1/exports"): _export,
@@ -179,7 +179,7 @@ def _search(call: Mem0Call, route: str) -> Operation:
 
 
 def _list_v1(call: Mem0Call) -> Operation:
-    """The 0.1 client's list: a bare array without a page, an object with one."""
+    """The list for the 0.1 client: a bare array if it asked for no page, an object if it did."""
     return reads.list_memories(call, "pages" if "page" in call.query else "list")
 
 
@@ -205,7 +205,10 @@ def _delete_entity(call: Mem0Call) -> Operation:
 
 
 def _export(call: Mem0Call) -> Operation:
-    """Answer an export with an id that contains its conditions, so that nothing is stored."""
+    """The operation of an export: it stores nothing.
+
+    The answer is an id that contains the export's conditions.
+    """
     body = body_of(call, ExportBody, _IGNORED_EXPORT)
     reads.where_of(body, body.filters)
     reference = export_id(_conditions(body))
@@ -213,7 +216,7 @@ def _export(call: Mem0Call) -> Operation:
 
 
 def _exported(call: Mem0Call) -> Operation:
-    """The memories that an export's conditions select now."""
+    """The operation that reads the memories which an export's conditions select now."""
     body = body_of(call, ExportBody, _IGNORED_EXPORT)
     conditions = body
     if body.memory_export_id is not None:
@@ -236,9 +239,9 @@ def _conditions(body: ExportBody) -> dict[str, Any]:
 
 
 def _event(call: Mem0Call) -> Operation:
-    """The outcome of an event of ours, as far as reads may show it now."""
+    """The operation that reads an event's memories, as far as they may be shown now."""
     refuse_others(call.query, ())
-    # Base64 of up to 32 memory ids, so longer than other names.
+    # An event's id is base64 of up to 32 memory ids, so it may be longer than other names.
     reference = call.parts[2]
     event = read_event_id(reference)
     where = Test(field=Field.MEMORY_ID, compare=Compare.IN, values=event.memory_ids)
@@ -365,7 +368,7 @@ def _listed(request: HttpRequest, note: Note, listed: Listed) -> object:
 
 
 def _page_url(request: HttpRequest, note: Note, page: int) -> str:
-    # A path without a host: the client's own Host header is not repeated as ours.
+    # A path without a host, so that the client's own Host header is not repeated in the answer.
     return f"{request.path}?page={page}&page_size={note.page_size}"
 
 

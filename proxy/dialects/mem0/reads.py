@@ -28,7 +28,7 @@ def search(call: Mem0Call, route: str, *, limit_default: int, free_keys: bool = 
     """Nearest memories under a filter that names at least one id.
 
     Raises:
-        MalformedRequest: No id (400), an empty query, a filter that cannot be read.
+        MalformedRequest: The filter names no id (400) or cannot be read, or the query is empty.
     """
     body = body_of(call, SearchBody, IGNORED_READ)
     if not body.query.strip():
@@ -52,7 +52,8 @@ def list_memories(
     """One page, by a body or by the query, under a filter that names at least one id.
 
     Raises:
-        MalformedRequest: No id (400), a page that is not one, a filter that cannot be read.
+        MalformedRequest: The filter names no id (400) or cannot be read, or the page is no valid
+            one.
     """
     given = decode_object(call.body) if call.method == "POST" and call.body else {}
     if not isinstance(given, dict):
@@ -94,8 +95,8 @@ def where_of(
     """All conditions of a read, joined by AND.
 
     Raises:
-        MalformedRequest: They name no id (400): one forgotten filter would show an agent the
-            memories of every user of its tenant.
+        MalformedRequest: The conditions name no id (400): a forgotten filter would show an agent
+            the memories of all users of its tenant.
     """
     parts: list[Filter] = [
         equals(field, found)

@@ -49,7 +49,7 @@ def read_event_id(text: str) -> Event:
     """The content of an event id.
 
     Raises:
-        MalformedRequest: Not one of ours (404).
+        MalformedRequest: The id is not one that was given here (404).
     """
     data = _bytes(text, "event")
     ids = data[_HEADER_LEN:]
@@ -75,7 +75,7 @@ def export_id(conditions: JsonValue) -> str:
     """An id that contains the conditions of an export.
 
     Raises:
-        MalformedRequest: They are longer than an id can be.
+        MalformedRequest: The conditions are longer than an id can be.
     """
     found = _text(canonical_json(conditions).encode())
     if len(found) > REFERENCE_LEN_MAX:
@@ -87,7 +87,8 @@ def read_export_id(text: str) -> JsonValue:
     """The conditions in an export id.
 
     Raises:
-        MalformedRequest: Not one of ours (404), or not JSON as a body must be.
+        MalformedRequest: The id is not one that was given here (404), or its content is not JSON as
+            a body must be.
     """
     return decode_object(_bytes(text, "memory_export_id"))
 

@@ -29,14 +29,15 @@ EVENTS: Final = {
     ChangeKind.DELETE: "DELETE",
     ChangeKind.PURGE: "DELETE",
 }
-# Fields that are always shown: what the item is, and its labels.
+# Fields that are shown even if a client did not ask for them: the item's id and text, and its
+# labels.
 _ALWAYS: Final = frozenset({"id", "source_kind", "memory_class"})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _JSON = msgspec.json.Encoder()
 
 
 def reply(value: object, status: int = 200, *, phrase: str | None = None) -> HttpReply:
-    """A JSON answer."""
+    """An HTTP answer with this JSON."""
     return HttpReply(status=status, body=_JSON.encode(value), phrase=phrase)
 
 
@@ -82,7 +83,7 @@ def oss_item(memory: Memory, **extra: object) -> Shape:
     item: Shape = {
         "id": memory.memory_id,
         "memory": memory.text,
-        # Mem0's own duplicate check, not a security measure.
+        # Mem0 has an MD5 of the text here, to find duplicates; it is no security measure.
         "hash": hashlib.md5(memory.text.encode(), usedforsecurity=False).hexdigest(),
         "metadata": _metadata(memory.metadata_json),
         **extra,
@@ -103,7 +104,7 @@ def oss_item(memory: Memory, **extra: object) -> Shape:
 
 
 def only(item: Shape, fields: tuple[str, ...]) -> Shape:
-    """The fields that a client asked for; all of them where it named none."""
+    """The fields that a client asked for; all of them if it named none."""
     if not fields:
         return item
     return {key: value for key, value in item.items() if key in fields or key in _ALWAYS}
@@ -144,7 +145,7 @@ def oss_history(memory_id: MemoryId, entry: HistoryEntry, created_at_ms: int) ->
 
 
 def entity_item(entity: Entity) -> Shape:
-    """One user, agent, run or app, with what both servers say of it."""
+    """One user, agent, run or app, with the fields that either Mem0 server has."""
     return {
         "id": entity.name,
         "name": entity.name,
@@ -164,5 +165,6 @@ def _expiry(memory: Memory) -> str | None:
 
 
 def _metadata(metadata_json: str | None) -> msgspec.Raw | None:
-    # Canonical JSON that was checked when it was written: embedded as it is.
+    # The metadata is canonical JSON that was checked when it was written, so it is embedded as it
+    # is.
     return None if metadata_json is None else msgspec.Raw(metadata_json.encode())

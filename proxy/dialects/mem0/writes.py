@@ -41,7 +41,7 @@ _ROLES: Final = {
     "tool": SourceKind.TOOL_RESULT,
     "function": SourceKind.TOOL_RESULT,
 }
-# A dict in Python's repr: the 2.x client puts it in the query for
+# Fits a dict in Python's repr, which the 2.x client puts into the query for
 # `DeleteAllMemoryOptions(filters={...})`.
 _REPR_PAIR: Final = r"""'(\w{1,16})': ('[^'\\]*'|"[^"\\]*")"""
 _REPR: Final = re.compile(r"\{" + _REPR_PAIR + r"(, " + _REPR_PAIR + r"){0,3}\}")
@@ -51,7 +51,8 @@ def add(call: Mem0Call, classes: ClassMap, route: str, *, needs_id: str = NEEDS_
     """One proposal per message with text, stored unchanged whatever `infer` says.
 
     Raises:
-        MalformedRequest: No id (400), no text at all, parts that are not text, unknown fields.
+        MalformedRequest: The body has no id (400), no text, parts that are not text, or unknown
+            fields.
     """
     body = body_of(call, AddBody, IGNORED_ADD)
     scope = scope_of(body, body.filters)
@@ -97,7 +98,7 @@ def update(call: Mem0Call, classes: ClassMap) -> Write:
     """New text, metadata or expiry for the memory in the path.
 
     Raises:
-        MalformedRequest: Nothing that can be changed is named.
+        MalformedRequest: The body names nothing that can be changed.
     """
     body = body_of(call, UpdateBody, IGNORED_EVERYWHERE | {"timestamp"})
     proposal = _change(call.memory_id, body, classes)
@@ -119,7 +120,7 @@ def batch(call: Mem0Call, classes: ClassMap) -> Write:
     """Up to 1,000 updates, or deletes, judged one by one.
 
     Raises:
-        MalformedRequest: Empty, too long, or an item that changes nothing.
+        MalformedRequest: The batch is empty or too long, or an item changes nothing.
     """
     body = body_of(call, BatchBody, IGNORED_EVERYWHERE)
     if call.method == "PUT":
@@ -137,7 +138,8 @@ def delete_where(call: Mem0Call, *, needs_id: str = NEEDS_ID) -> DeleteWhere:
     """Delete everything under the ids in the query.
 
     Raises:
-        MalformedRequest: No id (400), or any other condition: dropping one would delete more.
+        MalformedRequest: The query has no id (400), or another condition, which cannot be ignored:
+            more would be deleted.
     """
     if call.body.strip():
         raise MalformedRequest("body: deleting by filter takes its ids from the query")
@@ -158,7 +160,7 @@ def delete_entity(call: Mem0Call, kind: str, entity: str) -> DeleteWhere:
     """Delete everything under one id.
 
     Raises:
-        MalformedRequest: Not a kind of entity.
+        MalformedRequest: The path names no kind of entity.
     """
     field = ENTITY_FIELDS.get(f"{kind}_id")
     if field is None:

@@ -75,7 +75,7 @@ _DEFAULT_CLASS: Final = MemoryClass.L3
 
 
 class NativeRoute(Described, frozen=True, kw_only=True):
-    """One route, and how its body, query and path id are decoded."""
+    """One route, and how its body, its query and the id in its path are decoded."""
 
     reads: Callable[[HttpRequest, str], Operation]
 
@@ -84,9 +84,9 @@ def decode(request: HttpRequest) -> Operation:
     """The operation a native request asks for.
 
     Raises:
-        MalformedRequest: It is not one; 404 for a read of a route that is not there, 405 for a
-            method that a route does not have.
-        UnknownWrite: A mutating route that is not there.
+        MalformedRequest: The request is not a valid one; 404 for a read of an unknown route, 405
+            for a method that a route does not have.
+        UnknownWrite: The request would change something on an unknown route.
     """
     method = "GET" if request.method == "HEAD" else request.method
     allowed: list[str] = []
@@ -430,7 +430,8 @@ ROUTES: Final = (
         answers=WhoOut,
         reads=_identify,
     ),
-    # A principal that may ask who it is may also ask for the description of the API.
+    # The description of the API needs no other right than asking who one is, so the same operation
+    # carries it.
     NativeRoute(
         method="GET",
         template=OPENAPI,

@@ -63,13 +63,13 @@ _TITLES: Final = {
 
 
 class Native:
-    """Pure; one instance serves every request."""
+    """Implements `Dialect` for the native API. Pure; one instance serves every request."""
 
     name = "native"
     segments = frozenset({"v1"})
 
     def claims(self, request: HttpRequest) -> bool:
-        """`/v1/...` without a trailing slash, by a Bearer key or by none.
+        """`/v1/...` without a trailing slash, with a Bearer key or without one.
 
         Mem0 speaks `/v1/memories/` with `Authorization: Token`; the scheme and the slash keep the
         two apart.
@@ -139,7 +139,8 @@ def _written(operation: Operation, result: Written, answering: Answering) -> Htt
     batched = isinstance(operation, DeleteWhere) or (
         isinstance(operation, Write) and operation.note == native_decode.BATCH_NOTE
     )
-    # The replay is marked in a header alone: the body equals that of the first answer.
+    # A repeated answer is marked in a header alone, so that its body equals that of the first
+    # answer.
     replayed = bool(result.items) and all(item.replayed for item in result.items)
     headers: tuple[tuple[str, str], ...] = (("Mnemogate-Replayed", "1"),) if replayed else ()
     if batched:
@@ -176,7 +177,7 @@ def _status(item: WrittenItem) -> int:
         case "missing":
             return 404
         case "reject" if item.reason in _UNPROCESSABLE:
-            # Not 409: client libraries retry that by themselves.
+            # The status is not 409, which client libraries retry by themselves.
             return 422
         case "reject" if item.reason is not Reason.GATE_UNAVAILABLE:
             return 403

@@ -79,7 +79,7 @@ class Delete(
     tag_field="op",
     tag="delete",
 ):
-    """The end of a stored memory."""
+    """The deletion of a stored memory."""
 
     id: Id
     target: Wide = "memories"
@@ -95,7 +95,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class FiledUnder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which memories: everything given must match."""
+    """Selects memories: all fields that are given must match."""
 
     user_id: Wide | None = None
     agent_id: Wide | None = None
@@ -107,26 +107,26 @@ class FiledUnder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class PageQuery(FiledUnder, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which of them, and from where on."""
+    """Selects memories, and which page of them."""
 
     offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
     limit: Annotated[int, Meta(ge=1, le=PAGE_LEN_MAX)] = 100
 
 
 class OffsetQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """From which entry on."""
+    """The index of the first entry to list."""
 
     offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
 
 
 class Filters(FiledUnder, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything given must match; metadata by equality of a top-level key."""
+    """Filters of a search: all fields must match; metadata by equality of a top-level key."""
 
     metadata: Annotated[dict[Wide, str | int | float | bool | None], Meta(max_length=16)] = {}
 
 
 class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question, or the client's own vector."""
+    """A search by a question, or by the client's own vector."""
 
     query: Body | None = None
     vector: Vector | None = None
@@ -167,7 +167,7 @@ class ItemOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int
     id: str | None = None
     memory_class: MemoryClass
-    class_lowered: bool = False  # its class is below the named one
+    class_lowered: bool = False  # its class is below the one that the client named
     source: SourceKind | None = None
     ceiling: SourceKind | None = None
     candidate_id: str | None = None
@@ -185,7 +185,7 @@ class BatchOut(msgspec.Struct, frozen=True, kw_only=True):
 
     results: tuple[ItemOut, ...]
     admitted: int
-    # They wait for a person, and are neither stored nor refused.
+    # The number of changes that wait for a person: neither stored nor refused.
     held: int
     refused: int
     trace_id: str
@@ -200,7 +200,7 @@ class PageOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Search results, best first."""
+    """Results of a search, best first."""
 
     results: tuple[MemoryOut, ...]
 
@@ -267,7 +267,7 @@ class NotedOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhoOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the sidecar takes the caller for."""
+    """The principal for which the sidecar takes the caller."""
 
     principal: str
     tenant: str

@@ -2,8 +2,8 @@
 
 A line is the shape of a method's params or result, a shape with its members, or the words of a
 member's closed list. `name:Shape` is a member that is one or a list of that shape, `name:{Shape}`
-one with names of anybody's choice around such; without either anything may be in it.
-`tests/integration/clients/mcp_members.py` prints it.
+an object with any names whose values have that shape; a plain `name` may be anything.
+`tests/integration/clients/mcp_members.py` prints this table.
 """
 
 from __future__ import annotations

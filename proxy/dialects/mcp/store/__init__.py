@@ -1,1 +1,1 @@
-"""Store mode: our own memory server over MCP, from tool calls to operations."""
+"""Store mode, the program's own memory server over MCP: from tool calls to operations."""

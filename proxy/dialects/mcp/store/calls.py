@@ -1,4 +1,4 @@
-"""Store mode: a tool call as a plan of operations on our own store, and the answer that it gets.
+"""Store mode: a tool call as a plan of operations on the gate's own store, and its answer.
 
 A plan yields an operation, is sent its result, and returns the tool's result. It decides nothing:
 each entity, observation, relation and delete is a candidate of its own.
@@ -70,7 +70,7 @@ class _Additions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreTools:
-    """The tools of store mode; `tool_map` says which class an item has."""
+    """Plans calls of the tools of store mode; `tool_map` says which class an item has."""
 
     def __init__(self, tool_map: ToolMap) -> None:
         self._map = tool_map
@@ -85,8 +85,8 @@ class StoreTools:
         """The plan for a `tools/call`.
 
         Raises:
-            MalformedRequest: There is no such tool, or it does not take such arguments. Also while
-                the plan runs.
+            MalformedRequest: There is no such tool, or it does not take such arguments. The plan
+                itself may raise this as well.
         """
         name, arguments = params.get("name"), params.get("arguments")
         found = self._plans.get(name) if isinstance(name, str) else None
@@ -99,7 +99,7 @@ class StoreTools:
         return found(arguments)
 
     def _classes(self, tool: str, arguments: Object) -> tuple[MemoryClass, ...]:
-        """The class of each item; the arguments are checked on the way."""
+        """The class of each item in a call; its arguments are checked on the way."""
         call = read_call(self._map, {"name": tool, "arguments": arguments})
         return tuple(item.memory_class for item in call.items)
 
@@ -108,7 +108,7 @@ class StoreTools:
         given = convert(arguments, _Entities).entities
         names = tuple(dict.fromkeys(entity.name for entity in given))
         found = yield from find_in_graph(FindInGraph(names=names))
-        # A name that only orphans have is free: its entity may be created.
+        # A name that only observations without an entity have is free: the entity may be created.
         made_before = {one.name for one in found.entities if one.memory_ids}
         new: dict[str, tuple[_NewEntity, MemoryClass]] = {}
         for entity, memory_class in zip(given, classes, strict=False):
@@ -205,8 +205,8 @@ class StoreTools:
             _Observation(
                 entity_id=entities[name].memory_ids[0],
                 entity_name=name,
-                # An observation has at least its entity's class, and the map may give its name a
-                # higher one.
+                # An observation has at least its entity's class, and the map may give the entity's
+                # name a higher one.
                 memory_class=max(classed[name], entities[name].memory_class, key=_power),
                 text=text,
             )
@@ -273,7 +273,7 @@ def _observed(asked: Sequence[_Observation]) -> Step[tuple[WrittenItem, ...]]:
 def _landed(
     asked: Sequence[_Observation], written: Sequence[WrittenItem]
 ) -> frozenset[tuple[str, str]]:
-    """Name and text of the admitted ones."""
+    """Entity name and text of each observation that was admitted."""
     return frozenset(
         (one.entity_name, one.text)
         for one, item in zip(asked, written, strict=True)

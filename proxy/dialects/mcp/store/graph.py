@@ -1,7 +1,7 @@
 """The knowledge graph of store mode, kept as memories: entities, observations, relations, one each.
 
-An observation is tied to its entity's memory. If that is gone, it is shown under the entity's name:
-a person's words stay visible although somebody removed the entity.
+An observation is tied to its entity's memory. If that memory is gone, the observation is shown
+under the entity's name: a person's words stay visible although somebody removed the entity.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class EntityMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ObservationMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Metadata of an observation's memory; the name is used where the entity's memory is gone."""
+    """Metadata of an observation's memory; the name is used if the entity's memory is gone."""
 
     entity_id: str = msgspec.field(name="entityId")
     entity_name: str = msgspec.field(name="entityName")
@@ -54,7 +54,7 @@ class RelationMark(msgspec.Struct, frozen=True, kw_only=True):
     relation_type: str = msgspec.field(name="relationType")
 
     def text(self) -> str:
-        """The text by which a search finds it."""
+        """The text by which a search finds the relation."""
         return f"{self.start} {self.relation_type} {self.end}"
 
     def plain(self) -> Relation:
@@ -84,14 +84,14 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     memories: tuple[Memory, ...]
 
 
-# Memories by ordinal: one text, relation or name may have several.
+# Memories by the store's ordinal; one text, relation or name may have several memories.
 _Memories = dict[int, "Memory"]
 
 
 class GraphIndex:
     """The live memories of one graph, by entity; an update costs what changed, not the whole graph.
 
-    One user at a time. An ordinal is the store's name for one version of a memory: it is taken
+    One user at a time. An ordinal is the store's number for one version of a memory: it is added
     once, and dropped when that version is no longer shown.
     """
 
@@ -99,7 +99,7 @@ class GraphIndex:
         self._marks: dict[int, tuple[Mark, Memory]] = {}
         self._made: defaultdict[str, _Memories] = defaultdict(dict)
         self._name_of: dict[str, str] = {}
-        # By the entity id and name in the observation, then by its text.
+        # Observations by the entity id and name that they contain, then by text.
         self._said: defaultdict[tuple[str, str], dict[str, _Memories]] = defaultdict(dict)
         self._names_said: defaultdict[str, set[str]] = defaultdict(set)
         self._ids_said: defaultdict[str, set[str]] = defaultdict(set)
@@ -112,7 +112,7 @@ class GraphIndex:
     # ---- kept in step with the store --------------------------------------------------------
 
     def take(self, ordinal: int, memory: Memory) -> None:
-        """Add a live memory. One whose metadata is not of this form is no part of the graph."""
+        """Add a live memory. A memory whose metadata has no mark of the graph is no part of it."""
         mark = _mark(memory)
         if mark is None:
             return
@@ -159,12 +159,13 @@ class GraphIndex:
             _discard(self._names_said, mark.entity_id, mark.entity_name)
             _discard(self._ids_said, mark.entity_name, mark.entity_id)
 
-    # ---- questions -------------------------------------------------------------------------
+    # ---- reads -------------------------------------------------------------------------
 
     def read(self, names: Iterable[str] | None, query: str | None) -> Shown:
         """These entities, or those whose name, type or observations contain the query.
 
-        With the relations that touch one of them. Without names and query, the whole graph.
+        The relations that touch one of these entities are included. Without names and query, the
+        whole graph.
         """
         if names is not None:
             return self._shown({name for name in names if self._is_there(name)})
@@ -199,7 +200,7 @@ class GraphIndex:
                         yield Orphan(memory_id=memory.memory_id, entity_name=name)
 
     def _groups(self, name: str) -> Iterator[dict[str, _Memories]]:
-        """The observations of an entity: of each memory with its name, and of those now gone."""
+        """The observations of an entity: those of each memory with its name, present or gone."""
         for memory in self._made.get(name, {}).values():
             for called in self._names_said.get(memory.memory_id, ()):
                 yield self._said[memory.memory_id, called]
@@ -216,7 +217,7 @@ class GraphIndex:
         return any(wanted in text.lower() for said in self._groups(name) for text in said)
 
     def _type_of(self, name: str) -> str:
-        # If two memories share a name, the first one's type counts.
+        # If two entities' memories share a name, the type of the first counts.
         made = self._made.get(name)
         mark = self._marks[min(made)][0] if made else None
         return mark.entity_type if isinstance(mark, EntityMark) else UNKNOWN_TYPE
@@ -248,7 +249,7 @@ class GraphIndex:
         for name in names:
             made = [*self._made.get(name, {}).values()]
             said = [one for group in self._groups(name) for one in group.items()]
-            # In order of their making; a repeated text where it came first.
+            # In the order in which they were made; a repeated text stands where it came first.
             first = sorted((min(found), text) for text, found in said)
             memories += made
             memories += (one for _, found in said for one in found.values())
@@ -275,7 +276,7 @@ def _power(memory_class: MemoryClass) -> int:
 
 
 def _hardest(memory: Memory) -> tuple[int, int]:
-    """A sort key: memories that the fewest may delete come first."""
+    """A sort key: memories that the fewest principals may delete come first."""
     return (-memory.source.trust, -memory.memory_class.power)
 
 
@@ -288,7 +289,7 @@ _Value = TypeVar("_Value")
 
 
 def _forget(kept: dict[_Key, _Memories], key: _Key, ordinal: int) -> bool:
-    """Remove one memory; True if it was the last one."""
+    """Remove one memory from a table; True if the table is now empty."""
     memories = kept[key]
     memories.pop(ordinal, None)
     if memories:

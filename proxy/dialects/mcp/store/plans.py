@@ -80,12 +80,12 @@ def _delete_entities(arguments: Object) -> Plan:
 
 
 def _entities_taken_away(entities: Sequence[KnownEntity]) -> Step[tuple[WrittenItem, ...]]:
-    """Delete entities with everything that hangs on them; the entity last, or not at all.
+    """Delete entities with their observations and relations; the entity last, or not at all.
 
-    The memories that hang on an entity are asked for first, the hardest to delete before the rest.
-    If one of them has to stay, the entity stays, and nothing easier to delete was touched.
-    Otherwise an agent could remove the entity that a person spoke of and make it anew, without what
-    she said.
+    Observations and relations are deleted first, the hardest to delete before the others. If one of
+    them has to stay, so does the entity, and nothing that is easier to delete was touched.
+    Otherwise an agent could remove an entity that a person spoke of, and make it anew without the
+    person's words.
     """
     written: dict[MemoryId, WrittenItem] = {}
     stages: tuple[Callable[[KnownEntity], tuple[MemoryId, ...]], ...] = (

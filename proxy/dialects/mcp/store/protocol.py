@@ -33,7 +33,8 @@ _RESOURCE: Final[dict[str, JsonValue]] = {
     "description": "The full knowledge graph with all entities and relations",
     "mimeType": "application/json",
 }
-# What a client of the stateless era may cache, and what it may not: shown memories change.
+# Methods whose answers tell a client of the stateless era not to cache them: what is shown may
+# change.
 _CACHED: Final = frozenset(
     {"tools/list", "resources/list", "resources/templates/list", "resources/read"}
     | {"server/discover"}
@@ -41,7 +42,7 @@ _CACHED: Final = frozenset(
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON-RPC error; the text never holds what was sent."""
+    """A JSON-RPC error; its text never contains what was sent."""
 
     code: int
     text: str
@@ -49,7 +50,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's wish to be notified of changes of the graph, or not any more."""
+    """A client's request to be notified of changes of the graph, or to end that."""
 
     wanted: bool
 
@@ -65,7 +66,7 @@ class StoreProtocol:
         """A result, an error, or the plan for a tool's or resource's result.
 
         Raises:
-            MalformedRequest: There is no such tool, or it takes no such arguments.
+            MalformedRequest: There is no such tool, or it does not take such arguments.
         """
         if message.era is Era.STATELESS and message.meta.get(META_VERSION) not in STATELESS:
             return Problem(

@@ -45,10 +45,10 @@ _ANOTHER: Final = "the store gave another answer than was asked for"
 
 
 def read_graph(names: tuple[str, ...] | None = None, query: str | None = None) -> Step[GraphShown]:
-    """The shown graph: all of it, unless names or a query narrow it.
+    """A step that reads the graph: all of it, or the part that names or a query select.
 
     Raises:
-        MalformedRequest: It is larger than anything that could be shown.
+        MalformedRequest: The graph is larger than any answer may be.
     """
     result = yield ReadGraph(names=names, query=query)
     if not isinstance(result, GraphShown):
@@ -57,7 +57,7 @@ def read_graph(names: tuple[str, ...] | None = None, query: str | None = None) -
 
 
 def find_in_graph(asked: FindInGraph) -> Step[InGraph]:
-    """Which parts of the graph exist, for a call that will change it."""
+    """A step that asks which parts of the graph exist, for a call that will change it."""
     result = yield asked
     if not isinstance(result, InGraph):
         raise MalformedRequest(_ANOTHER)
@@ -106,7 +106,7 @@ def deleted_items(memory_ids: Sequence[MemoryId]) -> Step[tuple[WrittenItem, ...
 
 
 def is_gone(item: WrittenItem) -> bool:
-    """Whether the memory is not there any more."""
+    """Whether the memory of a delete is gone, by this delete or before it."""
     return item.decision in {ADMITTED, _GONE}
 
 
@@ -117,7 +117,7 @@ def _notes(written: Iterable[WrittenItem]) -> list[str]:
 def answered(
     structured: Object, told: JsonValue, written: Sequence[WrittenItem], dropped: int = 0
 ) -> Object:
-    """A result that also reports what was not written; a refusal where nothing was written.
+    """A result that also reports what was not written; a refusal if nothing was written.
 
     `dropped` counts parts that were not even proposed, because their entity was refused.
     """

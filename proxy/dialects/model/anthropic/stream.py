@@ -222,7 +222,7 @@ class AnthropicEditor:
     ) -> tuple[bytes, tuple[Waiting, ...]]:
         index = body.get("index")
         if not isinstance(index, int):
-            # Without an index, the event has no known block.
+            # Without an index, an event has no block.
             return b"", ()
         if kind == "content_block_start":
             start = object_of(body.get("content_block"))
