@@ -131,10 +131,10 @@ def _prose(tool: JsonValue) -> dict[str, JsonValue]:
 
 
 def texts_of(result: JsonValue, shown: Shown = PLAIN) -> tuple[str, ...]:
-    """Every text of an answer, unescaped: what it put into the agent's context, in its order.
+    """Every text that an answer puts into the agent's context, unescaped and in order.
 
-    With a map's `shown`, also the names that carry meaning only together, joined. A text comes
-    again where it stands again, because a sentence may run from one into the next.
+    With a map's `shown`, names that mean something only together come as one text as well. A text
+    that stands in several places comes several times, because a sentence may run into the next.
 
     Raises:
         MalformedRequest: The answer has more text than can be noted.

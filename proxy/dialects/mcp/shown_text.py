@@ -82,7 +82,7 @@ def write_blob(text: str) -> str:
 
 
 def _kept(parts: list[str], known: Known) -> list[str]:
-    """Parts and separators alternately, without withheld parts and the separator before each."""
+    """Parts of a text and their separators, without withheld parts and their separators."""
     kept: list[str] = []
     for index in range(0, len(parts), 2):
         if is_withheld(parts[index], known):

@@ -91,7 +91,7 @@ def names_an_entity(where: Filter) -> bool:
 
 
 def instant_ms(text: str, where: str) -> int:
-    """Unix milliseconds of an ISO 8601 date (midnight UTC) or date-time (UTC unless it says).
+    """Unix milliseconds of an ISO 8601 date (midnight UTC) or date-time (UTC without an offset).
 
     Raises:
         MalformedRequest: The text is neither.

@@ -29,8 +29,7 @@ EVENTS: Final = {
     ChangeKind.DELETE: "DELETE",
     ChangeKind.PURGE: "DELETE",
 }
-# Fields that are shown even if a client did not ask for them: the item's id and text, and its
-# labels.
+# Fields that are shown even if a client did not ask for them: the memory's id and labels.
 _ALWAYS: Final = frozenset({"id", "source_kind", "memory_class"})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _JSON = msgspec.json.Encoder()
