@@ -231,7 +231,7 @@ class Reader(Printer):
                 found.heard(told, label)
 
     def _echoed(self, said: Said, call: CallMade | None, label: SourceKind, found: TurnSum) -> None:
-        """Whether a result only repeats the model's words or our own: then it lowers nothing."""
+        """Whether a result only repeats the model's words or our notices: it lowers no label."""
         server, tool = (call.row.server, call.row.tool) if call else ("", "")
         found.row(Row("tool", label, len(said.text), "echo", server, tool, _name(said.call_id)))
         if said.call_id:

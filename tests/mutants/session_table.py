@@ -254,7 +254,7 @@ SESSIONS: Final = (
     Mutant(
         name="a text that came to a ring that is gone is in the new one",
         file="proxy/ledger/core.py",
-        old="            self._came.clear()  # places in a ring that begins anew\n",
+        old="            self._came.clear()\n",
         new="",
         invariant="what cannot be searched any more is told again",
         tests=(
@@ -306,7 +306,7 @@ SESSIONS: Final = (
     Mutant(
         name="a row of numbers is an echo",
         file="proxy/ledger/texts.py",
-        old="            yield str(part)  # a list of numbers may spell anything",
+        old="            yield str(part)  # a list of numbers may spell any text",
         new="            continue",
         invariant="an answer is an echo only where every string of it is the candidate's or fixed",
         tests=(at(_ECHOES, "test_an_answer_that_says_anything_else_is_its_servers"),),
