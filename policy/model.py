@@ -254,6 +254,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     actor: str | None = None
     expires_at: str | None = None
     derived_from: tuple[MemoryId, ...] = ()
+    ordinal: int = -1  # of its row, where a read gives it; an operator's number
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):

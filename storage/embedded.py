@@ -22,6 +22,8 @@ from storage.read.objections import EmbeddedObjections
 from storage.read.quarantined import EmbeddedQuarantined
 from storage.read.reader import EmbeddedReader
 from storage.read.retained import EmbeddedRetained
+from storage.recall_log.ledger import RecallLedger
+from storage.recalls import RecallOptions
 from storage.repair.batches import BATCH_LEN, EmbeddedIncidents
 from storage.repair.wrong_answers import EmbeddedCases
 from storage.session_log.frames import FrameKeys
@@ -65,12 +67,14 @@ if TYPE_CHECKING:
         Retained,
         SessionLog,
     )
+    from storage.recalls import Recalls
     from storage.state_directory import Secrets
     from storage.tables.change import Generation
     from storage.tables.codec import StoreHeader
     from storage.values import HeldCandidate, Outcome
 
 _GIB: Final = 1024**3
+RECALLS: Final = "recalls"  # the directory of the recall ledger
 
 
 class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +97,7 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     # How many memories an isolation or a rewind changes in one transaction.
     incident_batch_len: int = BATCH_LEN
     writer: WriterOptions = WriterOptions()
+    recalls: RecallOptions = RecallOptions()
 
 
 def _no_failpoint(name: str) -> None:
@@ -112,7 +117,7 @@ class EmbeddedStore:
         engine: Engine,
         writer: EmbeddedWriter,
         secrets: Secrets,
-        incident_batch_len: int,
+        options: EmbeddedOptions,
     ) -> None:
         store, names = engine.parts.store, engine.parts.names
         self._directory = directory
@@ -130,7 +135,17 @@ class EmbeddedStore:
         self.followed: Followed = EmbeddedFollowed(engine)
         self.pins: Pins = EmbeddedPins(engine, writer)
         self.drift: Drift = EmbeddedDrift(engine, writer)
-        self.incidents: Incidents = EmbeddedIncidents(engine, writer, incident_batch_len)
+        self.incidents: Incidents = EmbeddedIncidents(engine, writer, options.incident_batch_len)
+        self._recalls = RecallLedger(
+            directory.root / RECALLS,
+            store,
+            names,
+            secrets.store_key,
+            incarnation=engine.generation.header.incarnation_name,
+            clock=engine.parts.clock,
+            options=options.recalls,
+        )
+        self.recalls: Recalls = self._recalls
         self.cases: Cases = EmbeddedCases(engine, writer, self.reader)
         self.failures: Failures = EmbeddedFailures(engine, writer)
         self.token_key = secrets.token_key
@@ -204,6 +219,7 @@ class EmbeddedStore:
 
         A writer that hangs keeps the directory until the process ends: it may still write.
         """
+        self._recalls.stop()
         if not self.writer.stop():
             return
         self._engine.parts.derived.stop()
@@ -318,8 +334,7 @@ class _Assembly:
         self._directory.mark_bootstrapped()
         writer = EmbeddedWriter(engine, operating, copy, options.writer)
         writer.start()
-        batch_len = options.incident_batch_len
-        return EmbeddedStore(self._directory, engine, writer, self._secrets, batch_len)
+        return EmbeddedStore(self._directory, engine, writer, self._secrets, options)
 
     def _engine(self, generation: Generation, durable: StoreHeader | None) -> Engine:
         header, options, store = generation.header, self._options, self._store

@@ -31,6 +31,7 @@ from storage.values import (
     News,
     Outcome,
     Page,
+    Searched,
     StoreStatus,
     Submission,
     Turnover,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from storage.errors import StoreCorrupt
     from storage.failures import Failures
     from storage.incidents import Incidents
+    from storage.recalls import Recalls
     from storage.values import (
         BackupSummary,
         Behind,
@@ -245,11 +247,30 @@ class MemoryReader(TrustReader, Protocol):
         *,
         exact: bool = False,
     ) -> tuple[Hit, ...]:
+        """The hits of `searched`."""
+        ...
+
+    def searched(
+        self,
+        tenant: Tenant,
+        vector: bytes,
+        where: Filter,
+        limit: int,
+        threshold: float,
+        *,
+        exact: bool = False,
+        without: frozenset[MemoryId] = frozenset(),
+        as_of: int | None = None,
+    ) -> Searched:
         """The `limit` nearest live memories that match, best first; older first on a tie.
 
         A memory over the cap of its origin (`storage.read.exposure`) comes last. Scores are exact.
         In a large store the choice of rows is approximate, and may depend on what was merged
         meanwhile; with `exact` every live row is scored, for replays and tests.
+
+        For replays: `without` leaves memories out, whose places others fill. `as_of` searches the
+        rows that were live at that version of the store, exactly, without what is purged,
+        quarantined or expired today; the caps are those of today.
 
         Raises:
             StoreUnavailable: The rows of a large store are still being read.
@@ -496,6 +517,7 @@ class Store(Protocol):
     incidents: Incidents
     cases: Cases
     failures: Failures
+    recalls: Recalls
     token_key: bytes  # an Ed25519 seed: signs promotion tokens
     prints_key: bytes  # what the session ledger's fingerprints are made with
     # Called on the writer's thread for each hold that ended undecided, once that is durable.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from policy.gate import Gate
     from policy.ruleset import Ruleset
     from storage.interfaces import AuditedView, Backup, Failpoint, OfflineStore, Store
+    from storage.recalls import RecallOptions
 
 
 def open_store(
@@ -30,6 +31,7 @@ def open_store(
     quota_bytes: int,
     tenant_share: float,
     adopts_mode: bool,
+    recalls: RecallOptions,
 ) -> Store:
     """Open or create the store of a state directory, repair it, and start its writer. Blocks.
 
@@ -55,7 +57,10 @@ def open_store(
         clock=clock,
         failpoint=failpoint,
         options=EmbeddedOptions(
-            quota_bytes=quota_bytes, tenant_share=tenant_share, adopts_mode=adopts_mode
+            quota_bytes=quota_bytes,
+            tenant_share=tenant_share,
+            adopts_mode=adopts_mode,
+            recalls=recalls,
         ),
     )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from policy.model import Memory, MemoryId, PrincipalId, Tenant
+from policy.query import Filter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,7 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     """One memory of an answer, in the state that its row `ordinal` has.
 
     `memory_id` is None where that row was purged since. `score` is the cosine of a search, None
-    where nothing was ranked.
+    where nothing was ranked. Who notes one without an ordinal (-1) means its newest row.
     """
 
     ordinal: int
@@ -41,8 +42,8 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
 
     `hits` stand in the order of the answer, so their place is their rank. `nearest` are the
     ordinals of at most `NEAREST_MAX` live rows nearest to the query, best first, before the cap on
-    one origin; () for a listing. `vector` (float16, little-endian) and `query` are None where they
-    were not kept, where the recall is older than `keep_days`, and where a hit was purged.
+    one origin; () for a listing. `vector` (float16, little-endian), `where` and `query` are None
+    where they were not kept, and where a hit was purged.
     """
 
     recall_id: str  # 16 hex digits
@@ -53,11 +54,12 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     operation: str  # `gen_ai.operation.name`: search_memory, list_memories, get_memory, get_history
     session: str  # "" where no conversation is known
     version: int  # of the store, when it was read
-    filter_digest: str  # 16 hex digits; equal filters have equal ones
     limit: int
     hits: tuple[Recalled, ...]
+    filter_digest: str = ""  # 16 hex digits; equal filters have equal ones
     nearest: tuple[int, ...] = ()
     vector: bytes | None = None
+    where: Filter | None = None
     query: str | None = None
 
 
@@ -112,11 +114,27 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     incomplete: bool = False
 
 
+class RecallOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How long and how much is kept. `count_max` 0: nothing is, and the ledger is off."""
+
+    keep_days: int = 30
+    count_max: int = 1_000_000
+    keep_queries: bool = False
+
+
 class Recalls(Protocol):
-    """Reads of the recall ledger. Any thread but the event loop's: each may read files.
+    """The recall ledger. Reads on any thread but the event loop's: each may read files.
 
     They see everything that was noted before the call, or wait a second at most for it.
     """
+
+    def note(self, record: Recall | Served | Reply) -> str:
+        """Have a record kept soon; never waits and never raises. Event loop only.
+
+        Returns the id of a recall or of what was served, which its own field does not give; "" for
+        what is not kept, because the queue is full or the ledger is off.
+        """
+        ...
 
     @property
     def kept_since_ms(self) -> int:

@@ -19,6 +19,7 @@ from policy.model import (
     Digest,
     Entity,
     Forwarded,
+    Hit,
     Memory,
     MemoryClass,
     MemoryId,
@@ -461,6 +462,19 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     keyed: bytes = b""
     # None in a row of format 3: `policy.labels.ceiling.ceiling_of` gives the ceiling that counts.
     ceiling: SourceKind | None = None
+
+
+class Searched(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one search, and what a replay of it needs.
+
+    `nearest`: the ordinals of the rows nearest to the query, best first, before the caps, as many
+    as `storage.recalls.NEAREST_MAX`; under a filter that asks more than ids only those that the
+    search read. `version`: of the store, when it was read.
+    """
+
+    hits: tuple[Hit, ...]
+    nearest: tuple[int, ...]
+    version: int
 
 
 class BackupSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -252,6 +252,8 @@ def _read_span(event: ReadServed, resource: Resource) -> ReadableSpan:
         "mnemogate.dialect": vocabulary.name(event.dialect),
         **_caller(event.context),
     }
+    if event.recall_id:
+        attributes["mnemogate.recall.id"] = vocabulary.hex_id(event.recall_id)
     if event.error_type:
         attributes["error.type"] = vocabulary.name(event.error_type)
     return ReadableSpan(

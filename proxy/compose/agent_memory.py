@@ -19,12 +19,11 @@ from storage.values import THE_STORE
 if TYPE_CHECKING:
     from policy.model import Principal, Tenant
     from proxy.model.memory_seam import Coupling
-    from proxy.seams.recalls import Read, Shown
+    from proxy.seams.recalls import Shown
     from proxy.seams.surroundings import Surroundings
     from proxy.settings.model import ModelUpstream
     from storage.drift import Drift
     from storage.interfaces import SessionLog, Store
-    from telemetry.events import TraceContext
 
 
 class ModelMemory:
@@ -77,11 +76,8 @@ class ModelMemory:
         """The coupling that judges a model's calls with the ledger and withholding around it."""
         return Coupled(inner, self.sessions, self.withholding, self._drift)
 
-    def served(
-        self, principal: Principal, read: Read, shown: Shown, *, dialect: str, trace: TraceContext
-    ) -> None:
+    def recalled(self, principal: Principal, shown: Shown) -> None:
         """Tell ledger and withholding which memories a memory front is about to serve."""
-        del read, dialect, trace
         recalls = recalls_of(shown, principal.tenant)
         if recalls:
             self.sessions.recalled(principal.principal_id, recalls)

@@ -38,6 +38,7 @@ from proxy.intercept.graphs import Graphs
 from proxy.intercept.interceptor import Writing
 from proxy.intercept.operations import Operations, Window
 from proxy.intercept.promotion import TokenSigner, TokenVerifier
+from proxy.intercept.recall_notes import RecallNotes
 from proxy.intercept.shadow import Recallable, Shadow
 from proxy.ledger.sessions import Sessions
 from proxy.model.calls_judged import Veto
@@ -48,7 +49,6 @@ from proxy.model.questioning import Questioning
 from proxy.model.sending import Behind
 from proxy.seams.cases import OpensNoCases
 from proxy.seams.ledger import NoSessions
-from proxy.seams.recalls import UnheardRecalls
 from proxy.seams.withholding import Unwatched
 from proxy.settings.model import base_of, unset_in
 from proxy.transport.auth import Authenticator
@@ -115,6 +115,13 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             recalls=None,
             cases=OpensNoCases(),
             surroundings=self.surroundings,
+        )
+
+    def recall_notes(self) -> RecallNotes:
+        """Who is told of each read: the recall ledger, and the model front where there is one."""
+        store, now_ms = self.store, self.surroundings.now_ms
+        return RecallNotes(
+            store.recalls, self.memory, lambda: store.reader.status().version, now_ms
         )
 
     def budgets(self) -> Budgets:
@@ -187,7 +194,7 @@ class Services:
             embedder=embedder,
             surroundings=surroundings,
             executor=executor,
-            recalls=UnheardRecalls() if memory is None else memory,
+            recalls=foundation.recall_notes(),
             graphs=graphs,
             window=Window(budgets, lambda: store.ruleset, surroundings.now_ms),
             feedback=self.feedback,

@@ -39,6 +39,7 @@ from proxy.seams.operation import (
     Written,
     without_store_numbers,
 )
+from proxy.seams.recalls import ReadAnswer
 from telemetry.events import ReadServed, TraceContext
 
 if TYPE_CHECKING:
@@ -155,10 +156,9 @@ class Operations:
         if isinstance(operation, GiveFeedback):
             return await self._feedback.take(principal, operation)
         started_ns = self._out.clock_ns()
-        result, name, count = await self._read(principal, operation)
-        self._recalls.served(principal, operation, result, dialect=dialect, trace=trace)
-        self._told(principal, name, dialect, trace, started_ns=started_ns, count=count)
-        return result
+        answered = await self._read(principal, operation)
+        self._serve(principal, answered, dialect, trace, started_ns)
+        return answered.shown
 
     async def graph(
         self, principal: Principal, operation: GraphOperation, *, dialect: str, trace: TraceContext
@@ -182,32 +182,36 @@ class Operations:
         count = len(shown.memories)
         # A tenant can make its graph as large as it likes, so a large answer counts for more.
         self._window.spend(principal.principal_id, count // SHOWN_PER_UNIT)
-        heard = Listed(total=count, memories=shown.memories)
-        asked = ListMemories(where=WHOLE_GRAPH)
-        self._recalls.served(principal, asked, heard, dialect=dialect, trace=trace)
-        self._told(principal, "list_memories", dialect, trace, started_ns=started_ns, count=count)
+        answered = ReadAnswer(
+            read=ListMemories(where=WHOLE_GRAPH),
+            shown=Listed(total=count, memories=shown.memories),
+            name="list_memories",
+            count=count,
+        )
+        self._serve(principal, answered, dialect, trace, started_ns)
         return shown.answer
 
-    def _told(
+    def _serve(
         self,
         principal: Principal,
-        name: str,
+        answered: ReadAnswer,
         dialect: str,
         trace: TraceContext,
-        *,
         started_ns: int,
-        count: int,
     ) -> None:
+        """Tell who hears of recalls, then telemetry. The answer is sent after that."""
+        recall_id = self._recalls.served(principal, answered, dialect=dialect)
         self._out.record(
             ReadServed(
                 context=trace,
-                operation=name,
+                operation=answered.name,
                 dialect=dialect,
                 started_ns=started_ns,
                 ended_ns=self._out.clock_ns(),
                 principal=principal.principal_id,
                 tenant=principal.tenant,
-                record_count=count,
+                record_count=answered.count,
+                recall_id=recall_id,
             )
         )
 
@@ -230,20 +234,28 @@ class Operations:
             for memory_id in found
         )
 
-    async def _read(self, principal: Principal, operation: Read) -> tuple[Shown, str, int]:
-        """The result, its `gen_ai.operation.name`, and how many records it returns."""
+    async def _read(self, principal: Principal, operation: Read) -> ReadAnswer:
         tenant = principal.tenant
         match operation:
             case Search():
-                hits = await self._in_thread(
-                    self._reader.search,
+                vector = self._query_vector(operation)
+                searched = await self._in_thread(
+                    self._reader.searched,
                     tenant,
-                    self._query_vector(operation),
+                    vector,
                     operation.where,
                     operation.limit,
                     operation.threshold,
                 )
-                return Found(hits=hits), "search_memory", len(hits)
+                return ReadAnswer(
+                    read=operation,
+                    shown=Found(hits=searched.hits),
+                    name="search_memory",
+                    count=len(searched.hits),
+                    vector=vector,
+                    nearest=searched.nearest,
+                    version=searched.version,
+                )
             case ListMemories():
                 page = await self._in_thread(
                     self._reader.page, tenant, operation.where, operation.offset, operation.limit
@@ -251,21 +263,22 @@ class Operations:
                 if page.cut and not operation.by_offset:
                     raise MalformedRequest("page_size: the page is too large; ask for fewer")
                 found = Listed(total=page.total, memories=page.memories)
-                return found, "list_memories", len(page.memories)
+                return _answered(operation, found, "list_memories", len(page.memories))
             case GetMemory():
                 memory = self._reader.get(tenant, operation.memory_id)
-                return Got(memory=memory), "get_memory", int(memory is not None)
+                got = Got(memory=memory)
+                return _answered(operation, got, "get_memory", int(memory is not None))
             case GetHistory():
                 entries = await self._in_thread(self._reader.history, tenant, operation.memory_id)
                 told = History(memory_id=MemoryId(operation.memory_id), entries=entries)
-                return told, "get_history", len(entries)
+                return _answered(operation, told, "get_history", len(entries))
             case ListEntities():
                 ids = await self._in_thread(self._reader.entities, tenant, operation.offset)
                 if ids.cut and not operation.by_offset:
                     # An incomplete list would look complete: this protocol cannot ask for the rest.
                     raise MalformedRequest("entities: too many for one answer of this protocol")
                 listed = Entities(total=ids.total, entities=ids.entities)
-                return listed, "list_entities", len(ids.entities)
+                return _answered(operation, listed, "list_entities", len(ids.entities))
             case _:
                 assert_never(operation)
 
@@ -287,3 +300,7 @@ class Operations:
         # both release the interpreter lock.
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, call, *args)
+
+
+def _answered(read: Read, shown: Shown, name: str, count: int) -> ReadAnswer:
+    return ReadAnswer(read=read, shown=shown, name=name, count=count)

@@ -372,14 +372,14 @@ def without_store_numbers(result: Result) -> Result:
         case Written():
             return Written(items=tuple(_unnumbered_item(item) for item in result.items))
         case Found():
-            hits = (replace(hit, memory=replace(hit.memory, version=0)) for hit in result.hits)
+            hits = (replace(hit, memory=_unnumbered(hit.memory)) for hit in result.hits)
             return Found(hits=tuple(hits))
         case Listed():
-            memories = tuple(replace(memory, version=0) for memory in result.memories)
+            memories = tuple(map(_unnumbered, result.memories))
             return replace(result, memories=memories)
         case Got():
             memory = result.memory
-            return result if memory is None else Got(memory=replace(memory, version=0))
+            return result if memory is None else Got(memory=_unnumbered(memory))
         case History():
             entries = tuple(replace(entry, version=0, leaf_index=-1) for entry in result.entries)
             return replace(result, entries=entries)
@@ -387,8 +387,12 @@ def without_store_numbers(result: Result) -> Result:
             return result
 
 
+def _unnumbered(memory: Memory) -> Memory:
+    return replace(memory, version=0, ordinal=-1)
+
+
 def _unnumbered_item(item: WrittenItem) -> WrittenItem:
-    memory = None if item.memory is None else replace(item.memory, version=0)
+    memory = None if item.memory is None else _unnumbered(item.memory)
     return replace(item, version=0, leaf_index=0, memory=memory)
 
 

@@ -1,8 +1,10 @@
-"""The interface through which withholding and ledger hear which memories are about to be served."""
+"""The interfaces that are told which memories are about to be served."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from policy.model import Principal
@@ -18,27 +20,39 @@ if TYPE_CHECKING:
         ListMemories,
         Search,
     )
-    from telemetry.events import TraceContext
 
 Read: TypeAlias = "Search | ListMemories | GetMemory | GetHistory | ListEntities"
 Shown: TypeAlias = "Found | Listed | Got | History | Entities"
 
 
+class ReadAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A read and its answer, before anything of it was sent.
+
+    `name` is its `gen_ai.operation.name`; `count`: how many records it returns. Of a search: the
+    unit vector of the question, the ordinals nearest to it (`storage.values.Searched`), and the
+    store's version.
+    """
+
+    read: Read
+    shown: Shown
+    name: str
+    count: int
+    vector: bytes | None = None
+    nearest: tuple[int, ...] = ()
+    version: int = 0
+
+
 class HearsRecalls(Protocol):
     """Hears of every read of memories, through every front. Event loop only; it never waits."""
 
-    def served(
-        self, principal: Principal, read: Read, shown: Shown, *, dialect: str, trace: TraceContext
-    ) -> None:
-        """`shown` is about to be served as the answer to `read`; nothing of it was sent yet."""
+    def served(self, principal: Principal, answered: ReadAnswer, *, dialect: str) -> str:
+        """The answer is about to be served; returns the recall's id, "" where none is kept."""
         ...
 
 
-class UnheardRecalls:
-    """For a sidecar without a model front: reads are not noted."""
+class EntersContexts(Protocol):
+    """Is told which memories will enter an agent's context. Event loop only; it never waits."""
 
-    def served(
-        self, principal: Principal, read: Read, shown: Shown, *, dialect: str, trace: TraceContext
-    ) -> None:
-        """Do nothing."""
-        del principal, read, shown, dialect, trace
+    def recalled(self, principal: Principal, shown: Shown) -> None:
+        """`shown` is about to be served to an agent of the principal."""
+        ...

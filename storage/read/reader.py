@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -15,10 +15,12 @@ from policy.labels.ceiling import ceiling_of
 from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
 from policy.query import EVERYTHING, matches
 from policy.ruleset import Watch
+from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, Exposure
 from storage.read.origins import Origins
 from storage.read.trust_reads import TrustReads
+from storage.recalls import NEAREST_MAX
 from storage.tables.codec import (
     decode_anchor,
     decode_evidence,
@@ -36,7 +38,7 @@ from storage.tables.rows import (
     read_id,
     read_row,
 )
-from storage.values import EntityPage, Page, StoreStatus, TenantUsage, Turnover
+from storage.values import EntityPage, Page, Searched, StoreStatus, TenantUsage, Turnover
 from storage.write.wellness import notice, writable
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ class EmbeddedReader(TrustReads):
     def _shown(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
         """The memory of a row that a reader may be shown."""
         found = self._live(view, ordinal, tenant)
-        return None if found is None else memory_of(*found)
+        return None if found is None else memory_of(*found, ordinal=ordinal)
 
     def _live(self, view: View, ordinal: int, tenant: Tenant) -> tuple[Row, MemoryStatus] | None:
         """A row, if it is the newest of an unexpired memory that the tenant's reads show.
@@ -250,6 +252,21 @@ class EmbeddedReader(TrustReads):
         *,
         exact: bool = False,
     ) -> tuple[Hit, ...]:
+        """The hits of `searched`."""
+        return self.searched(tenant, vector, where, limit, threshold, exact=exact).hits
+
+    def searched(
+        self,
+        tenant: Tenant,
+        vector: bytes,
+        where: Filter,
+        limit: int,
+        threshold: float,
+        *,
+        exact: bool = False,
+        without: frozenset[MemoryId] = frozenset(),
+        as_of: int | None = None,
+    ) -> Searched:
         """The `limit` nearest live memories that match, best first up to the caps of their origins.
 
         See `MemoryReader`.
@@ -257,37 +274,48 @@ class EmbeddedReader(TrustReads):
         Raises:
             BadVector: The vector is not a finite unit vector of the index's dimension.
         """
-        with self._moment(tenant, where, self._catalogue.allowed) as (view, mask, decided):
-            wanted = limit if decided else limit * _OVERFETCH
+        with self._moment(tenant, where, self._catalogue.allowed) as (view, live, by_ids):
+            confirms, mask, decided = self._live, live, by_ids
+            if as_of is not None:
+                mask, decided, exact = marks_at(view, tenant, live, as_of), False, True
+                confirms = self._stood
+            if without:
+                mask = without_memories(view, self._names, tenant, mask, without)
+            asked = _Searching(view, tenant, where, limit, confirms)
+            wanted = max(limit if decided else limit * _OVERFETCH, NEAREST_MAX)
             while True:
                 found = self._derived.index.search(vector, wanted, mask, exact=exact)
                 near = [one for one in found if one[1] >= threshold]
-                placed, left = self._placed(view, tenant, where, near, limit)
+                placed, left = self._placed(asked, near)
                 # Go on with more rows until as many hits as asked for are found, all allowed rows
                 # were scored, or a score is below the threshold.
                 exhausted = len(found) < wanted or len(near) < len(found)
                 if not placed.full and not exhausted and (not left or wanted < EXAMINED_MIN):
                     wanted = max(wanted * _OVERFETCH, EXAMINED_MIN if left else 0)
                     continue
-                self._fill(placed, view, tenant, where, left)
+                self._fill(placed, asked, left)
                 if placed.full or exhausted:
                     best = [hit.memory for hit in placed.hits]
-                    return placed.hits[: len(list(_Room(ANSWER_BYTES_MAX).taken(best)))]
+                    hits = placed.hits[: len(list(_Room(ANSWER_BYTES_MAX).taken(best)))]
+                    nearest = found if decided else _looked_at(placed, left)
+                    return Searched(
+                        hits=hits,
+                        nearest=tuple([one for one, _ in nearest[:NEAREST_MAX]]),
+                        version=_version(view),
+                    )
                 wanted *= _OVERFETCH
 
+    def _stood(self, view: View, ordinal: int, tenant: Tenant) -> tuple[Row, MemoryStatus] | None:
+        return stood(view, self._names, ordinal, tenant)
+
     def _placed(
-        self,
-        view: View,
-        tenant: Tenant,
-        where: Filter,
-        near: list[tuple[int, float]],
-        limit: int,
+        self, asked: _Searching, near: list[tuple[int, float]]
     ) -> tuple[Exposure, list[tuple[int, float]]]:
         """The places of a search, filled up to the caps, and the hits over a cap, best first."""
         rules = self._engine.ruleset.drift
-        restricted = self._origins.restricted(view)
+        restricted = self._origins.restricted(asked.view)
         placed = Exposure(
-            limit,
+            asked.limit,
             rules.shown_of_ten,
             rules.shown_on_probation,
             restricted,
@@ -303,21 +331,14 @@ class EmbeddedReader(TrustReads):
             if known and placed.is_over(origin):
                 left.append((ordinal, score))
                 continue
-            placings = self._placings(view, tenant, where, [(ordinal, score)])
+            placings = self._placings(asked, [(ordinal, score)])
             left.extend((ordinal, score) for one in placings if not placed.place(one))
         return placed, left
 
-    def _fill(
-        self,
-        placed: Exposure,
-        view: View,
-        tenant: Tenant,
-        where: Filter,
-        left: list[tuple[int, float]],
-    ) -> None:
+    def _fill(self, placed: Exposure, asked: _Searching, left: list[tuple[int, float]]) -> None:
         """Fill the places that are left, and read no more memories than may be needed for that."""
-        placings = self._placings(view, tenant, where, left)
-        if self._engine.parts.judge.cells.alarmed(tenant):
+        placings = self._placings(asked, left)
+        if self._engine.parts.judge.cells.alarmed(asked.tenant):
             placed.fill(list(placings))
             return
         for one in placings:
@@ -325,21 +346,19 @@ class EmbeddedReader(TrustReads):
                 return
             placed.fill([one])
 
-    def _placings(
-        self, view: View, tenant: Tenant, where: Filter, found: list[tuple[int, float]]
-    ) -> Iterator[Placing]:
+    def _placings(self, asked: _Searching, found: list[tuple[int, float]]) -> Iterator[Placing]:
         """The hits that the store confirms, with everything that the caps need to know."""
-        header = view.header()
+        header = asked.view.header()
         for ordinal, score in found:
             if header is None or ordinal >= header.next_ordinal:
                 continue  # the row was committed after this view was taken
-            live = self._live(view, ordinal, tenant)
-            if live is None:
+            confirmed = asked.confirms(asked.view, ordinal, asked.tenant)
+            if confirmed is None:
                 continue
-            memory = memory_of(*live)
-            if matches(where, memory):
+            memory = memory_of(*confirmed, ordinal=ordinal)
+            if matches(asked.where, memory):
                 hit = Hit(memory=memory, score=score)
-                yield self._origins.placing(view, ordinal, live[0], hit)
+                yield self._origins.placing(asked.view, ordinal, confirmed[0], hit)
 
     def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:
         """The ids that live memories of a tenant are filed under, by kind and name."""
@@ -484,6 +503,27 @@ class EmbeddedReader(TrustReads):
     def check(self) -> CheckReport:
         """Walk the whole store and report each contradiction. Seconds on a large store."""
         return check_store(self._engine)
+
+
+class _Searching(NamedTuple):
+    """One search: `confirms` gives the row of an ordinal that may be shown, or None."""
+
+    view: View
+    tenant: Tenant
+    where: Filter
+    limit: int
+    confirms: Callable[[View, int, Tenant], tuple[Row, MemoryStatus] | None]
+
+
+def _looked_at(placed: Exposure, left: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """The rows that a filter let through as far as they were read, best first."""
+    shown = {hit.memory.ordinal: hit.score for hit in placed.hits}
+    return sorted((dict(left) | shown).items(), key=lambda one: (-one[1], one[0]))
+
+
+def _version(view: View) -> int:
+    header = view.header()
+    return 0 if header is None else header.version
 
 
 def _differing(before: Ordinals, now: Ordinals) -> tuple[Ordinals, Ordinals]:

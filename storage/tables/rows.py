@@ -73,7 +73,9 @@ def candidate_of(row: Row) -> Candidate:
         raise StoreCorrupt("a row does not hold a candidate") from error
 
 
-def memory_of(row: Row, status: MemoryStatus, known: Candidate | None = None) -> Memory:
+def memory_of(
+    row: Row, status: MemoryStatus, known: Candidate | None = None, *, ordinal: int = NO_ORDINAL
+) -> Memory:
     """A memory as a read shows it; `row` is its newest row.
 
     `known` is the candidate of the row, for a caller that has decoded it already.
@@ -101,6 +103,7 @@ def memory_of(row: Row, status: MemoryStatus, known: Candidate | None = None) ->
         actor=candidate.actor or (kept.actor if kept else None),
         expires_at=row.expires_at,
         derived_from=candidate.derived_from or (kept.derived_from if kept else ()),
+        ordinal=ordinal,
     )
 
 

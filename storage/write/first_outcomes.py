@@ -44,7 +44,9 @@ class FirstOutcomes:
             # The memory of that verdict is not returned if it was deleted, quarantined or expired
             # since: for the agent it does not exist any more.
             return outcome
-        return msgspec.structs.replace(outcome, memory=memory_of(row, known.status))
+        return msgspec.structs.replace(
+            outcome, memory=memory_of(row, known.status, ordinal=first.ordinal)
+        )
 
     @staticmethod
     def recorded(view: View, arrived: Arrived) -> FirstOutcome | None:

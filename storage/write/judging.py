@@ -426,7 +426,7 @@ class Judge:
         gone = landed is None or landed.row.erased or landed.row.change is ChangeKind.DELETE
         memory = None
         if landed is not None and not gone:
-            memory = memory_of(landed.row, landed.status, docket.candidate)
+            memory = memory_of(landed.row, landed.status, docket.candidate, ordinal=landed.ordinal)
         return outcome_of(first, docket.trust, memory=memory, gate_us=docket.gate_us)
 
     def deny(

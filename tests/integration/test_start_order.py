@@ -24,7 +24,7 @@ LATER_S = 0.3
 async def test_a_key_that_the_operator_gave_is_known_before_anybody_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first_keys, asked = app._first_keys, asyncio.Event()  # noqa: SLF001 - the moment to stretch
+    first_keys, asked = app._first_keys, asyncio.Event()
 
     async def late(foundation: Foundation, services: Services) -> tuple[NewKey, ...]:
         await asked.wait()

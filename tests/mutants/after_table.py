@@ -16,7 +16,84 @@ _RULES: Final = "tests/unit/policy/after/test_rule_judge.py"
 _FEEDBACK: Final = "tests/unit/proxy/aftermath/test_feedback.py"
 _SIGNALS: Final = "tests/unit/policy/after/test_signals.py"
 
+_LEDGER: Final = "storage/recall_log/ledger.py"
+_SEGMENTS: Final = "storage/recall_log/sealed_segments.py"
+_RECALLS: Final = "tests/unit/storage/recall_log/test_ledger.py"
+_AS_OF: Final = "tests/unit/storage/read/test_as_of.py"
+
+RECALLS: Final = (
+    Mutant(
+        name="the newest of equal scores stands first",
+        file="storage/derived/vectors/scanning.py",
+        old="        order = np.lexsort((names, -exact))[: self._limit]\n",
+        new="        order = np.lexsort((-names, -exact))[: self._limit]\n",
+        invariant="a lie that was told later does not stand before the truth by being new",
+        tests=(at(_AS_OF, "test_of_two_equal_scores_the_older_memory_stands_first"),),
+    ),
+    Mutant(
+        name="the past is searched among today's rows alone",
+        file="storage/read/as_of.py",
+        old="            marks[before] = True\n",
+        new="            pass\n",
+        invariant="a replay sees the state that its reader was shown",
+        tests=(at(_AS_OF, "test_each_version_of_the_past_is_what_readers_were_shown_then"),),
+    ),
+    Mutant(
+        name="a replay shows what is under quarantine",
+        file="storage/read/as_of.py",
+        old="    shown = (MemoryStatus.LIVE, MemoryStatus.DELETED)\n",
+        new="    shown = tuple(MemoryStatus)\n",
+        invariant="no read shows what was quarantined, not even one of the past",
+        tests=(at(_AS_OF, "test_what_is_quarantined_or_purged_today_is_in_no_past"),),
+    ),
+    Mutant(
+        name="a question is sealed without the salts of its rows",
+        file=_SEGMENTS,
+        old='        joined = b"".join(salts)\n',
+        new='        joined = b""\n',
+        invariant="a purge takes the question of every recall that showed the memory",
+        tests=(at(_RECALLS, "test_a_question_opens_under_the_salts_of_its_rows_alone"),),
+    ),
+    Mutant(
+        name="the words of a question are always kept",
+        file=_LEDGER,
+        old="            query = record.query if self._options.keep_queries else None\n",
+        new="            query = record.query\n",
+        invariant="the words of a question are kept only where an operator asked for them",
+        tests=(at(_RECALLS, "test_what_was_served_is_found_again_after_a_restart"),),
+    ),
+    Mutant(
+        name="a full queue grows",
+        file=_LEDGER,
+        old="        if len(self._queue) >= QUEUE_MAX or self._stopping:\n",
+        new="        if self._stopping:\n",
+        invariant="a disk that is too slow costs recalls, and no memory of the process",
+        tests=(at(_RECALLS, "test_a_full_queue_drops_counts_and_never_waits"),),
+    ),
+    Mutant(
+        name="the key of what is forgotten stays",
+        file=_SEGMENTS,
+        old="        key.unlink(missing_ok=True)\n",
+        new="        del key\n",
+        invariant="what is older than keep_days opens no more",
+        tests=(
+            at(_RECALLS, "test_what_is_older_than_keep_days_is_not_shown_and_its_key_is_shredded"),
+        ),
+    ),
+    Mutant(
+        name="the records of another store are believed",
+        file=_SEGMENTS,
+        old="            if head != _MAGIC + self._owner:\n",
+        new="            if head[: len(_MAGIC)] != _MAGIC:\n",
+        invariant="ordinals of another life of a store name no rows of this one",
+        tests=(
+            at(_RECALLS, "test_a_changed_byte_or_the_records_of_another_store_are_not_believed"),
+        ),
+    ),
+)
+
 AFTER: Final = (
+    *RECALLS,
     Mutant(
         name="the second control is left out",
         file=_PLAN,

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.seams.operation import GraphOperation, GraphResult
-    from proxy.seams.recalls import Read, Shown
-    from telemetry.events import TraceContext
+    from proxy.seams.recalls import Read, ReadAnswer, Shown
 
+RECALL_ID = "00c0ffee00000001"
 STRANGER = Principal(principal_id=PrincipalId("stranger"), tenant=Tenant("elsewhere"))
 
 
@@ -60,12 +60,11 @@ class Recalls:
     """Keeps what it hears, and how many reads were told to telemetry when it heard it."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[Principal, Read, Shown, str, TraceContext]] = []
+        self.heard: list[tuple[Principal, Read, Shown, str]] = []
 
-    def served(
-        self, principal: Principal, read: Read, shown: Shown, *, dialect: str, trace: TraceContext
-    ) -> None:
-        self.heard.append((principal, read, shown, dialect, trace))
+    def served(self, principal: Principal, answered: ReadAnswer, *, dialect: str) -> str:
+        self.heard.append((principal, answered.read, answered.shown, dialect))
+        return RECALL_ID
 
 
 class Conversation:
@@ -142,6 +141,7 @@ async def test_each_read_answers_and_tells_how_many_records_left(tmp_path: Path)
         assert len(history.entries) == 1
         await talk.ask(ListEntities())
         reads = [event for event in talk.live.events[told:] if isinstance(event, ReadServed)]
+        assert {read.recall_id for read in reads} == {RECALL_ID}
         assert [(read.operation, read.record_count) for read in reads] == [
             ("search_memory", 1),
             ("list_memories", 2),
@@ -167,10 +167,9 @@ async def test_each_read_is_heard_before_it_is_served_and_nothing_else_is(tmp_pa
         await talk.ask(Identify())
         heard = [(*one[:2], without_store_numbers(one[2]), *one[3:]) for one in talk.heard]
         assert heard == [
-            (AGENT, read, answer, "native", TRACE)
-            for read, answer in zip(reads, answers, strict=True)
+            (AGENT, read, answer, "native") for read, answer in zip(reads, answers, strict=True)
         ]
-        assert [len(memories_of(shown)) for _, _, shown, _, _ in talk.heard] == [1, 1, 1, 0, 0]
+        assert [len(memories_of(shown)) for _, _, shown, _ in talk.heard] == [1, 1, 1, 0, 0]
 
 
 async def test_another_tenant_reads_and_deletes_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""Tells the recall ledger of each read, and the model front of what will enter a context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.seams.operation import Found, History, Search, memories_of
+from storage.recalls import Recall, Recalled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.model import Principal
+    from proxy.seams.recalls import EntersContexts, ReadAnswer, Shown
+    from storage.recalls import Recalls
+
+
+class RecallNotes:
+    """Implements `HearsRecalls`. Without `contexts` nobody sees what enters a context."""
+
+    def __init__(
+        self,
+        ledger: Recalls,
+        contexts: EntersContexts | None,
+        version: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`version`: the store's, where an answer does not say at which it was read."""
+        self._ledger = ledger
+        self._contexts = contexts
+        self._version = version
+        self._now_ms = now_ms
+
+    def served(self, principal: Principal, answered: ReadAnswer, *, dialect: str) -> str:
+        """Note who was shown which memories; see `HearsRecalls`."""
+        read, shown = answered.read, answered.shown
+        recall_id = ""
+        # A search that found nothing is kept too: an answer may be wrong for what it lacks.
+        if answered.count or isinstance(read, Search):
+            hits = _hits(shown)
+            recall_id = self._ledger.note(
+                Recall(
+                    recall_id="",
+                    at_ms=self._now_ms(),
+                    tenant=principal.tenant,
+                    principal_id=principal.principal_id,
+                    front=dialect,
+                    operation=answered.name,
+                    session="",
+                    version=answered.version or self._version(),
+                    limit=getattr(read, "limit", len(hits)),
+                    hits=hits,
+                    nearest=answered.nearest,
+                    vector=answered.vector,
+                    where=read.where if isinstance(read, Search) else None,
+                    query=read.query if isinstance(read, Search) else None,
+                )
+            )
+        if self._contexts is not None:
+            self._contexts.recalled(principal, shown)
+        return recall_id
+
+
+def _hits(shown: Shown) -> tuple[Recalled, ...]:
+    if isinstance(shown, Found):
+        ranked = [(hit.memory, hit.score) for hit in shown.hits]
+        return tuple(
+            [
+                Recalled(ordinal=one.ordinal, memory_id=one.memory_id, score=score)
+                for one, score in ranked
+            ]
+        )
+    if isinstance(shown, History):
+        return (Recalled(ordinal=-1, memory_id=shown.memory_id),)
+    return tuple(
+        [Recalled(ordinal=one.ordinal, memory_id=one.memory_id) for one in memories_of(shown)]
+    )

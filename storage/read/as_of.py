@@ -1,0 +1,87 @@
+"""Which rows readers could be shown at an earlier version of the store, for replays.
+
+Rows are immutable and linked backwards, so the past is read from those that are there. A purged
+row is in no past any more. What is quarantined or past its own time today stays left out: a replay
+shows nobody what no read may show.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.model import ChangeKind, MemoryStatus
+from storage.tables.codec import NO_ORDINAL
+from storage.tables.rows import read_id, read_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from policy.model import MemoryId, Tenant
+    from storage.derived.catalogue import Mask
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import View
+    from storage.values import Row
+
+
+def marks_at(view: View, tenant: Tenant, live: Mask, version: int) -> Mask:
+    """Marks of the rows that were a memory's newest state at a version, indexed by ordinal.
+
+    `live` marks those of today. Costs what was committed since then.
+    """
+    header = view.header()
+    last = 0 if header is None else header.next_ordinal
+    end = _first_after(view, version, last)
+    marks = live[:end].copy()
+    marks.resize(end)
+    for ordinal in range(end, last):
+        row = read_row(view, ordinal)
+        if row.tenant != tenant:
+            continue
+        before = row.prev_ordinal
+        while before >= end:
+            before = read_row(view, before).prev_ordinal
+        if before != NO_ORDINAL and read_row(view, before).change is not ChangeKind.DELETE:
+            marks[before] = True
+    return marks
+
+
+def without_memories(
+    view: View, names: KeyedNames, tenant: Tenant, marks: Mask, left_out: Iterable[MemoryId]
+) -> Mask:
+    """The same marks but for every state of these memories."""
+    rows = [one for memory in left_out for one in _states(view, names, tenant, memory)]
+    marks = marks.copy()
+    marks[[one for one in rows if one < len(marks)]] = False
+    return marks
+
+
+def stood(
+    view: View, names: KeyedNames, ordinal: int, tenant: Tenant
+) -> tuple[Row, MemoryStatus] | None:
+    """A row that a reader of its time was shown and that may be shown; also a superseded one."""
+    row = read_row(view, ordinal)
+    if row.tenant != tenant or row.erased:
+        return None
+    known = read_id(view, names.memory(tenant, row.memory_id))
+    shown = (MemoryStatus.LIVE, MemoryStatus.DELETED)
+    return None if known is None or known.status not in shown else (row, known.status)
+
+
+def _first_after(view: View, version: int, last: int) -> int:
+    """The first ordinal of a later version; versions ascend with ordinals."""
+    low, high = 0, last
+    while low < high:
+        middle = (low + high) // 2
+        if read_row(view, middle).version <= version:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _states(view: View, names: KeyedNames, tenant: Tenant, memory_id: MemoryId) -> Iterator[int]:
+    known = read_id(view, names.memory(tenant, memory_id))
+    ordinal = NO_ORDINAL if known is None else known.ordinal
+    while ordinal != NO_ORDINAL:
+        yield ordinal
+        ordinal = read_row(view, ordinal).prev_ordinal

@@ -1,0 +1,112 @@
+# ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
+"""The bytes of one record of the recall ledger, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from policy.model import PrincipalId, Tenant
+from policy.query import Filter
+from storage.recalls import Where
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NO_ORDINAL: Final = 2**32 - 1
+
+
+class Private(msgspec.Struct, frozen=True, array_like=True):
+    """What a recall tells of its question; sealed under the salts of the rows that it showed."""
+
+    vector: bytes
+    where: Filter
+    query: str | None
+
+
+class PackedRecall(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A `Recall` as it is stored."""
+
+    recall_id: bytes
+    tenant: Tenant
+    principal_id: PrincipalId
+    front: str
+    operation: str
+    session: str
+    version: int
+    filter_digest: bytes
+    limit: int
+    ordinals: bytes
+    scores: bytes
+    nearest: bytes
+    private: bytes
+
+
+class PackedServed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A `Served` as it is stored."""
+
+    served_id: bytes
+    tenant: Tenant
+    principal_id: PrincipalId
+    server: str
+    tool: str
+    ordinals: bytes
+
+
+class PackedInContext(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An `InContext` as it is stored."""
+
+    ordinal: int
+    recall_id: bytes
+    spans: tuple[tuple[Where, int, int], ...]
+
+
+class PackedReply(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A `Reply` as it is stored."""
+
+    reply_id: str
+    tenant: Tenant
+    principal_id: PrincipalId
+    model: str
+    session: str
+    turn: int
+    memories: tuple[PackedInContext, ...]
+    calls: tuple[str, ...]
+    incomplete: bool
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode_recall = msgspec.msgpack.Decoder(PackedRecall).decode
+decode_served = msgspec.msgpack.Decoder(PackedServed).decode
+decode_reply = msgspec.msgpack.Decoder(PackedReply).decode
+
+
+decode_private = msgspec.msgpack.Decoder(Private).decode
+
+
+def pack_ordinals(ordinals: Sequence[int]) -> bytes:
+    """Four bytes each; -1 is what has no ordinal."""
+    return np.array(ordinals, dtype=np.int64).astype("<u4").tobytes()
+
+
+def unpack_ordinals(packed: bytes) -> tuple[int, ...]:
+    """What `pack_ordinals` was given."""
+    found = np.frombuffer(packed, dtype="<u4").tolist()
+    return tuple(-1 if one == _NO_ORDINAL else one for one in found)
+
+
+def pack_scores(scores: Sequence[float | None]) -> bytes:
+    """Four bytes each; b"" where nothing was ranked."""
+    return b"" if None in scores else np.array(scores, dtype="<f4").tobytes()
+
+
+def unpack_scores(packed: bytes, count: int) -> tuple[float | None, ...]:
+    """What `pack_scores` was given, for so many hits."""
+    return tuple(np.frombuffer(packed, dtype="<f4").tolist()) if packed else (None,) * count
+
+
+def pack_vector(vector: bytes) -> bytes:
+    """A vector of float32 in half its bytes; a cosine with it is off by less than 0.001."""
+    return np.frombuffer(vector, dtype="<f4").astype("<f2").tobytes()

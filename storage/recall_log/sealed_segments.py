@@ -1,0 +1,301 @@
+"""Sealed records in files that are only appended to, and are forgotten oldest first.
+
+A *segment* is two files: `NUMBER.log` with the records, and `NUMBER.key` with 32 random bytes that
+they cannot be read without. To forget a segment its key is overwritten and both are unlinked.
+
+Nothing here is synced: after a power cut the end of a segment may be missing or torn, which ends
+that segment and harms no other. Each start begins a new one, so nothing is appended to a torn end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from bisect import bisect_right
+from hashlib import blake2b, sha256
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from storage.ground.randomness import random_bytes
+from storage.state_directory import DIRECTORY_MODE, FILE_MODE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from pathlib import Path
+
+SEGMENT_LEN: Final = 16_384
+"""Records in one segment, at most; fewer where fewer than eight such segments are kept."""
+SEGMENT_MS: Final = 24 * 3_600_000
+FRAME_LEN_MAX: Final = 1024 * 1024
+
+_MAGIC: Final = b"MNGRECA\x01"
+_KEY_LEN: Final = 32
+_TAG_LEN: Final = 16  # what AES-GCM adds
+_OWNER_LEN: Final = 16
+_START: Final = len(_MAGIC) + _OWNER_LEN
+_HEAD: Final = struct.Struct(">IBQQ8s")  # length of the sealed part, kind, number, ms, tag
+_NONCE: Final = struct.Struct(">IQ")
+_SEGMENTS_MIN: Final = 8
+_NAME: Final = re.compile(r"[0-9a-f]{16}")
+
+
+class Stored(NamedTuple):
+    """One record. `tag`: 8 bytes to look it up by; `number` ascends over all segments."""
+
+    kind: int
+    number: int
+    at_ms: int
+    tag: bytes
+    plain: bytes
+
+
+class Frame(NamedTuple):
+    """One stored record, whose contents are decrypted when they are asked for."""
+
+    kind: int
+    number: int
+    at_ms: int
+    tag: bytes
+    segment: SegmentKey
+    sealed: bytes
+
+    def plain(self) -> bytes | None:
+        """The contents; None where they are not what was written."""
+        head = _HEAD.pack(len(self.sealed), self.kind, self.number, self.at_ms, self.tag)
+        return self.segment.unseal(self.number, self.sealed, head)
+
+
+class SegmentKey:
+    """The keys of one segment: of its records, and of what is sealed once more inside them."""
+
+    def __init__(self, store_key: bytes, drawn: bytes) -> None:
+        # Without the store's own key a copy of this directory says when something was read, and
+        # no more.
+        self._cipher = AESGCM(_derived(store_key, drawn, b"recall frames"))
+        self._inner = _derived(store_key, drawn, b"recall inner")
+
+    def seal(self, number: int, plain: bytes, bound: bytes) -> bytes:
+        """A record encrypted. A number is used once under one key."""
+        return self._cipher.encrypt(_NONCE.pack(0, number), plain, bound)
+
+    def unseal(self, number: int, sealed: bytes, bound: bytes) -> bytes | None:
+        """The record; None where anything differs."""
+        try:
+            return self._cipher.decrypt(_NONCE.pack(0, number), sealed, bound)
+        except (InvalidTag, ValueError):
+            return None
+
+    def seal_inner(self, number: int, salts: Sequence[bytes], plain: bytes) -> bytes:
+        """A part of a record, sealed so that it opens only while these salts of rows are known."""
+        return self._under(salts).encrypt(_NONCE.pack(0, number), plain, None)
+
+    def unseal_inner(self, number: int, salts: Sequence[bytes], sealed: bytes) -> bytes | None:
+        """That part; None where a salt is another, or gone."""
+        try:
+            return self._under(salts).decrypt(_NONCE.pack(0, number), sealed, None)
+        except (InvalidTag, ValueError):
+            return None
+
+    def _under(self, salts: Sequence[bytes]) -> AESGCM:
+        joined = b"".join(salts)
+        return AESGCM(blake2b(joined, digest_size=32, key=self._inner).digest())
+
+
+class Segments:
+    """The segments of one directory. `append` and `forget` on one thread, reads on any.
+
+    `owner` names the incarnation of the store: ordinals of another one mean other rows, so its
+    segments are removed. `count_max` is how many records are kept; 0: none are written.
+    """
+
+    def __init__(self, directory: Path, store_key: bytes, owner: str, count_max: int) -> None:
+        self._directory = directory
+        self._store_key = store_key
+        self._owner = sha256(owner.encode()).digest()[:_OWNER_LEN]
+        self._count_max = count_max
+        self._length = max(1, min(SEGMENT_LEN, count_max // _SEGMENTS_MIN))
+        self._handle = -1
+        self._key: SegmentKey | None = None
+        self._count = 0
+        self._began_ms = 0
+        self.next_number = self._reopened()
+
+    def _reopened(self) -> int:
+        """Remove what is not this store's; the number after the last one that was used."""
+        last = 0
+        for number in self._numbers():
+            head = self._read(number, _START)
+            if head != _MAGIC + self._owner:
+                self._remove(number)
+                continue
+            last = number
+        ends = [frame.number + 1 for frame in self._frames(last)]
+        return max([last + 1, *ends]) if last or ends else 1
+
+    def key(self, number: int, now_ms: int) -> SegmentKey:
+        """The key for records from that number on; begins a segment where one is due.
+
+        Raises:
+            OSError: It cannot be begun.
+        """
+        if self._key is None or self._full(now_ms):
+            self._key = self._begun(number, now_ms)
+        return self._key
+
+    def append(self, key: SegmentKey, entries: Sequence[Stored]) -> None:
+        """Write records behind the others, under the key that was given for them.
+
+        Raises:
+            OSError: They are not all written; the next key is that of a new segment.
+        """
+        whole = False
+        try:
+            data = memoryview(b"".join([_framed(key, entry) for entry in entries]))
+            while data:
+                data = data[os.write(self._handle, data) :]
+            # The time of the last record, by the clock of the store: `forget` goes by it.
+            ended_ns = entries[-1].at_ms * 1_000_000
+            os.utime(self._handle, ns=(ended_ns, ended_ns))
+            self._count += len(entries)
+            whole = True
+        finally:
+            if not whole:
+                self.close()
+
+    def _full(self, now_ms: int) -> bool:
+        return self._count >= self._length or now_ms - self._began_ms >= SEGMENT_MS
+
+    def _begun(self, number: int, now_ms: int) -> SegmentKey:
+        self.close()
+        self._directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        self._directory.chmod(DIRECTORY_MODE)
+        drawn = random_bytes(_KEY_LEN)
+        handle = _made(self._path(number, "key"))
+        try:
+            os.write(handle, drawn)
+        finally:
+            os.close(handle)
+        self._handle = _made(self._path(number, "log"))
+        os.write(self._handle, _MAGIC + self._owner)
+        self._count, self._began_ms = 0, now_ms
+        return SegmentKey(self._store_key, drawn)
+
+    def forget(self, before_ms: int, next_number: int) -> None:
+        """Remove segments that ended before a time, and the oldest beyond the count.
+
+        Raises:
+            OSError: One could not be removed.
+        """
+        numbers = self._numbers()
+        for number, following in pairwise(numbers):
+            beyond = next_number - following >= self._count_max
+            if beyond or self._ended_ms(number) < before_ms:
+                self._remove(number)
+        if numbers and self._handle < 0 and self._ended_ms(numbers[-1]) < before_ms:
+            self._remove(numbers[-1])
+
+    def newest_first(self, since_ms: int = 0) -> Iterator[Frame]:
+        """Every record from a time on that can be read; the contents are decrypted when asked."""
+        for number in reversed(self._numbers()):
+            if self._ended_ms(number) < since_ms:
+                return
+            for frame in reversed(list(self._frames(number))):
+                if frame.at_ms >= since_ms:
+                    yield frame
+
+    def of(self, numbers: Collection[int]) -> Iterator[Frame]:
+        """The records with these numbers that can be read."""
+        begun = self._numbers()
+        for segment in sorted({bisect_right(begun, one) - 1 for one in numbers} - {-1}):
+            yield from (one for one in self._frames(begun[segment]) if one.number in numbers)
+
+    def oldest_ms(self) -> int | None:
+        """When the oldest record was made; None where there is none."""
+        for number in self._numbers():
+            head = self._read(number, _START + _HEAD.size)[_START:]
+            if len(head) == _HEAD.size:
+                return int(_HEAD.unpack(head)[3])
+        return None
+
+    def close(self) -> None:
+        """End the segment; a later `append` begins another."""
+        if self._handle >= 0:
+            os.close(self._handle)
+        self._handle, self._key = -1, None
+
+    def _frames(self, number: int) -> Iterator[Frame]:
+        data = self._read(number, -1)
+        drawn = self._read(number, _KEY_LEN, "key")
+        if data[:_START] != _MAGIC + self._owner or len(drawn) != _KEY_LEN:
+            return
+        key, at = SegmentKey(self._store_key, drawn), _START
+        while at + _HEAD.size <= len(data):
+            length, kind, record, at_ms, tag = _HEAD.unpack_from(data, at)
+            start, at = at + _HEAD.size, at + _HEAD.size + length
+            if length > FRAME_LEN_MAX or at > len(data):
+                return  # torn
+            yield Frame(kind, record, at_ms, tag, key, data[start:at])
+
+    def _read(self, number: int, length: int, part: str = "log") -> bytes:
+        """The first bytes of a file, all for -1; b"" where it is gone."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with open(os.open(self._path(number, part), flags), "rb") as file:  # noqa: PTH123 - fd
+                return file.read(length)
+        except OSError:
+            return b""  # removed a moment ago, or not ours to read: then it is not kept
+
+    def _ended_ms(self, number: int) -> int:
+        try:
+            return self._path(number, "log").stat().st_mtime_ns // 1_000_000
+        except OSError:
+            return 0
+
+    def _numbers(self) -> list[int]:
+        """The number of the first record of each segment, ascending."""
+        if not self._directory.is_dir():
+            return []
+        stems = {one.stem for one in self._directory.iterdir() if one.suffix in {".log", ".key"}}
+        return sorted(int(stem, 16) for stem in stems if _NAME.fullmatch(stem))
+
+    def _remove(self, number: int) -> None:
+        """Shred the key first: without it what is left of the records says nothing."""
+        key = self._path(number, "key")
+        try:
+            handle = os.open(key, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            pass
+        else:
+            try:
+                os.write(handle, bytes(_KEY_LEN))
+                os.fdatasync(handle)
+            finally:
+                os.close(handle)
+        self._path(number, "log").unlink(missing_ok=True)
+        key.unlink(missing_ok=True)
+
+    def _path(self, number: int, part: str) -> Path:
+        return self._directory / f"{_name(number)}.{part}"
+
+
+def _framed(key: SegmentKey, entry: Stored) -> bytes:
+    length = len(entry.plain) + _TAG_LEN
+    head = _HEAD.pack(length, entry.kind, entry.number, entry.at_ms, entry.tag)
+    return head + key.seal(entry.number, entry.plain, head)
+
+
+def _name(number: int) -> str:
+    return f"{number:016x}"
+
+
+def _made(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, FILE_MODE)
+
+
+def _derived(store_key: bytes, drawn: bytes, purpose: bytes) -> bytes:
+    return blake2b(drawn, digest_size=32, key=store_key, person=purpose).digest()
