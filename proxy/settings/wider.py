@@ -7,6 +7,8 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from policy.ruleset import parse_ruleset, wider_than
+from proxy.dialects.files.memory_paths import left_out
+from proxy.dialects.mcp.maps import Posture
 from proxy.settings.servers import is_loopback
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ def shipped_rules() -> Ruleset:
 
 
 def wider_settings(settings: Settings) -> tuple[str, ...]:
-    """Settings that open a listener to more than this machine's own programs, and how."""
+    """Settings that let others near a listener, or leave memory files unjudged, and how."""
     found: list[str] = []
     if "null" in {origin.lower() for origin in settings.allowed_origins}:
         # Any web page can send `Origin: null`, from a sandboxed frame or a local file.
@@ -29,7 +31,18 @@ def wider_settings(settings: Settings) -> tuple[str, ...]:
     for name, address in (("listen", settings.listen), ("admin", settings.admin)):
         if settings.tls is None and not is_loopback(address.host):
             found.append(f"{name}: beyond this machine without TLS, so keys can be read on the way")
+    for model in settings.models:
+        found += _unjudged(f"[[model]] {model.name}", model.maps.memory_paths)
+    for server in settings.mcp:
+        if server.tool_map is not None and server.tool_map.posture is Posture.FILES:
+            found += _unjudged(f"[[mcp]] {server.name}", server.tool_map.memory_paths)
     return tuple(found)
+
+
+def _unjudged(table: str, patterns: tuple[str, ...]) -> list[str]:
+    """What a list of memory files leaves out, which takes the place of the shipped one."""
+    gone = ", ".join(left_out(patterns))
+    return [f"{table}: memory_paths: nobody judges what is written to {gone}"] if gone else []
 
 
 def wider_rules(rules: Ruleset) -> tuple[str, ...]:

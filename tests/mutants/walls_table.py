@@ -288,6 +288,14 @@ WALLS: Final = (
         tests=(at(_WIDER, "test_each_setting_that_lets_others_near_is_named"),),
     ),
     Mutant(
+        name="a list of memory files replaces the shipped one in silence",
+        file="proxy/settings/wider.py",
+        old='        found += _unjudged(f"[[model]] {model.name}", model.maps.memory_paths)\n',
+        new="        pass\n",
+        invariant="memory files that nobody judges any more are named",
+        tests=(at(_WIDER, "test_memory_files_that_a_list_of_ones_own_leaves_out_are_named"),),
+    ),
+    Mutant(
         name="a caller's trace id is taken over",
         file="telemetry/propagation.py",
         old="        if self._is_ours(trace_id):\n",

@@ -59,6 +59,12 @@ class MemoryPaths:
         return self.fits(path) or _found(self._folders, path)
 
 
+def left_out(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """The shipped patterns whose files a list in their place does not cover."""
+    paths = MemoryPaths(patterns)
+    return tuple(one for one in MEMORY_PATHS if not paths.fits(one.replace("**", "any/file")))
+
+
 def folded_path(path: str) -> str:
     """One spelling for all spellings of a path that a file system may take for the same file."""
     spelled = _plain(path).replace("\\", "/").removeprefix("file://")
