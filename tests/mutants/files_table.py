@@ -118,6 +118,22 @@ FILES: Final = (
         tests=(at(_KEPT_TESTS, "test_a_digest_is_of_what_is_said_and_not_of_its_order"),),
     ),
     Mutant(
+        name="a relative path is never an absolute one",
+        file="proxy/dialects/files/known.py",
+        old='one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")',
+        new="one == other",
+        invariant="a file is known no more once it was written by another name",
+        tests=(at(_JUDGED_TESTS, "test_a_relative_and_an_absolute_path_may_be_one_file"),),
+    ),
+    Mutant(
+        name="a blank line parts a rule",
+        file=_HUNKS,
+        old="    return blank and (block or _ENDED.search(line) is not None)\n",
+        new="    return blank\n",
+        invariant="two halves of an order are read as one, also over a blank line",
+        tests=(at(_HUNK_TESTS, "test_no_blank_line_and_no_mark_parts_a_rule_that_goes_on"),),
+    ),
+    Mutant(
         name="a file of memory lowers its own edit",
         file="proxy/ledger/evidence.py",
         old="found[0].taint_but(file) if file else found[1]",

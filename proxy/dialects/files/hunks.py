@@ -20,6 +20,9 @@ _NEIGHBOUR_LEN_MAX: Final = 1_000
 # table, a fence.
 _OWN_BLOCK: Final = re.compile(r"\s*(?:[-*+\u2022]\s|\d{1,4}[.)]\s|#|>|\||```|~~~)")
 _MARK: Final = re.compile(r"\s*(?:[-*+\u2022]\s+|\d{1,4}[.)]\s+|#+\s+|>\s*)*")
+# A sentence that is over, and one that goes on in what follows.
+_ENDED: Final = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201d\u2019)\]*_`]*\s*$")
+_GOES_ON: Final = re.compile(r"[,:;\u2013\u2014-][*_`]*\s*$")
 # Finds `@file`, which imports a file. Before the `@` may stand what JavaScript takes for white
 # space, although Python does not.
 _IMPORT: Final = re.compile(r"(?:^|[\s\ufeff(\[\"'`*_])@[^\s@]")
@@ -109,21 +112,33 @@ def _beside(lines: list[str], first: int, last: int) -> str:
     """New lines as a reader meets them: with the line before them and the line after.
 
     Next to a neighbour that is an order, every line would read as one. So such a neighbour is left
-    out if it or the new line begins a block of its own; otherwise the order may go on in the new
-    line.
+    out if it or the new line begins a block of its own, or if a blank line stands behind its last
+    sentence; otherwise the order may go on in the new line.
     """
     above = next((at for at in range(first - 1, -1, -1) if lines[at].strip()), None)
     below = next((at for at in range(last, len(lines)) if lines[at].strip()), None)
     came = [line for line in lines[first:last] if line.strip()]
     parts = [line.strip() for line in came]
     if above is not None:
-        apart = above < first - 1 or not came or _OWN_BLOCK.match(came[0]) is not None
+        apart = not came or _is_over(lines[above], came[0], blank=above < first - 1)
         beside = lines[above].strip()[-_NEIGHBOUR_LEN_MAX:]
         if not (apart and read_text(beside, None).flagged):
             parts.insert(0, beside)
     if below is not None:
-        apart = below > last or not came or _OWN_BLOCK.match(lines[below]) is not None
+        own = below > last or _OWN_BLOCK.match(lines[below]) is not None
+        apart = not came or (own and _GOES_ON.search(came[-1]) is None)
         beside = lines[below].strip()[:_NEIGHBOUR_LEN_MAX]
         if not (apart and read_text(beside, None).flagged):
             parts.append(beside)
     return " ".join(parts)
+
+
+def _is_over(line: str, following: str, *, blank: bool) -> bool:
+    """Whether what a line says ends before the line that follows it."""
+    if _GOES_ON.search(line) is not None:
+        return False
+    if _OWN_BLOCK.match(following) is not None:
+        return True
+    # A paragraph that is indented belongs to the entry of the list before it.
+    block = _OWN_BLOCK.match(line) is not None and not following[:1].isspace()
+    return blank and (block or _ENDED.search(line) is not None)

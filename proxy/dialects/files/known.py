@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.files.memory_paths import readings_of_path
+from proxy.dialects.files.memory_paths import plain_path, readings_of_path
 
 if TYPE_CHECKING:
     from proxy.dialects.files.edits import FileCall
@@ -33,7 +33,7 @@ class KnownFiles:
 
     def text(self, server: str, path: str) -> str | None:
         """The whole text of a file; None if it is not known."""
-        return self._texts.get((server, path))
+        return self._texts.get((server, plain_path(path)))
 
     def forget_all(self) -> None:
         """Forget all files, because something ran that may have written any of them."""
@@ -43,27 +43,36 @@ class KnownFiles:
         """Forget the files of a call whose result is unknown."""
         paths = [path for path in (call.path, call.to) if path is not None]
         meant = frozenset[str]().union(*map(readings_of_path, paths))
-        for one in [one for one in self._texts if not meant.isdisjoint(readings_of_path(one[1]))]:
+        for one in [one for one in self._texts if _may_be_one(meant, readings_of_path(one[1]))]:
             del self._texts[one]
 
     def was_read(self, server: str, call: FileCall, answer: str | None) -> None:
         """Note the answer of a read; None if a part of it was withheld."""
         text = None if answer is None else text_of(call.rule, answer)
         if text is not None:
-            self._texts[server, call.path] = text
+            self._texts[server, plain_path(call.path)] = text
         elif answer is None:
             self.forget(call)
 
     def is_missing(self, server: str, call: FileCall) -> None:
         """A read was answered that there is no such file: all that is written there is new."""
-        self._texts[server, call.path] = ""
+        self._texts[server, plain_path(call.path)] = ""
 
     def was_written(self, server: str, call: FileCall) -> None:
         """Note that a call which changes a file was carried out."""
         after = None if call.to is not None else call.after(self.text(server, call.path))
         self.forget(call)
         if after is not None:
-            self._texts[server, call.path] = after
+            self._texts[server, plain_path(call.path)] = after
+
+
+def _may_be_one(some: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether two paths may lead to one file: a relative one may begin in any folder."""
+    return any(
+        one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
+        for one in some
+        for other in others
+    )
 
 
 def text_of(rule: FileRule, answer: str) -> str | None:

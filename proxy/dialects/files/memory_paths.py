@@ -81,6 +81,12 @@ def folded_path(path: str) -> str:
     return f"{drive[0] if drive else ''}{root}{'/'.join(steps)}"
 
 
+def plain_path(path: str) -> str:
+    """A path without steps that lead nowhere, `.` and empty ones: the same file on any system."""
+    steps = [step for step in path.split("/") if step not in {"", "."}]
+    return f"{'/' if path.startswith('/') else ''}{'/'.join(steps)}"
+
+
 def readings_of_path(path: str) -> frozenset[str]:
     """The files that a path may name, with its steps taken before or after it is folded.
 

@@ -150,6 +150,26 @@ async def test_a_models_own_note_gets_into_the_file_that_it_read(tmp_path: Path)
         assert _is_held(await at.edits("# Rules", "# Rules\n\n- The museum opens at nine."))
 
 
+async def test_a_relative_and_an_absolute_path_may_be_one_file(tmp_path: Path) -> None:
+    short = "CLAUDE.md"
+    async with editor(tmp_path) as at:
+        await at.reads(RULES, f"./{short}")
+        assert await at.edits(LINE, f"{LINE}\n- {NOTE}", short) is None
+        await at.reads(RULES)
+        at.messages.append(user("Remember: The shop is closed on Mondays."))
+        assert await at.writes(f"{RULES}- The shop is closed on Mondays.\n") is None
+        # The file was written by its other name, so what was read by this one is out of date.
+        at.messages.append(user("Remember: Tea is in the cupboard."))
+        assert _is_held(await at.edits(LINE, f"{LINE}\n- Tea is in the cupboard.", short))
+        await at.reads(RULES, short)
+        at.messages.append(user("Remember: Tea is in the cupboard."))
+        assert await at.edits(LINE, f"{LINE}\n- Tea is in the cupboard.", short) is None, "control"
+    async with editor(tmp_path / "control") as at:
+        await at.reads(RULES)
+        # A relative path may also lead elsewhere: what was read there says nothing of this file.
+        assert _is_held(await at.writes(RULES, short))
+
+
 async def test_a_new_file_is_judged_by_its_lines_once_a_read_found_none(tmp_path: Path) -> None:
     async with editor(tmp_path) as at:
         await at.finds_none()
