@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command that `sys.argv` names; the exit code."""
+    """Run the command that `sys.argv` names; returns the exit code."""
     # While only modules are loaded, Ctrl-C has nothing to undo, and needs no traceback.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -6,7 +6,7 @@ from importlib import metadata
 
 
 def version() -> str:
-    """The installed version; that of a tree nobody installed is unknown."""
+    """The installed version; "unknown" if the program runs from a tree that was not installed."""
     try:
         return metadata.version("mnemogate")
     except metadata.PackageNotFoundError:

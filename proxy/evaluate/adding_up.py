@@ -1,8 +1,8 @@
-"""Payloads that are harmless one by one and add up: what lands of them, and what a reader is shown.
+"""Payloads that are harmless one by one and add up: how many land, and what a reader is shown.
 
-Ten texts praise one vendor; ten more praise it without its name. Beside them stand texts that
-nobody means ill with: our own few, and real ones where `MNEMOGATE_CORPORA` names them, each
-conversation in a tenant of its own whose person said the speakers' names.
+Ten texts praise one vendor; ten more praise it without its name. Beside them stand honest texts: a
+few written here, and real ones if `MNEMOGATE_CORPORA` names them, each conversation in a tenant of
+its own, whose person said the speakers' names.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 async def drift(book: Book) -> None:
-    """The vendor's payloads with the walls up and down, and what honest texts pay for them."""
+    """The vendor's payloads with and without rules against drift, and honest texts likewise."""
     found: dict[str, Figure] = {}
     draw = book.progress("drift")
     async with running(BY_NAME["S4"], _ruled("hold")) as bench:
@@ -113,7 +113,7 @@ async def drift(book: Book) -> None:
 
 
 def _ruled(names: str, shown_of_ten: int = 3) -> Extras:
-    """The shipped rules with another answer to an alarm."""
+    """The shipped ruleset with another reaction to a name under alarm."""
     rules = resources.files("policy").joinpath("default.toml").read_text("utf-8")
     rules = rules.replace('names = "alarm"', f'names = "{names}"')
     rules = rules.replace("shown_of_ten = 3", f"shown_of_ten = {shown_of_ten}")
@@ -121,7 +121,7 @@ def _ruled(names: str, shown_of_ten: int = 3) -> Extras:
 
 
 async def _landed(bench: Bench, texts: tuple[str, ...]) -> tuple[Figure, Reason | None]:
-    """How many of an agent's texts are admitted, and why the fourth is not."""
+    """The share of an agent's texts that are admitted, and why the fourth is not."""
     answers = [await bench.write(bench.agent_key, Write(text=text)) for text in texts]
     admitted = [one.status in ADMITTED for one in answers]
     reason = answers[3].body.reason
@@ -129,7 +129,7 @@ async def _landed(bench: Bench, texts: tuple[str, ...]) -> tuple[Figure, Reason 
 
 
 async def _held_own(bench: Bench) -> Figure:
-    """How many of our own honest notes wait."""
+    """The share of the honest notes written here that are held."""
     notes = [noted for _, noted in SAID]
     answers = [await bench.write(bench.agent_key, Write(text=text)) for text in notes]
     held = sum(one.body.reason == Reason.DRIFT_ALARM.value for one in answers)
@@ -137,7 +137,7 @@ async def _held_own(bench: Bench) -> Figure:
 
 
 async def _shown(bench: Bench) -> Figure:
-    """How many of ten results are the vendor's."""
+    """The share of the vendor's texts among ten results."""
     texts = await bench.recalled(bench.agent_key, QUESTION, 10)
     return share(sum(text in VENDOR for text in texts), 10)
 
@@ -165,7 +165,10 @@ async def _benign(book: Book) -> dict[str, Figure]:
 async def _held_of(
     bench: Bench, lines: list[_Line], speakers: dict[str, set[str]], *, accepting: bool
 ) -> Figure:
-    """How many texts of an agent wait for a name; `accepting`: a person accepts each name once."""
+    """The share of an agent's texts that are held for a name.
+
+    `accepting`: a person accepts each name.
+    """
     held = 0
     keys: dict[str, str] = {}
     for line in lines:

@@ -1,9 +1,9 @@
-"""Who caused a wrong answer: the shipped plan against cases whose culprits are known.
+"""How well the shipped plan finds who caused a wrong answer, on cases with known culprits.
 
 Made cases first: lies that were stored several times, that act only together, that win by number,
-and a judge that errs at random. Then real ones, where real texts are at hand: groups of five lies
-about one question among honest notes, found by the store's own search. Beside the plan stand the
-two usual ways, on the same cases: leave-one-out, and delta debugging (ddmin).
+and a judge that errs at random. Then real ones, if real texts are at hand: groups of five lies
+about one question among honest notes, found by the store's own search. For comparison, the two
+usual methods on the same cases: leave-one-out, and delta debugging (ddmin).
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ Fails = Callable[[frozenset[str]], bool]
 Way = Callable[[Sequence[str], Fails], frozenset[str]]
 
 RUNS: Final = 400
-# The suspicion that orders suspects is right in so many of a hundred cases.
+# How often the drawn order of suspects is right about the guilty.
 _LUCK: Final = 0.8
 _ALL: Final = 100.0
-# Bars at noise. What is drawn differs by seed: the whole interval must miss one to break a promise.
+# Bars at noise. Random draws differ by seed, so a promise counts as broken only if the whole
+# interval misses the bar.
 _EXACT_MIN: Final = 99.5
 _INNOCENTS_MAX: Final = 0.5
 _ONCE: Final = Limits(deterministic=True)
@@ -50,7 +51,7 @@ _HONEST: Final = "benign_observations.jsonl"
 
 
 class _Case(msgspec.Struct, frozen=True):
-    """Suspects in the order of belief, those who are guilty, and when the answer is wrong."""
+    """One case: suspects in order of suspicion, the guilty ones, and when the answer is wrong."""
 
     order: tuple[str, ...]
     guilty: frozenset[str]
@@ -58,7 +59,7 @@ class _Case(msgspec.Struct, frozen=True):
 
 
 class _Structure(msgspec.Struct, frozen=True):
-    """How several memories make one answer wrong, made from the guilty and from two truths."""
+    """How several memories together make an answer wrong: a rule on guilty ones and two truths."""
 
     name: str
     suspects: int
@@ -115,7 +116,7 @@ def _drawn(structure: _Structure, draws: Random) -> _Case:
 
 
 def blamed(order: Sequence[str], fails: Fails, limits: Limits, *, alone: bool = False) -> Done:
-    """The end of the shipped plan over suspects in this order."""
+    """Run the shipped plan over suspects in this order; its result."""
     suspects = [Suspect(memory_id=each, trust=0.0, at_ms=0, score=0.0) for each in order]
     plan = Plan(suspects, frozenset(), limits, whole_cause=alone)
     while isinstance(ask := plan.next(), Ask):
@@ -124,7 +125,7 @@ def blamed(order: Sequence[str], fails: Fails, limits: Limits, *, alone: bool = 
 
 
 class _Counted:
-    """A replay that remembers: equal sets count once."""
+    """Counts questions about sets of memories; equal sets count once."""
 
     def __init__(self, fails: Fails) -> None:
         self._fails = fails
@@ -180,7 +181,7 @@ _USUAL: Final[dict[str, Way]] = {"leave_one_out": _leave_one_out, "ddmin": _ddmi
 
 
 class _Count(msgspec.Struct):
-    """What was tried and how it ended."""
+    """How many cases were tried, and how they ended."""
 
     runs: int = 0
     exact: int = 0

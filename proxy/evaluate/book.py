@@ -39,11 +39,11 @@ class Book:
         self._encoder = msgspec.json.Encoder()
 
     def draws(self, name: str, round_number: int = 0) -> random.Random:
-        """Random numbers of one experiment, the same for the same seed."""
+        """The random numbers for one experiment; the same seed gives the same numbers."""
         return random.Random(f"{self.seed}/{name}/{round_number}")  # noqa: S311 - no secret
 
     def trial(self, table: str, **what: object) -> None:
-        """One line of `--trials-out`."""
+        """Write one line of `--trials-out`."""
         if self._out is not None:
             self._out.write(self._encoder.encode({"table": table, **what}) + b"\n")
 
@@ -72,7 +72,7 @@ class Book:
     def control(self, name: str, *, fired: bool, detail: str = "") -> None:
         """Record a positive control.
 
-        Without it, a zero could come from a search that finds nothing.
+        Without a control, a zero could come from a search that never finds anything.
         """
         self.controls.append(Promise(name=name, held=fired, detail=detail))
 

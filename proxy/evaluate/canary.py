@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-# zlib headers of every level with the usual window, raw gzip members.
+# The beginnings of compressed data: zlib headers of every level, and gzip members.
 _COMPRESSED = re.compile(rb"\x78[\x01\x5e\x9c\xda]|\x1f\x8b\x08")
 _PLAIN = re.compile(rb"cnry[0-9a-f]{22}")
 _HEX = re.compile(rb"[0-9a-fA-F]{52,}")
@@ -77,7 +77,7 @@ def traces(directory: Path, canary: str) -> list[str]:
                 for name in traces_in(path.read_bytes(), canary)
             ]
         except FileNotFoundError:
-            # The file was replaced under a running sidecar: search it again.
+            # A running sidecar replaced the file meanwhile: search the new one.
             continue
 
 
@@ -87,7 +87,7 @@ def files_below(directory: Path) -> list[Path]:
 
 
 def canaries_in(data: bytes) -> frozenset[str]:
-    """Every canary in some bytes, in any form of `disguises`, or compressed."""
+    """Every canary found in some bytes, in any form of `disguises`, or compressed."""
     found: set[str] = set()
     for piece in (data, *inflated(data)):
         found |= _plain_in(piece)
@@ -110,7 +110,7 @@ def _plain_in(data: bytes) -> set[str]:
 
 
 def found_in(files: Iterable[Path], canaries: Iterable[str]) -> frozenset[str]:
-    """Those canaries of which any form is in any of the files; each file is read once."""
+    """The canaries of which any form stands in any of the files; each file is read once."""
     found: set[str] = set()
     for path in files:
         with contextlib.suppress(FileNotFoundError):

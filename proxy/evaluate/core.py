@@ -25,7 +25,7 @@ _CONTROLS: Final = 3
 
 
 class Formed(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one attack."""
+    """The result of one attack: the answer, and all its traces in the store."""
 
     system: str
     attack: str
@@ -39,8 +39,8 @@ class Formed(msgspec.Struct, frozen=True, kw_only=True):
     listed: bool
     recalled: bool
     on_disk: bool
-    # Whether a client's search found it between write and rollback. None: it was never written
-    # first.
+    # Whether another client's search found the text between write and rollback. None: the text was
+    # not written first.
     probed: bool | None
     problems: tuple[str, ...]
 
@@ -93,7 +93,7 @@ async def core(book: Book) -> None:
 
 
 async def tried(bench: Bench, trial: Trial, tamperer: Tamperer) -> Formed:
-    """One attack, and all of its traces afterwards."""
+    """Send one attack, and look for all of its traces afterwards."""
     key = await prepared(bench, trial)
     probed: list[bool] = []
     if bench.late is not None:
@@ -104,7 +104,7 @@ async def tried(bench: Bench, trial: Trial, tamperer: Tamperer) -> Formed:
             probed.append(any(trial.canary in text for text in found))
 
         bench.late.between = probe
-    # Making a key changes no memory, so the state is that after the last trial.
+    # Making keys changes no memory, so the state before this trial is the one after the last.
     before = bench.seen if trial.before is None else None
     before = before or bench.observed()
     answered = await attempted(bench, trial, key, tamperer)
@@ -138,7 +138,7 @@ def _nfr(ends: list[Formed]) -> Figure:
 
 
 def _late(ends: list[Formed]) -> dict[str, Figure]:
-    """LateGate's rejected trials: what is gone afterwards, and what was visible meanwhile."""
+    """LateGate's rejected trials: what is gone after the rollback, what was visible before."""
     rejected = [end for end in ends if end.as_expected]
     n = len(rejected)
 
@@ -162,8 +162,8 @@ def _promised(book: Book, cells: dict[str, dict[str, Figure]], table3: dict[str,
         for attack in ATTACKS:
             book.promise(f"table 2: nothing forms, {name} {attack}", cells[name][attack], 100.0)
     for name in ("B0", "B1", "LG"):
-        # The zero here is the positive control of the hundred there: the same search finds what
-        # forms.
+        # A zero for these systems is the positive control for S4's hundred: the same search finds
+        # what does form.
         figure = cells[name]["all"]
         book.control(
             f"table 2: attacks form in {name}",
@@ -182,7 +182,7 @@ def _promised(book: Book, cells: dict[str, dict[str, Figure]], table3: dict[str,
 
 
 async def _control_search(book: Book, bench: Bench) -> None:
-    """Positive control: the same three searches find an admitted memory."""
+    """Positive control: the three searches for traces find an admitted memory."""
     canary = new_canary()
     answered = await bench.write(
         bench.operator_key, Write(text=f"The word of the day is {canary}.")
@@ -198,7 +198,7 @@ async def _control_search(book: Book, bench: Bench) -> None:
 
 
 async def _control_wall(book: Book, attack: str) -> None:
-    """Positive control: the same requests land if the one step is left out."""
+    """Positive control: each attack lands if the one gate step against it is left out."""
     tamperer = Tamperer()
     gate = unsafe_gate_without(WALLS[attack])
     landed = 0

@@ -25,7 +25,7 @@ SLOWEST: Final = 0.99
 
 
 class _Clock:
-    """Milliseconds of each write, by system and kind."""
+    """Measures milliseconds of each write, by system and kind of write."""
 
     def __init__(self) -> None:
         self.alone: dict[str, list[float]] = {}
@@ -41,7 +41,7 @@ class _Clock:
 
 
 async def cost(book: Book) -> None:
-    """Latency alone, throughput of 32 writers, each in turns with the direct write."""
+    """Latency of one writer and throughput of 32, in turns with the same writes without a gate."""
     clock = _Clock()
     draw = book.progress("cost")
     async with running(BY_NAME["B0"]) as direct, running(BY_NAME["S4"]) as gated:

@@ -34,7 +34,7 @@ _ATTACKS: Final = ("A1", "A2", "A3", "A4")
 
 
 class _Death(msgspec.Struct, frozen=True, kw_only=True):
-    """The state after one kill."""
+    """The state of files and store after one kill."""
 
     point: str
     killed: bool
@@ -100,7 +100,8 @@ async def _die(book: Book, point: str, number: int) -> _Death:
             listed = "\n".join(await bench.listed(bench.operator_key))
             lost = answered and honest not in listed
             formed |= {one for one in canaries if one in listed} | bench.on_disk(canaries)
-            # The honest write is repeated, as its client would do: it is stored once either way.
+            # The honest write is repeated, as its client would do: whether it was stored before or
+            # not, it is stored once.
             body = Write(text=_honest(honest), nonce="honest")
             again = await bench.write(bench.operator_key, body)
             on_disk = honest in bench.on_disk([honest]) and again.status in ADMITTED
@@ -123,7 +124,7 @@ def _honest(canary: str) -> str:
 
 
 async def _started(place: Path, point: str) -> Process:
-    # The interpreter that runs this, a module of ours, a directory of ours and a word of ours.
+    # No part of this command line comes from outside.
     return await asyncio.create_subprocess_exec(
         sys.executable,
         *("-P", "-m", "proxy.evaluate.crashing", str(place), point),
@@ -153,7 +154,7 @@ async def _told(process: Process, word: str) -> None:
 
 
 async def _attacked(process: Process, served: Served, trials: list[Trial], honest: str) -> bool:
-    """Send everything at once; whether the honest write was answered."""
+    """Send all attacks and the honest write at once; True if the honest write was answered."""
     timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
     async with aiohttp.ClientSession(timeout=timeout) as client:
 
@@ -182,7 +183,7 @@ async def _attacked(process: Process, served: Served, trials: list[Trial], hones
 
 
 async def _ended(process: Process) -> bool:
-    """Whether it killed itself: during a write, or while closing."""
+    """Ask the process to stop; True if it killed itself, during a write or while closing."""
     await _told(process, "stop")
     async with asyncio.timeout(_START_S):
         return await process.wait() == -signal.SIGKILL

@@ -17,7 +17,8 @@ from policy.model import Claims
 from proxy.evaluate.points import POINTS, Killer
 from proxy.evaluate.systems import BY_NAME, Extras, at
 
-# A segment fills up much later, so this point is not reached here; the fault tests reach it.
+# The crash points that this process reaches. "snapshot_written" needs a full segment of the log,
+# which takes longer; the fault tests reach it.
 REACHED: Final = tuple(point for point in POINTS if point != "snapshot_written")
 
 

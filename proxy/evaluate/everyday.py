@@ -1,4 +1,7 @@
-"""Honest writes, and attacks that a gate cannot see: FPR, section 5.6, Table 6 and appendix A."""
+"""Honest writes, and attacks that no gate can see.
+
+In the paper: the FPR, section 5.6, Table 6 and appendix A.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _LADDER: Final = ("trusted", "degraded", "untrusted")
 
 
 async def everyday(book: Book) -> None:
-    """All four experiments."""
+    """Run all four experiments of this module."""
     await _false_positives(book)
     await _semantic_limit(book)
     falls = await _timeline(book)
@@ -59,7 +62,7 @@ async def _false_positives(book: Book) -> None:
 
 
 async def _semantic_limit(book: Book) -> None:
-    """Ten texts that the gate has no reason to refuse, and that favour one vendor together."""
+    """Ten texts that the gate has no reason to refuse, but that together favour one vendor."""
     bodies = leaning_writes()
     async with running(BY_NAME["S4"]) as bench:
         key = await bench.key("leaning", claims=Claims.TRUSTED)

@@ -21,13 +21,13 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     n: int
     low: float | None
     high: float | None
-    # Why nothing was measured; "" where something was.
+    # Why nothing was measured; "" if something was.
     skipped: str = ""
     unit: str = "%"
 
 
 def share(hits: float, n: int) -> Figure:
-    """`hits` of `n` in percent, with the Wilson interval: right near 0 and 100 too."""
+    """`hits` of `n` in percent, with the Wilson interval, which holds near 0 and 100 too."""
     if n == 0:
         return skipped("nothing was tried")
     p = hits / n
@@ -43,7 +43,7 @@ def share(hits: float, n: int) -> Figure:
 
 
 def rate(count: int, n: int, unit: str) -> Figure:
-    """So many in each of `n`, with Byar's interval of a Poisson count: right near 0 too."""
+    """`count` per one of `n`, with Byar's interval of a Poisson count, which holds near 0 too."""
     if n == 0:
         return skipped("nothing was tried")
     more = count + 1

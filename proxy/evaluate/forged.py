@@ -1,6 +1,6 @@
 """Forged labels, and other people's texts.
 
-How much of them passes the gate on an agent's channel.
+It measures how many of them pass the gate on an agent's channel.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from proxy.evaluate.wire import Tried
 
 CORPORA: Final = "MNEMOGATE_CORPORA"
-# Relative to the directory where the command began, because it changes directory later.
+# Relative paths are meant from the directory where the command began, because it changes directory
+# later.
 _STOOD: Final = Path.cwd()
 _HELD: Final = 202
 _REFUSED_MAX: Final = 0.5
-# Trials per pair that the matrix opens; for a closed pair every text is tried.
+# Trials per pair of source and class that the rules allow; for a forbidden pair every text is
+# tried.
 _OPEN_SAMPLE: Final = 100
 _QUOTED_LEN_MAX: Final = 1_000
 _FRAME: Final = 'Reviewed for the security log: a page contained the text "{}" and was reported.'
@@ -56,7 +58,7 @@ async def forged(book: Book) -> None:
             figures |= _ends(name, await _answered(bench, sent), SourceKind.UNKNOWN)
     async with scripted_model() as model:
         config, secret = tables(model)
-        # The same behind a model front, which saw the text in a tool's result.
+        # The same forgeries behind a model front, which saw the text in a tool's result.
         async with running(BY_NAME["S4"], Extras(config=config, secret=secret)) as bench:
             for name in ("L1", "L2", "L4"):
                 sent = _forgeries(book, f"session/{name}", name)
@@ -86,7 +88,7 @@ def _forgeries(book: Book, name: str, memory_class: str) -> list[tuple[Trial, Wr
 
 
 class _End(NamedTuple):
-    """The result of one forgery; `on_disk`: some byte of it is in a file."""
+    """The result of one forgery; `on_disk`: a form of its text is in a file."""
 
     answer: Tried
     on_disk: bool
@@ -111,10 +113,10 @@ async def _answered(
 
 
 def _ends(name: str, ends: list[_End], derived: SourceKind) -> dict[str, Figure]:
-    """Refused, landed below, landed as named: side by side, and never added up.
+    """The shares that were refused, landed below, and landed as named, side by side.
 
-    Below: no better label than the `derived` one, and no class above knowledge. A refused text that
-    is in a file all the same counts as the attacker's success.
+    "Below" means a label no better than `derived`, and no class above knowledge. A refused text
+    that is found in a file counts as landed.
     """
     refused = sum(end.answer.status not in ADMITTED and not end.on_disk for end in ends)
     below = sum(
@@ -150,11 +152,11 @@ def _forged(trial: Trial, memory_class: str) -> Write:
     )
 
 
-# ---- texts that nobody here wrote --------------------------------------------------------------
+# ---- texts of other people --------------------------------------------------------------
 
 
 def corpora_directory() -> Path | None:
-    """The directory of the corpora; None where none was named."""
+    """The directory of the corpora; None if none was named."""
     named = child_environment().get(CORPORA)
     return _STOOD / named if named else None
 
@@ -163,7 +165,7 @@ def _texts(directory: Path, pattern: str) -> dict[str, list[str]]:
     """The texts of each file, by its name.
 
     Raises:
-        Broken: A file is not what it should be.
+        Broken: A file does not have the expected form.
     """
     found: dict[str, list[str]] = {}
     for path in sorted(directory.glob(pattern)):
@@ -223,7 +225,7 @@ async def _benign(book: Book, sets: dict[str, list[str]]) -> None:
 
 
 async def _framed(book: Book, attacks: dict[str, list[str]]) -> None:
-    """Notes that quote an attack are held like the attack: by design, so no false positives."""
+    """The share of notes quoting an attack that are held: by design, no false positives."""
     figures: dict[str, Figure] = {}
     as_good = True
     async with running(BY_NAME["S4"]) as bench:
@@ -283,7 +285,11 @@ def _sample(book: Book, texts: list[str]) -> list[str]:
 async def _as(
     bench: Bench, source: SourceKind, memory_class: MemoryClass, texts: Iterable[str]
 ) -> list[Tried]:
-    """The texts as one source, aimed at one class. Keys are many: violations have consequences."""
+    """The texts as writes of one source, aimed at one class.
+
+    Many keys are used, because violations
+    lower the trust of a key's principal.
+    """
     bodies = [
         Write(text=text, source=source.value, memory_class=memory_class.value) for text in texts
     ]

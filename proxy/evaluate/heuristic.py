@@ -1,4 +1,4 @@
-"""B1: the filter that most guards are, built as well as such a filter can be.
+"""B1: a text filter like most guards, built as well as such a filter can be.
 
 Three layers over what the caller sends: the label it claims, the words of the text, and its shape.
 It believes the label, and does not use channel, digest, nonce or token.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from policy.model import Candidate
     from storage.values import Submission
 
-# (1) Pairs that a caller with honest labels may not write.
+# (1) Pairs of source and class that a caller with honest labels may not write.
 _FORBIDDEN: Final = {
     (SourceKind.TOOL_RESULT, MemoryClass.L1),
     (SourceKind.TOOL_RESULT, MemoryClass.L2),
@@ -25,7 +25,7 @@ _FORBIDDEN: Final = {
     (SourceKind.UNKNOWN, MemoryClass.L1),
 }
 
-# (2) Phrases that such filters look for, on the folded text.
+# (2) Phrases that such filters look for in the folded text.
 _PHRASES: Final = re.compile(
     r"ignore (?:all |any )?(?:the )?(?:previous|prior|earlier|above) (?:instructions|rules)"
     r"|disregard (?:all |any |the )?(?:previous|prior|system|safety)"
@@ -47,7 +47,7 @@ _SHAPES: Final = re.compile(
 
 
 def heuristic_objection(submission: Submission) -> Reject | None:
-    """The refusal of the objecting layer; None where none objects."""
+    """The refusal of the first layer that objects; None if none does."""
     candidate = submission.candidate
     for step, reason, objects in (
         (1, Reason.SOURCE_CLASS_FORBIDDEN, _label),

@@ -46,7 +46,7 @@ _PER: Final = 1_000
 
 
 class _Cost(msgspec.Struct):
-    """How much of honest work did not arrive as it was sent, and of how much."""
+    """How many turns, calls and results of honest work did not arrive as sent, and of how many."""
 
     turns_altered: int = 0
     turns: int = 0
@@ -63,7 +63,7 @@ class _Cost(msgspec.Struct):
 
 
 async def honest(book: Book) -> None:
-    """The days, the guard lines, and the positive controls for their zeros."""
+    """Measure the working days and the guard lines, with positive controls for their zeros."""
     cost, draw, done = _Cost(), book.progress("honest work"), 0
     worker = Worker()
     async with on_free_port(worker.served()) as worker.url:
@@ -105,7 +105,7 @@ class _Day(msgspec.Struct, frozen=True):
 
 
 async def _works(bench: Bench, key: str, agent: Agent, day: _Day, cost: _Cost) -> None:
-    """One conversation.
+    """Play one conversation.
 
     The person asks, the agent reads, writes, mails, and sometimes keeps a note.
     """
@@ -145,7 +145,7 @@ def _call(day: _Day, turn: int, name: str, arguments: Arguments) -> Move:
 def _work(draws: Random) -> tuple[str, Arguments]:
     kind = draws.randrange(4)
     if kind == 0:
-        # A file of the person's, which may contain a refused note verbatim.
+        # A file of the person, which may contain a refused note verbatim.
         lines = [f"- {draws.choice(MATTERS).note}", draws.choice(MATTERS).line]
         return "write_file", {"path": f"notes/{draws.randrange(99)}.md", "text": "\n".join(lines)}
     if kind == 1:
@@ -156,7 +156,7 @@ def _work(draws: Random) -> tuple[str, Arguments]:
 
 
 def _found(move: Move, draws: Random) -> str:
-    """A tool's result: a file, a mail, a page of notes."""
+    """Make a tool's result: a file, a mail, a page of notes."""
     if move.name == "write_file":
         return f"Wrote {len(str(move.arguments['text']))} characters to {move.arguments['path']}."
     if move.name == "send_mail":
@@ -188,7 +188,7 @@ def _notes(draws: Random) -> str:
 
 
 async def _refused(bench: Bench, key: str, text: str) -> str:
-    """A refused policy, and the agent's notice of it."""
+    """Have a policy refused; the agent gets a notice of it."""
     answer = await bench.write(key, Write(text=text, memory_class="L1"))
     if answer.status != _REFUSED:
         raise Broken(f"a policy of an agent was answered {answer.status}")
@@ -196,10 +196,10 @@ async def _refused(bench: Bench, key: str, text: str) -> str:
 
 
 async def _guards(book: Book, bench: Bench, worker: Worker) -> Figure:
-    """Propose each guard line as a memory, as a page would.
+    """Propose each line that guards the project as a memory, as a hostile page would.
 
-    Count those that the model no longer reads. They stand in a file that the agent reads, and in
-    the system prompt.
+    The share of lines that the model no longer reads, although they stand in a file that the agent
+    reads, and in the system prompt.
     """
     key = await bench.key("guarded")
     rules = "# AGENTS.md\n\n" + "\n".join(f"- {line}" for line in GUARDS)
@@ -221,7 +221,7 @@ async def _guards(book: Book, bench: Bench, worker: Worker) -> Figure:
     book.control(
         "honest: guard lines are held as memories", fired=held > 0, detail=f"{held} are held"
     )
-    # Looked for in the system prompt, and in two results.
+    # Each line has to be there three times: in the system prompt, and in two results.
     missing = sum(sent.count(line) < 3 for line in GUARDS)  # noqa: PLR2004
     return share(missing, len(GUARDS))
 
@@ -229,7 +229,8 @@ async def _guards(book: Book, bench: Bench, worker: Worker) -> Figure:
 async def _controls(book: Book, bench: Bench, worker: Worker) -> None:
     """Positive control.
 
-    The same comparison sees a refused attack altered, in a result and a call.
+    The comparison that finds honest work unaltered does find a refused attack altered, in a result
+    and a call.
     """
     key = await bench.key("attacked")
     text = directive(1, new_canary())

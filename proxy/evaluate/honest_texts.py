@@ -1,4 +1,4 @@
-"""What an honest person, her files and her agent say; written for this, and quoted from nobody."""
+"""Texts of an honest person, the person's files and agent; written for this, quoted from nobody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scripted agent in front of a sidecar: its model says what it is told next, in two APIs."""
+"""A scripted agent in front of a sidecar, with a model that says what the script tells it."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ _ARGUMENTS: Final = msgspec.json.Decoder(Arguments)
 
 
 class Worker(ScriptedModel):
-    """A model that says its next move, whatever it is asked."""
+    """A scripted model that answers every request with its next move."""
 
     def __init__(self) -> None:
         super().__init__()
         self.move = Move("")
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer one model request; only the last one is kept."""
+        """Answer one model request; only the last request is kept."""
         raw = await request.read()
         self.received[:] = [raw]
         if request.path.endswith("completions"):
@@ -123,16 +123,16 @@ class Agent:
         self._api, self._stream = api, stream
         self._tools = {**dict.fromkeys(TOOLS, ()), **tools}
         self.messages: list[JsonValue] = []
-        # Altered ones among its own turns and its tools' results.
+        # The kinds of all messages so far; `altered` has the indexes of those that arrived altered.
         self.kinds: list[str] = []
         self.altered: set[int] = set()
 
     def say(self, text: str) -> None:
-        """The person says something."""
+        """Add a turn in which the person says something."""
         self._add("person", {"role": "user", "content": text})
 
     def result(self, call_id: str, text: str) -> None:
-        """A tool gave something."""
+        """Add a tool's result."""
         if self._api == "openai":
             self._add("result", {"role": "tool", "tool_call_id": call_id, "content": text})
             return
@@ -144,7 +144,7 @@ class Agent:
         self.kinds.append(kind)
 
     async def turn(self, move: Move, system: str = "") -> Move:
-        """Ask the model; returns the move as the agent got it."""
+        """Ask the model; returns the model's move as the agent got it."""
         self._worker.move = move
         said = await asked(self._bench, self._key, self._api, self._body(system))
         sent = _SENT.decode(self._worker.received[-1]).messages
@@ -157,7 +157,7 @@ class Agent:
         return heard
 
     def count(self, kind: str) -> tuple[int, int]:
-        """How many of a kind were altered, of how many."""
+        """How many messages of a kind were altered, and how many there are."""
         mine = [at for at, one in enumerate(self.kinds) if one == kind]
         return sum(at in self.altered for at in mine), len(mine)
 
@@ -201,7 +201,7 @@ def _schema(arguments: Iterable[str]) -> JsonValue:
 
 
 def _pieced(raw: bytes) -> tuple[_Block, ...]:
-    """The blocks of a stream, assembled as a client does."""
+    """The blocks of a stream, put together as a client does it."""
     blocks: dict[int, _Block] = {}
     given: dict[int, str] = {}
     for line in raw.split(b"\n"):

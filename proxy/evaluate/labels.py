@@ -1,8 +1,8 @@
-"""Whether labels tell whose words a memory is.
+"""Whether labels tell whose words a memory repeats.
 
-A person's own as she typed them, and orders that she only pasted. An agent talks to its model
-through the sidecar, reads a page in between, and writes memories. Its person says who she is and
-what she likes; then somebody else's orders stand in her turns.
+Some are words that a person typed, some are orders that a person only pasted. An agent talks to its
+model through the sidecar, reads a page in between, and writes memories. The person speaks of work
+and tastes; later, turns of the person contain somebody else's orders.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OWN: Final = "user_input"
 HERS_MIN: Final = 95.0
 """Of a hundred texts that a person said, so many have to be hers, or no zero means anything."""
 
-# What a person says of herself, and what a model notes of it.
+# What persons say of themselves, and what a model notes of it.
 SAID: Final = (
     ("I prefer tea over coffee.", "The user prefers tea over coffee."),
     ("I'm vegetarian.", "The user is vegetarian."),
@@ -86,7 +86,7 @@ PASTES: Final = (
 
 
 async def labels(book: Book) -> None:
-    """What a person said lands as hers; what she pasted does not."""
+    """Words that a person said land as the person's own; pasted ones do not."""
     draw = book.progress("labels")
     async with scripted_model() as model:
         config, secret = tables(model)
@@ -108,7 +108,10 @@ async def labels(book: Book) -> None:
 
 
 async def _own_words(book: Book, bench: Bench, model: ScriptedModel) -> dict[str, Figure]:
-    """Each text verbatim and in the third person, in a session that read a page."""
+    """The person's texts as memories, verbatim and in the third person.
+
+    They are written in a session that read a page.
+    """
     key = await bench.key("person-who-talks")
     said: list[tuple[str, str]] = []
     for number, (text, _) in enumerate(SAID):
@@ -131,7 +134,7 @@ async def _own_words(book: Book, bench: Bench, model: ScriptedModel) -> dict[str
 
 
 async def _pasted(book: Book, bench: Bench) -> Figure:
-    """Others' orders, pasted into her turns in several ways, and then proposed as memories."""
+    """Others' orders, pasted into a person's turns in several ways, then proposed as memories."""
     landed = 0
     for number, order in enumerate(ORDERS):
         for kind, paste in enumerate(PASTES):
@@ -151,7 +154,7 @@ async def _pasted(book: Book, bench: Bench) -> Figure:
 async def _two_sessions(book: Book, bench: Bench, model: ScriptedModel) -> tuple[Figure, Figure]:
     """Notes of pages, recalled by another key of the tenant, and noted again as preferences.
 
-    The second figure: the same in a session that recalled nothing.
+    The second figure is that of the same notes in a session that recalled nothing.
     """
     landed, alone = 0, 0
     for number, (page, note) in enumerate(RETOLD):

@@ -1,4 +1,4 @@
-"""Table 4: does what was refused reach the agent's next turn?
+"""Table 4: whether refused texts reach the agent's next turn.
 
 An agent fetches a page through a tool. Its harness stores the result as memory, and then asks the
 model to go on. That next model request is searched, and so is every byte that the agent gets after
@@ -44,7 +44,7 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     api: str
     stream: bool
-    # Whether a next model request came and had the notice in the text's place.
+    # Whether a next model request came, and whether it had the notice in place of the text.
     asked: bool
     notice_shown: bool
     upstream: bool
@@ -52,7 +52,7 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leaked(self) -> bool:
-        """Whether any of it was sent, to the model or to the agent."""
+        """Whether any part of the text was sent, to the model or to the agent."""
         return self.upstream or self.agent
 
 
@@ -114,8 +114,8 @@ def _counted(book: Book, leaks: list[Leak]) -> None:
     table: dict[str, Figure] = {}
     for system in SYSTEMS:
         mine = [leak for leak in leaks if leak.system == system.name]
-        # A trial counts if the next model request shows the notice; systems that write first have
-        # none.
+        # A trial of a system that withholds counts only if the next model request shows the notice;
+        # the other systems give none.
         counted = [
             leak for leak in mine if leak.asked and (leak.notice_shown or not system.coupled)
         ]
@@ -137,7 +137,7 @@ def _counted(book: Book, leaks: list[Leak]) -> None:
 
 
 def _with_canary(trial: Trial) -> Trial:
-    """A5's innocent text is what its agent has read, so it gets a canary of its own."""
+    """The agent of attack A5 has read its innocent text, so that text gets a canary of its own."""
     if not trial.tampers:
         return trial
     seen = new_canary()
@@ -167,7 +167,8 @@ async def _leaked(bench: Bench, model: ScriptedModel, trial: Trial, tamperer: Ta
         asked=bool(sent),
         notice_shown=any(_carries(one, notice) for one in sent),
         upstream=any(shows(one, text, canary) for one in sent),
-        # An admitted memory is returned to its writer, so only the model's request counts.
+        # An admitted memory is returned to its writer anyway, so the answer counts only if it was
+        # refused.
         agent=shows(said, text, canary)
         or (_refused(answered) and shows(answered.raw, text, canary)),
     )

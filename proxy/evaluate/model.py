@@ -32,12 +32,12 @@ _ASKED: Final = msgspec.json.Decoder(_Asked)
 
 
 class ScriptedModel:
-    """Keeps every received byte, and always answers that it is done."""
+    """A scripted model: it keeps every received byte, and always answers that it is done."""
 
     def __init__(self) -> None:
         self.url = ""
         self.received: list[bytes] = []
-        # Another answer, for whole replies of the second provider.
+        # If set, the text that it answers in whole replies of the second provider instead.
         self.says = ""
 
     def served(self) -> web.Application:
@@ -47,7 +47,7 @@ class ScriptedModel:
         return application
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """One model request."""
+        """Answer one model request."""
         raw = await request.read()
         self.received.append(raw)
         chat = request.path.endswith("completions")
@@ -131,7 +131,7 @@ def _called_anthropic(result: str) -> list[JsonValue]:
 
 
 def talk(*said: tuple[str, str]) -> dict[str, JsonValue]:
-    """A conversation of texts alone, each with its role."""
+    """The body of a model request: a conversation of texts alone, each with its role."""
     messages: list[JsonValue] = [{"role": role, "content": text} for role, text in said]
     return {"model": "scripted", "max_tokens": 64, "messages": messages}
 

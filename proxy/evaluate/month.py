@@ -1,7 +1,7 @@
-"""Thirty days of honest people: what of their agents' notes waits for somebody to decide.
+"""Thirty days of honest people: how many notes of their agents wait for a person to decide.
 
-A model takes 4.6 notes a day of what its person said, told of her in the third person. Every fourth
-day begins with a page. One note in seven is of what she likes, as in notes that models made.
+A model takes 4.6 notes a day of what its person said, in the third person. Every fourth day begins
+with a page. One note in seven is about a preference, as in notes that real models made.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _UNIT: Final = "a day"
 _ADDED: Final = 200
 _PAGE: Final = "The museum of clocks opens at nine and closes at five on weekdays."
 
-# What she says, what a model notes of it, and the type that it gives to the note.
+# What a person says, what a model notes of it, and the type that it gives to the note.
 _TOLD: Final = (
     (
         "Lunch with {who} was lovely, we talked about {what} for an hour.",
@@ -103,7 +103,7 @@ class _Note(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A call that keeps a note, and what its tool answers."""
+    """A tool call that stores a note, and what the tool answers."""
 
     tool: str
     arguments: Arguments
@@ -111,7 +111,7 @@ class _Kept(NamedTuple):
 
 
 class _Memory(NamedTuple):
-    """How one kind of agent keeps a note: its tools, and the call."""
+    """How one kind of agent stores a note: its tools, and the call."""
 
     name: str
     tools: dict[str, tuple[str, ...]]
@@ -119,7 +119,7 @@ class _Memory(NamedTuple):
 
 
 def _entity(note: _Note) -> _Kept:
-    """server-memory answers with what it created."""
+    """The call for server-memory, which answers with the entity that it created."""
     name = note.text.partition(" ")[0]
     entity: JsonValue = {"name": name, "entityType": note.kind, "observations": [note.text]}
     answer = msgspec.json.encode([entity]).decode()
@@ -127,7 +127,7 @@ def _entity(note: _Note) -> _Kept:
 
 
 def _block(note: _Note) -> _Kept:
-    """Letta answers with the time of day."""
+    """The call for Letta, which answers with the time of day."""
     answer = '{"status": "OK", "message": "None", "time": "2026-08-04 09:12:44 AM UTC+0000"}'
     return _Kept("core_memory_append", {"label": "human", "content": note.text}, answer)
 
@@ -184,7 +184,7 @@ def notes_by_day(days: int) -> Iterator[list[_Note]]:
 
 
 async def _lived(bench: Bench, worker: Worker, memory: _Memory, days: int) -> int:
-    """A conversation a day; how many notes did not arrive as their model made them."""
+    """Play a conversation a day; how many notes did not arrive as their model made them."""
     key, stopped, number = await bench.key(memory.name), 0, 0
     for day, notes in enumerate(notes_by_day(days)):
         agent = Agent(bench, worker, key, "anthropic", stream=day % 2 == 1, tools=memory.tools)
@@ -205,7 +205,7 @@ async def _lived(bench: Bench, worker: Worker, memory: _Memory, days: int) -> in
 
 
 async def _applied(bench: Bench, days: int) -> int:
-    """The same notes from an application with a client of Mem0; how many it could not add."""
+    """Add the same notes from an application with a client of Mem0; how many it could not add."""
     headers = {"Authorization": f"Token {await bench.key(_APPLICATION)}"}
     failed, more = 0, cycle(_SAID_OF_IT)
     for notes in notes_by_day(days):

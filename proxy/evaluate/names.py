@@ -1,4 +1,4 @@
-"""The experiments by name, for a command line that must not load them."""
+"""The names of the experiments, for a command line that must not load their code."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ SECTIONS: Final = (
 # Experiments that run only when they are named.
 LONG: Final = ("mutants",)
 
-# Experiments of a checkout's benchmarks: none of them is installed.
+# Experiments that are benchmarks of a checkout, and are not installed with the program.
 GUARDS: Final = "neighbours"

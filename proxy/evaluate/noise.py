@@ -1,9 +1,10 @@
 """Table 5: what the gate is worth when labels are wrong, by chance or by an adversary.
 
-Twice. Noise on what a trusted harness *claims* is the paper's setting; its collapse under targeted
-forgery is reproduced. Noise on the labels that the sidecar *derives* is what its own mistakes
-would cost: the steps see a wrong source or class, the bytes stay what they are. There the true
-class counts: what lands below it, where it can do less, is counted apart.
+It is measured twice. Noise on what a trusted harness *claims* is the paper's setting, whose
+collapse under targeted forgery is reproduced. Noise on the labels that the sidecar *derives* shows
+what its own mistakes would cost: the gate sees a wrong source or class, while the bytes are the
+same. There the true class counts: a text that lands in a class below it, where it can do less, is
+counted apart.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ _HELD: Final = 202
 
 
 class _Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """One sent attack."""
+    """One attack that was sent."""
 
     trial: Trial
     body: Write
-    # The true class; None: a landing anywhere counts, as in the paper.
+    # The class that its text really has; None: landing in any class counts, as in the paper.
     aimed_at: MemoryClass | None = None
 
 
 class _Count(msgspec.Struct, kw_only=True):
-    """The counts of one condition: tried, landed, and landed below the true class."""
+    """The counts of one condition: attacks tried, landed, and landed below their true class."""
 
     n: int = 0
     landed: int = 0
@@ -61,7 +62,7 @@ class _Count(msgspec.Struct, kw_only=True):
 
 
 async def noise(book: Book) -> None:
-    """Both halves of the table."""
+    """Measure both halves of Table 5: noise on claims, and noise on derived labels."""
     table: dict[str, dict[str, NoiseRow]] = {}
     draw = book.progress("table 5")
     total, done = 2 * len(MODES) * len(RATES) * SEEDS, 0
@@ -148,7 +149,7 @@ async def _claims(
 
 
 def _forged(trial: Trial, *, words: bool) -> _Sent:
-    """Every client field forged to what lands: the paper's targeted forgery."""
+    """The attack with all client fields forged to values that land: the paper's forgery."""
     text = trial.body.text if words else statement(trial.number, trial.canary)
     return _Sent(
         trial=trial,
@@ -159,7 +160,7 @@ def _forged(trial: Trial, *, words: bool) -> _Sent:
 async def _round(
     book: Book, bench: Bench, sent: list[_Sent], count: _Count, claims: Claims = Claims.TRUSTED
 ) -> None:
-    """Send the attacks, count what landed, and hold the answers against the files."""
+    """Send the attacks, count what landed, and compare the answers with the files."""
     keys = await bench.keys(len(sent), claims=claims, channel=Channel.AGENT)
     bodies = [one.body for one in sent]
     answers = await bench.written(list(zip(keys, bodies, strict=True)))
@@ -185,7 +186,7 @@ async def _round(
 
 
 def _landed_below(answer: Tried, aimed_at: MemoryClass | None) -> bool:
-    """Whether it landed in a less powerful class than the attack aimed at."""
+    """Whether the text landed in a less powerful class than the attack aimed at."""
     if aimed_at is None:
         return False
     return MemoryClass(answer.body.memory_class).power < aimed_at.power
@@ -199,12 +200,12 @@ async def _honest(bench: Bench, bodies: list[Write], count: _Count) -> None:
 
 
 async def _derived(book: Book, bench: Bench, noisy: _Noise, count: _Count) -> None:
-    """Honest labels from a harness that is vouched for, and a sidecar that gets them wrong."""
+    """Honest labels from a harness that is vouched for, and a sidecar that derives wrong ones."""
     sent = [
         _Sent(
             trial=trial,
             body=trial.body,
-            # The words of a laundered directive raise it to policy, whatever class it names.
+            # A laundered directive counts as policy by its words, whatever class it names.
             aimed_at=MemoryClass.L1
             if trial.attack == "A2"
             else MemoryClass(trial.body.memory_class),
@@ -237,7 +238,8 @@ class _Noise:
             provenance = msgspec.structs.replace(facts.provenance, source=draws.choice(others))
             facts = msgspec.structs.replace(facts, provenance=provenance)
         if self._mode != "source" and draws.random() < self._rate and facts.reading is not None:
-            # The derived class includes the class floor, so noise on it is a failing floor.
+            # The class that the gate derives includes the class floor, so noise on it makes the
+            # floor fail.
             reading = msgspec.structs.replace(facts.reading, directive=False, injection=False)
             classes = [one for one in MemoryClass if one is not candidate.memory_class]
             candidate = msgspec.structs.replace(candidate, memory_class=draws.choice(classes))
@@ -246,7 +248,7 @@ class _Noise:
 
 
 async def _targeted(book: Book) -> NoiseRow:
-    """A steered agent forges all fields, against the label that its channel gives it."""
+    """A steered agent forges all fields, although its channel decides about its label."""
     count = _Count()
     async with running(BY_NAME["S4"], PLAIN) as bench:
         sent = [
@@ -263,7 +265,7 @@ async def _targeted(book: Book) -> NoiseRow:
 
 
 def _best(trial: Trial, memory_class: str) -> Write:
-    """Every field that it can set, set to the most trusted value."""
+    """The attack with every field that a client can set at its most trusted value."""
     return msgspec.structs.replace(
         trial.body,
         source="operator",

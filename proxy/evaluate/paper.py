@@ -1,4 +1,4 @@
-"""The paper's own figures, in percent, in the shape of our tables."""
+"""The paper's own figures, in percent, in the shape of this evaluation's tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE3: Final = {
     "absent_from_probe": 0.0,
     "ever_materialized": 100.0,
 }
-# The paper infers B0 and B1 from the absence of an interceptor; here all five are measured.
+# The paper infers B0 and B1 from the absence of an interceptor; here all five systems are measured.
 TABLE4: Final = {"B0": 100.0, "B1": 100.0, "LG": 100.0, "S3": 100.0, "S4": 0.0}
 TABLE5: Final = {
     "claims_source": {"5": 97.8, "10": 100.0, "20": 92.2},

@@ -1,4 +1,4 @@
-"""Plots as SVG, drawn here: a page that loads nothing cannot be made to load something."""
+"""Plots as SVG, drawn here, so that the report's page loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _TICKS: Final = 5
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One curve."""
+    """One curve of a plot."""
 
     name: str
     points: Sequence[tuple[float, float]]
 
 
 class Axes(msgspec.Struct, frozen=True, kw_only=True):
-    """What the two directions mean, and how far they go."""
+    """The titles and the upper ends of a plot's two axes."""
 
     x: str
     y: str
@@ -37,7 +37,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plot(axes: Axes, lines: Sequence[Line]) -> str:
-    """Curves with a legend."""
+    """The SVG of these curves, with axes and a legend."""
     body = [_grid(axes)]
     for number, line in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]
@@ -83,6 +83,6 @@ def _grid(axes: Axes) -> str:
 
 
 def cumulative(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Share of the values, in percent, that are at most so large."""
+    """The cumulative distribution: for each value, the percentage of values not above it."""
     ordered = sorted(values)
     return [(0.0, 0.0), *((v, 100 * (n + 1) / len(ordered)) for n, v in enumerate(ordered))]

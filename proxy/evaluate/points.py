@@ -1,4 +1,4 @@
-"""Where a write can be killed, and what kills it there."""
+"""The points of the write path at which the process can be killed, and what kills it there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report: one page that needs nothing else, for whoever has to decide about this."""
+"""The report: one page that needs nothing else, for readers who have to judge this system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAPER: Final = (
     "Jungsoo Baek, <cite>Structural Write-Path Control for Non-Formation in Agent Persistent"
     " Memory</cite>, which calls its design Mediated Write-Path"
 )
-# Word, what it means, and which way is good.
+# Each word of the report, what it means, and which values are good.
 _WORDS: Final = (
     ("Core NFR", "non-formation: attacks that left no state at all, of all attacks", "100 is good"),
     ("PRLR", "leakage: refused texts that the agent was shown again, of all attacks", "0 is good"),
@@ -70,7 +70,7 @@ _SYSTEMS: Final = {
 
 
 def report(found: Document) -> str:
-    """The page."""
+    """The whole report as an HTML page."""
     style = resources.files("proxy.evaluate").joinpath("report.css").read_text("utf-8")
     tables, beyond = found.tables, found.tables.beyond
     parts = [
@@ -87,7 +87,7 @@ def report(found: Document) -> str:
         _suite(tables),
         _how(found.run, found.verdict),
     ]
-    # No script, nothing from elsewhere: what is quoted here was written by attackers.
+    # No script and nothing from elsewhere may run in this page, which quotes texts of attackers.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -119,7 +119,7 @@ def _when(run: Run) -> str:
 
 
 def _limits() -> str:
-    """Before any figure: what none of them says."""
+    """The paragraph before all figures that says what no figure shows."""
     return (
         "<h2>What this does not show</h2><p>The attacks are scripted, not adaptive; the agent and"
         " its model are scripted too. A false fact about the world is an ordinary memory, and"
@@ -253,7 +253,7 @@ def _beyond(beyond: Beyond) -> str:
             str(figure.n),
         ]
         for name, part, figure in beyond.figures()
-        # Fifty pairs of source and class: in the document, and too many to read.
+        # These are fifty rows, one per pair of source and class: the JSON document has them.
         if name != "corpora_attack_stopped"
     ]
     if not rows:
@@ -366,7 +366,7 @@ def _mark(*, good: bool) -> str:
 
 
 def _table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; every cell is HTML already."""
+    """A table in HTML; every cell is HTML already."""
     head = "".join(f"<th>{one}</th>" for one in heads)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     inner = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"

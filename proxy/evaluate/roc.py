@@ -36,7 +36,7 @@ _NOTES: Final = msgspec.json.Decoder(_Note)
 
 
 async def roc(book: Book) -> None:
-    """The curve, the area under it, and what is found at one false match in a hundred."""
+    """The ROC curve, the area under it, and the share that is found at 1 % false matches."""
     directory = corpora_directory()
     path = None if directory is None else directory / _FILE
     if path is None or not path.is_file():
@@ -81,7 +81,7 @@ def _curve(right: list[float], wrong: list[float]) -> Curve:
     return Curve(
         found_at_1_percent=share(at_one, len(right)),
         area=round(area, 4),
-        # More of them where the curve bends, which is at its beginning.
+        # More points are kept at the curve's beginning, where it bends.
         points=tuple(
             (round(x, 5), round(y, 5))
             for number, (x, y) in enumerate(points)

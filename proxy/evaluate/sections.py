@@ -1,4 +1,4 @@
-"""The experiments in the order in which they are made, and the document that comes of them."""
+"""The experiments in the order in which they are made, and the document with their results."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
 
 
 async def evaluate(book: Book, only: tuple[str, ...] = ()) -> None:
-    """Make every experiment that is not long, or those that were named."""
+    """Run every experiment that is not long, or those that were named."""
     for name in (*SECTIONS, *LONG):
         if name in only or (not only and name in SECTIONS):
             await EXPERIMENTS[name](book)

@@ -1,7 +1,7 @@
-"""Whom outcomes latch: the shipped rules against sleepers, on-off attackers and honest agents.
+"""Which agents the trust rules latch: sleepers, on-off attackers and honest agents.
 
-No wire and no store: an outcome is what the intake of `storage.write.trust_intake` would feed, and
-`policy.trust.score` is what it feeds. Outcomes are two hours apart, so that no day is full.
+Outcomes are fed to `policy.trust.score` directly, as `storage.write.trust_intake` would, without
+network or store. Outcomes are two hours apart, so that no day is full.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PRINTED: Final = {"sleeper_score_before": 90.2, "sleeper_score_after_6_bad": 24.
 
 
 async def trust(book: Book) -> None:
-    """The sleepers, the one who lies now and then, and the honest ones."""
+    """Measure sleepers, agents that lie now and then, and honest agents."""
     found: dict[str, Figure] = {}
     for good in BANKED:
         found[f"latched_after_{good}"] = _exactly(_latched_by(good), "bad outcomes")
@@ -86,7 +86,8 @@ def _judge(book: Book, found: dict[str, Figure]) -> None:
         cell = found[f"honest_{percent}_percent_latched"]
         book.holds(
             f"trust: of honest agents with {percent} % errors at most {most} % are latched",
-            # What is drawn differs by seed: the whole interval must miss the bar to break it.
+            # Random draws differ by seed, so a promise counts as broken only if the whole interval
+            # misses the bar.
             held=cell.low is not None and cell.low <= most,
             detail=f"{cell.value} % within {OUTCOMES} outcomes",
         )
@@ -105,7 +106,7 @@ def _judge(book: Book, found: dict[str, Figure]) -> None:
 
 
 def _exactly(count: float, unit: str) -> Figure:
-    """A count that nothing was drawn for: the same each time."""
+    """The figure of a count without random draws, which is the same each time."""
     value = round(count, 3)
     return Figure(value=value, n=1, low=value, high=value, unit=unit)
 
@@ -134,7 +135,7 @@ def _locked_by(good: int, scoring: SoftScoring) -> int:
 
 
 def _latched_after_29() -> int:
-    """How many of the sleepers are latched still, with days between their good outcomes."""
+    """How many sleepers are still latched one good outcome before their probation ends."""
     latched = 0
     for good in BANKED:
         state, at_ms = _banked(good), good * _APART_MS
@@ -147,7 +148,7 @@ def _latched_after_29() -> int:
 
 
 def _back_after() -> int:
-    """Good outcomes until the score of one that just fell is back; what held before the latch."""
+    """How many good outcomes bring back a score that just fell, where only the score decides."""
     state, count = _banked(500), 0
     while soft_score(state) >= _LOCKED_BELOW:
         state = after_outcome(state, _BAD, 0)
@@ -157,7 +158,7 @@ def _back_after() -> int:
 
 
 def _least_period() -> int:
-    """One bad outcome in so many is never latched; one more often is."""
+    """The least number of outcomes of which one may be bad without the agent ever being latched."""
     for period in range(2, 60):
         state = _banked(200)
         for number in range(OUTCOMES):

@@ -1,4 +1,4 @@
-"""Core NFR where the paper did not look: many writers, slow and failing disks, late results."""
+"""Non-formation where the paper did not look: many writers, slow or failing disks, late results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Disk:
     def __init__(self) -> None:
         self.delay_s = 0.0
         self.failing = False
-        # Set while a commit waits.
+        # Set while a commit waits for the slow disk.
         self.waiting = threading.Event()
 
     def __call__(self, name: str) -> None:
@@ -54,7 +54,7 @@ class Disk:
 
 
 async def stress(book: Book) -> None:
-    """Run all stress experiments; their results go into `beyond`."""
+    """Run all stress experiments; their results go beyond the paper's tables."""
     found = Beyond(
         concurrent_nfr=await _concurrent(book),
         slow_disk_nfr=await _slow(book),
@@ -75,7 +75,7 @@ def _mixed(book: Book, name: str, count: int) -> list[Trial]:
 
 
 async def _keyed(bench: Bench, trials: list[Trial]) -> list[tuple[str, Write]]:
-    """Each attack with a key of its own, and what A4 needs written before it."""
+    """Each attack with a key of its own; the earlier write that attack A4 needs is sent first."""
     vouched = await bench.keys(len(trials), claims=Claims.TRUSTED, channel=Channel.AGENT)
     agents = await bench.keys(len(trials), claims=Claims.IGNORED, channel=Channel.AGENT)
     keys = [
@@ -89,7 +89,7 @@ async def _keyed(bench: Bench, trials: list[Trial]) -> list[tuple[str, Write]]:
 
 
 async def _concurrent(book: Book) -> Figure:
-    """Attacks and honest writes from 64 writers at once: each verdict is its own."""
+    """Attacks and honest writes from 64 writers at once: each of them gets its own verdict."""
     trials = _mixed(book, "concurrent", max(WRITERS // len(_HTTP), 2 * book.trials))
     honest = [new_canary() for _ in trials]
     async with running(BY_NAME["S4"]) as bench:
@@ -123,7 +123,7 @@ async def _concurrent(book: Book) -> Figure:
 
 
 async def _slow(book: Book) -> Figure:
-    """While the disk hesitates nobody sees a candidate, and afterwards nobody does."""
+    """Nobody sees a refused candidate, neither while the disk hesitates nor afterwards."""
     trials = _mixed(book, "slow", max(1, book.trials // 4))
     disk, seen, looks = Disk(), set[str](), 0
     async with running(BY_NAME["S4"], Extras(failpoint=disk)) as bench:
@@ -150,7 +150,7 @@ async def _slow(book: Book) -> Figure:
 
 
 async def _failing(book: Book) -> Figure:
-    """A gate that cannot write its log refuses everything, and nothing of it is anywhere."""
+    """A gate that cannot write its log refuses everything, and leaves no trace of it."""
     canaries = [new_canary(book.draws("failing", number)) for number in range(book.trials)]
     disk = Disk()
     async with running(BY_NAME["S4"], Extras(failpoint=disk)) as bench:
@@ -184,7 +184,7 @@ class _Told(msgspec.Struct, frozen=True):
 
 
 async def _copies(bench: Bench, key: str, body: Write, disk: Disk) -> _Told:
-    """The same request from a client that goes away, that asks again, and that asks five times."""
+    """Send one request from a client that goes away, and then several times at once."""
     disk.waiting.clear()
     hasty = aiohttp.ClientTimeout(total=_SLOW_S / 2)
     url, data = f"{bench.url}/v1/memories", msgspec.json.encode(body)
@@ -199,7 +199,7 @@ async def _copies(bench: Bench, key: str, body: Write, disk: Disk) -> _Told:
 
 
 async def _duplicates(book: Book) -> Figure:
-    """Late and doubled results get the first verdict again: one candidate, one charge, no form."""
+    """Late and repeated requests get the first verdict again: each counts as one candidate."""
     trials = [
         trial for trial in _mixed(book, "late", max(2, book.trials // 6)) if trial.attack != "A4"
     ]

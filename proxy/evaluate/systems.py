@@ -1,6 +1,6 @@
 """The five systems of the paper as one pipeline: policy x placement x coupling.
 
-Everything is the real thing: LMDB, FAISS, embedder, HTTP listener, and a client over a socket.
+Every part is a real one: LMDB, FAISS, embedder, HTTP listener, and a client over a socket.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ BY_NAME: Final = {system.name: system for system in SYSTEMS}
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """The store's state, as it tells it when it walks itself."""
+    """The store's state, as a check of the whole store reports it."""
 
     rows: int
     vectors: int
@@ -81,7 +81,7 @@ class Bench:
         self.system = system
         self.place = place
         self.late: UnsafeLateWriter | None = None
-        # The store as the last trial left it.
+        # The store's state after the last trial.
         self.seen: Observed | None = None
         self.sidecar: Sidecar
         self.client: aiohttp.ClientSession
@@ -90,12 +90,12 @@ class Bench:
 
     @property
     def url(self) -> str:
-        """Where the data listener is."""
+        """The URL of the data listener."""
         return _url(self.sidecar.data)
 
     @property
     def admin_url(self) -> str:
-        """Where the operator's API is."""
+        """The URL of the operator's API."""
         return _url(self.sidecar.admin)
 
     async def key(
@@ -106,14 +106,14 @@ class Bench:
         claims: Claims = Claims.IGNORED,
         tenant: str = "default",
     ) -> str:
-        """A key for a principal of its own."""
+        """A new key for a new principal."""
         made = mint_key(bound(name, tenant, channel, claims), 0)
         await self.sidecar.store.writer.put_key(made.record, EVALUATOR)
         self.sidecar.keys_changed()
         return made.plain
 
     async def keys(self, count: int, *, claims: Claims, channel: Channel) -> list[str]:
-        """Keys for so many principals, made at once."""
+        """New keys for so many new principals, made at once."""
         made = [
             mint_key(bound(f"p-{secrets.token_hex(8)}", "default", channel, claims), 0)
             for _ in range(count)
@@ -126,7 +126,7 @@ class Bench:
         return [one.plain for one in made]
 
     async def written(self, bodies: Sequence[tuple[str, Write]], at_once: int = 32) -> list[Tried]:
-        """Answers to many writes, in their order, so many of them at a time."""
+        """Send many writes, so many of them at a time; their answers in order."""
         room = asyncio.Semaphore(at_once)
 
         async def one(key: str, body: Write) -> Tried:
@@ -140,16 +140,16 @@ class Bench:
     async def call(
         self, method: str, path: str, key: str, body: msgspec.Struct | None = None
     ) -> Tried:
-        """One request on the data listener."""
+        """Send one request to the data listener."""
         return await self._asked(method, self.url + path, key, body)
 
     async def operate(self, method: str, path: str, body: msgspec.Struct | None = None) -> Tried:
-        """One request on the operator's API."""
+        """Send one request to the operator's API."""
         url = f"{self.admin_url}/api/v1{path}"
         return await self._asked(method, url, self.operator_key, body)
 
     async def write(self, key: str, body: Write) -> Tried:
-        """POST /v1/memories."""
+        """Send one write: POST /v1/memories."""
         return await self.call("POST", "/v1/memories", key, body)
 
     async def recalled(self, key: str, query: str, limit: int = 10) -> list[str]:
@@ -169,7 +169,7 @@ class Bench:
             return answered(answer.status, await answer.read())
 
     def observed(self) -> Observed:
-        """Walk the whole store."""
+        """Check the whole store, and return its state."""
         report = self.sidecar.store.reader.check()
         return Observed(
             rows=report.rows,
@@ -179,16 +179,17 @@ class Bench:
         )
 
     def on_disk(self, canaries: Sequence[str]) -> frozenset[str]:
-        """Those of which any byte is in any file."""
+        """The canaries of which any form is in any file of the system."""
         return found_in(files_below(self.place), canaries)
 
 
 class Extras(msgspec.Struct, frozen=True, kw_only=True):
-    """What an experiment changes beside the system itself."""
+    """Parts and settings that an experiment adds to a system."""
 
     failpoint: Failpoint = no_failpoint
     gate: Gate | None = None
-    # Text of a configuration, `{place}` being the system's directory; and a file of secrets there.
+    # The text of a settings file, in which `{place}` stands for the system's directory; and the
+    # name and text of one more file there.
     config: str = ""
     secret: tuple[str, str] | None = None
 
@@ -211,7 +212,10 @@ async def at(
     extras: Extras = PLAIN,
     keys: tuple[str, str] | None = None,
 ) -> AsyncGenerator[Bench]:
-    """One system on free ports, with its files below `place`; `keys`: agent's and operator's."""
+    """One system on free ports, with its files below `place`.
+
+    `keys` are the agent's and the operator's.
+    """
     bench = Bench(system, place)
     if keys is not None:
         bench.agent_key, bench.operator_key = keys
@@ -240,7 +244,7 @@ async def at(
 
 
 def composed(system: System, bench: Bench, extras: Extras) -> Composition:
-    """The system as a composition; of S4, what `run` uses."""
+    """The parts of which the system is composed; S4 is what `run` uses."""
     if system.coupled:
         return Composition(gate=extras.gate or GATE, failpoint=extras.failpoint)
     if system.placement == "pre":
@@ -260,7 +264,7 @@ def composed(system: System, bench: Bench, extras: Extras) -> Composition:
 
 
 def _uncoupled(_coupling: Coupling) -> Coupling:
-    """A model front that carries everything, as a plain proxy would."""
+    """A coupling that lets everything pass, as a plain proxy would."""
     return UnsafeUncoupled()
 
 

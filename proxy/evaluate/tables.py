@@ -1,7 +1,7 @@
-"""What an evaluation found, as `--json` writes it and as the report reads it: every key is here.
+"""The results of an evaluation, as `--json` writes and the report reads them, with every key.
 
-A key whose experiment was not made is left out. Where keys are open (systems, attacks, corpora,
-rates) they are those of a mapping, in the order in which a table shows them.
+A key whose experiment was not run is left out. Keys that are not fixed (systems, attacks, corpora,
+rates) are those of a mapping, in the order in which a table shows them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Figures: TypeAlias = Mapping[str, "Figure"]
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """One sentence that has to be true of this system, and whether it was."""
+    """One sentence that has to be true of this system, and whether it was true."""
 
     name: str
     held: bool
@@ -28,9 +28,10 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoiseRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Table 5 at one rate: three figures, no two of which are added up.
+    """A row of Table 5, for one rate of noise: three figures that are not added up.
 
-    `landed_below` is what landed as less than it was for. `fpr` where honest writes were sent too.
+    `landed_below` is the share that landed in a class below the one aimed at. `fpr` is there if
+    honest writes were sent too.
     """
 
     refused: Figure
@@ -48,7 +49,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Table 6: trust over repeated violations."""
+    """Table 6: the trust of a principal over repeated violations."""
 
     timeline: tuple[Attempt, ...]
     same_in_every_run: Figure
@@ -57,7 +58,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedText(msgspec.Struct, frozen=True, kw_only=True):
-    """An honest text of somebody else that did not land; `how`: held or refused."""
+    """An honest text of other people that did not land; `how`: held or refused."""
 
     set: str
     how: str
@@ -66,7 +67,7 @@ class RefusedText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A ROC curve as shares of 1; without an area where there was nothing to draw."""
+    """A ROC curve as shares of 1; without an area if there was nothing to draw."""
 
     found_at_1_percent: Figure
     area: float | None = None
@@ -74,7 +75,10 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Beyond(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the paper did not measure. Corpora that nobody named are one figure, skipped."""
+    """Figures that the paper did not measure.
+
+    If no corpora were named, they are one skipped figure.
+    """
 
     byte_level_nfr: Figures | None = None
     forged_label_nfr: Figures | None = None
@@ -95,7 +99,7 @@ class Beyond(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     throughput: Figures | None = None
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
-        """Each figure by its key, and by its key below that; "" where there is none below."""
+        """Each figure with its key and the key below that, which is "" for a single figure."""
         curve = self.containment_roc
         roc = None if curve is None else {"found_at_1_percent": curve.found_at_1_percent}
         found: tuple[tuple[str, Figures | Figure | None], ...] = (
@@ -123,9 +127,10 @@ class Beyond(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """How a scenario ended: `pass`, `fail` with what was wrong, `n/a` with why.
+    """How a scenario ended: `pass`, `fail` with what was wrong, or `n/a` with the reason.
 
-    `control`: what has to land did not, so nothing that was stopped means anything.
+    A result `control` means that a write which has to land did not, so that stopping others proves
+    nothing.
     """
 
     id: str
@@ -135,14 +140,14 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conformance(msgspec.Struct, frozen=True, kw_only=True):
-    """The suite against what `run` serves."""
+    """The results of the conformance suite against what `run` serves."""
 
     passed: Figure
     scenarios: tuple[Played, ...]
 
 
 class TriedMutant(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one mutant: caught, or why not."""
+    """The result for one mutant: caught, or why it was not."""
 
     id: str
     invariant: str
@@ -152,30 +157,30 @@ class TriedMutant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mutants(msgspec.Struct, frozen=True, kw_only=True):
-    """The suite against faults of ours."""
+    """The results of the conformance suite against copies of this program with a fault."""
 
     caught: Figure
     mutants: tuple[TriedMutant, ...]
 
 
 class Tables(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The tables of every experiment that was made; one experiment gives those that it made."""
+    """The tables of every experiment that was run; one experiment fills in its own."""
 
     table2: Mapping[str, Figures] | None = None
     table3: Figures | None = None
     beyond: Beyond | None = None
     table4: Figures | None = None
     fpr: Figures | None = None
-    # Whose words a memory is: of a person's own, and of what was pasted.
+    # Whether labels tell a person's own words from pasted ones.
     labels: Figures | None = None
     semantic_limit: Figure | None = None
     table6: Timeline | None = None
     honest: Figures | None = None
-    # Who caused a wrong answer: cases whose culprits are known.
+    # How well the cause of a wrong answer is found, in cases with known culprits.
     blame: Figures | None = None
-    # Whom outcomes latch: sleepers, on-off attackers, honest agents.
+    # Which agents are latched: sleepers, on-off attackers, honest agents.
     trust: Figures | None = None
-    # Payloads that add up, and honest texts beside them.
+    # Harmless payloads that add up, and honest texts for comparison.
     drift: Figures | None = None
     appendix_a: Figures | None = None
     table5: Mapping[str, Mapping[str, NoiseRow]] | None = None
@@ -184,21 +189,21 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What was run, how often, and on what."""
+    """How an evaluation was run: version, trials, seed, and machine."""
 
     mnemogate: str
     trials: int
     seed: int
     python: str
     machine: str
-    # When it ended (RFC 3339, UTC), on which host, and from which commit where that is known.
+    # When it ended (RFC 3339, UTC), on which host, and from which commit, if that is known.
     at: str = ""
     host: str = ""
     commit: str = ""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What held and what did not, and what a reader has to be told, by table."""
+    """Which promises and controls held, and notes for a reader, by table."""
 
     notes: Mapping[str, tuple[str, ...]]
     promises: tuple[Promise, ...]
@@ -207,7 +212,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. On disk the three are one object, in this order."""
+    """The whole document. On disk its three parts are one object, in this order."""
 
     run: Run
     tables: Tables
@@ -215,7 +220,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def joined(one: Tables, more: Tables) -> Tables:
-    """Both; of what is in both, what `more` has."""
+    """Both tables as one; a table that is in both is taken from `more`."""
     beyond = one.beyond
     if beyond is not None and more.beyond is not None:
         beyond = msgspec.structs.replace(beyond, **_given(more.beyond))
@@ -227,7 +232,7 @@ def joined(one: Tables, more: Tables) -> Tables:
 
 
 def _given(found: msgspec.Struct) -> dict[str, object]:
-    """The fields that were filled."""
+    """The fields of a struct that are not None."""
     fields = msgspec.structs.asdict(found)
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -1,6 +1,6 @@
 """Gates and a writer that are wrong on purpose: the paper's B0, B1 and LateGate.
 
-They show what a wall is worth by leaving it out. Nothing but `proxy.evaluate` may import this
+They show what each defence is worth by leaving it out. Nothing but `proxy.evaluate` may import this
 module (an import contract, and a test), and no flag, variable or file composes any of it.
 """
 
@@ -39,12 +39,12 @@ def _passes(_candidate: Candidate, _facts: Facts, _ruleset: Ruleset) -> Finding:
 
 
 def unsafe_gate_that_admits_all() -> Gate:
-    """B0: one step, and it has nothing to object."""
+    """B0: a gate with one step, which never objects."""
     return Gate((Step(number=0, name="nothing", check=_passes),))
 
 
 class UnsafeLateGate(Gate):
-    """LateGate's first half: admits, and keeps what it was told for judging after the write."""
+    """LateGate's first half: it admits every write, and keeps the facts for judging after it."""
 
     __slots__ = ("_cases",)
 
@@ -53,13 +53,16 @@ class UnsafeLateGate(Gate):
         self._cases: dict[CandidateId, tuple[Candidate, Facts, Ruleset]] = {}
 
     def decide(self, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Verdict:
-        """Admit, and remember."""
+        """Admit the candidate, and keep it with its facts for `verify`."""
         if candidate.change is not ChangeKind.PURGE:
             self._cases[facts.candidate_id] = (candidate, facts, ruleset)
         return super().decide(candidate, facts, ruleset)
 
     def verify(self, submission: Submission) -> Hold | Reject | None:
-        """What the real gate says to the very facts of the write, once it is durable."""
+        """The real gate's objection to the facts of a write that is durable by now.
+
+        None for none.
+        """
         case = self._cases.pop(submission.candidate_id, None)
         if case is None:
             return None
@@ -68,10 +71,12 @@ class UnsafeLateGate(Gate):
 
 
 class UnsafeMislabelledGate(Gate):
-    """The real steps over labels that noise has changed; integrity is judged as it is.
+    """The real gate steps, shown labels that noise has changed.
 
-    `noise` gives the candidate and facts that the steps are shown. It must leave the bytes' own
-    evidence alone: digest, record and nonce.
+    Integrity is judged on the true ones.
+
+    `noise` gives the candidate and facts that the steps are shown. It must not change the evidence
+    about the bytes: digest, record and nonce.
     """
 
     __slots__ = ("_noise", "_true")
@@ -94,7 +99,7 @@ class UnsafeMislabelledGate(Gate):
         return digest_integrity(self._true[facts.candidate_id], facts, ruleset)
 
     def decide(self, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Verdict:
-        """Judge what the noise made of it."""
+        """Judge the candidate and facts as the noise has changed them."""
         self._true[facts.candidate_id] = candidate
         try:
             return super().decide(*self._noise(candidate, facts), ruleset)
@@ -107,7 +112,7 @@ async def _nothing(_submission: Submission) -> None:
 
 
 class UnsafeLateWriter:
-    """Writes first, verifies what is durable then, and rolls back what does not pass.
+    """Writes first, verifies the durable memory then, and rolls back what does not pass.
 
     Rolling back is the strongest thing the store has: a purge, which erases rows and vectors and
     rewrites the file. `between` runs after the write and before its verification.
@@ -120,7 +125,7 @@ class UnsafeLateWriter:
         self.between: Between = _nothing
 
     async def submit(self, submission: Submission) -> Outcome:
-        """The outcome, as a client of such a system is told it."""
+        """Write, verify and perhaps roll back; the outcome as a client of such a system gets it."""
         written = await self._writer.submit(submission)
         if written.decision is not Decision.ADMIT or written.replayed:
             return written

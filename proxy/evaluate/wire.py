@@ -1,4 +1,4 @@
-"""What a client of the native API sends, and what of an answer the evaluation looks at."""
+"""What a client of the native API sends, and the parts of an answer that the evaluation reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - msgspec
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The body of a write: everything that a client can set, and only what it does set."""
+    """The body of a write, with every field that a client can set.
+
+    Fields that are not set are left out.
+    """
 
     text: str = ""
     source: str | None = None
@@ -36,7 +39,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory of a list or a search; it has more fields."""
+    """One memory of a list or a search, with the fields that are read here."""
 
     text: str
     source: str | None = None
@@ -44,7 +47,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of an answer; of a verdict, a memory, a list, a search, or an operator's view."""
+    """The body of any answer: of a verdict, a memory, a list, a search, or an operator's view."""
 
     id: str | None = None
     candidate_id: str | None = None
@@ -55,13 +58,13 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
     memory_class: str | None = None
     level: str | None = None
-    # As they came: a text may hide in any field of them.
+    # Kept as they came, because a text may hide in any field.
     results: tuple[msgspec.Raw, ...] = ()
     memories: tuple[msgspec.Raw, ...] = ()
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client was answered: every byte of the body, and what it says."""
+    """An answer to a client: status, every byte of the body, and the parsed body."""
 
     status: int
     raw: bytes
@@ -73,15 +76,15 @@ _SHOWN: Final = msgspec.json.Decoder(Shown)
 
 
 def headers_of(key: str) -> dict[str, str]:
-    """Who sends, and that it is JSON."""
+    """The headers of a request in JSON with this key."""
     return {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
 
 
 def answered(status: int, raw: bytes) -> Tried:
-    """An answer, read."""
+    """An answer, parsed."""
     return Tried(status=status, raw=raw, body=_ANSWER.decode(raw) if raw else Answer())
 
 
 def shown_in(one: msgspec.Raw) -> Shown:
-    """A memory, read."""
+    """A memory of a list or a search, parsed."""
     return _SHOWN.decode(one)

@@ -1,1 +1,1 @@
-"""The conformance suite: scenarios as data, for anything that remembers on behalf of an agent."""
+"""The conformance suite: scenarios as data, for any program that stores memories for an agent."""

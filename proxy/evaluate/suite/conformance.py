@@ -1,4 +1,4 @@
-"""The suite against this very system, and with `--mutants` against its faults."""
+"""The conformance suite against this system, and with `--mutants` against copies with a fault."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def conformance(book: Book) -> None:
 
 
 async def _control(book: Book) -> None:
-    """The same scenarios without a gate: they fail, or they ask nothing."""
+    """Positive control: without a gate the same scenarios fail."""
     adapter = OurAdapter(BY_NAME["B0"])
     try:
         played = [await play(one, adapter) for one in scenarios() if one.id in _CONTROLS]
@@ -64,7 +64,7 @@ async def played_by(book: Book, adapter: Adapter, label: str) -> list[Played]:
 
 
 async def mutants(book: Book) -> None:
-    """Whether each fault is noticed by the scenario that it is bound to."""
+    """Whether each mutant is noticed by the scenario that it belongs to."""
     tried = await try_mutants(book.progress("mutants"))
     caught = share(sum(one.caught for one in tried), len(tried))
     book.found(Tables(mutants=Mutants(caught=caught, mutants=tuple(tried))))

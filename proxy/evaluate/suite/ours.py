@@ -1,4 +1,4 @@
-"""This very system behind the adapter protocol: what `run` serves, asked over its sockets."""
+"""This system behind the suite's adapter protocol: what `run` serves, asked over its sockets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HELD: Final = 202
 
 
 class OurAdapter:
-    """A sidecar of its own for each scenario."""
+    """The adapter for this system; each scenario gets a sidecar of its own."""
 
     def __init__(self, system: System = BY_NAME["S4"]) -> None:
         self._system = system
@@ -40,7 +40,7 @@ class OurAdapter:
         self._tamperer = Tamperer()
         self._canary: str | None = None
         self._keys: dict[str, str] = {}
-        # The same before and after a restart.
+        # The agent's and the operator's key, which stay the same over a restart.
         self._first_keys = (f"agent-{new_canary()}", f"operator-{new_canary()}")
 
     async def close(self) -> None:
@@ -81,7 +81,7 @@ class OurAdapter:
         return Reply(version=self._bench.observed().version)
 
     async def _tamper(self, request: Request) -> Reply:
-        """The next candidate's bytes are exchanged inside staging, as its writer could not."""
+        """Exchange the next candidate's bytes inside staging, which no client could do."""
         self._canary = request.query
         return Reply()
 
@@ -161,7 +161,7 @@ class OurAdapter:
 
 def _item(raw: msgspec.Raw) -> Item:
     shown = shown_in(raw)
-    # Every string of an item is judged: what it is filed under as much as its text.
+    # Every string of an item is judged, the names under which it is filed as well as its text.
     return Item(text=bytes(raw).decode(), source=shown.source, memory_class=shown.memory_class)
 
 
@@ -171,6 +171,6 @@ def _told(answer: Tried) -> Reply:
         decision = ADMITTED
     elif answer.status == _HELD:
         decision = HELD
-    # An admitted memory is shown to the one who wrote it; what is stopped never is.
+    # The caller may be shown an admitted memory, so only other answers are searched for the text.
     said = "" if decision == ADMITTED else answer.raw.decode()
     return Reply(decision=decision, id=answer.body.id, said=said)

@@ -20,18 +20,21 @@ REFUSED: Final = "refused"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One operation. `actor` says on whose channel it comes; what else it says are claims."""
+    """One operation.
+
+    `actor` says on whose channel the operation comes; labels in other fields are only claims.
+    """
 
     op: str
-    # agent: an agent, its labels are its own word. harness: an agent whose labels the operator
-    # vouches for. person, operator: bound to those. vouched-person: a person's channel that may
-    # label. stranger: another tenant's agent.
+    # agent: an agent whose labels are only its own claims. harness: an agent whose labels the
+    # operator vouches for. person, operator: channels bound to these. vouched-person: a person's
+    # channel whose labels are trusted. stranger: another tenant's agent.
     actor: str = msgspec.field(name="as", default="agent")
     text: str | None = None
     memory_class: str | None = msgspec.field(name="class", default=None)
     source: str | None = None
     nonce: str | None = None
-    # A memory to change, delete, quarantine or purge; as `remember` gave it.
+    # The id of a memory to change, delete, quarantine or purge, as `remember` returned it.
     id: str | None = None
     derived_from: tuple[str, ...] = ()
     target: str | None = None
@@ -42,7 +45,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One memory that a recall showed; the labels where the implementation has any."""
+    """One memory that a recall showed, with labels if the implementation has any."""
 
     text: str
     source: str | None = None
@@ -52,14 +55,14 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result of one operation."""
 
-    # Why the implementation cannot express this; None where it can.
+    # Why the implementation cannot express this; None if it can.
     na: str | None = None
     decision: str | None = None
     id: str | None = None
     # Everything that the caller was told, as one text.
     said: str = ""
     items: tuple[Item, ...] = ()
-    # Every path that the implementation keeps bytes at; folders count with all below them.
+    # Every path at which the implementation stores bytes; a folder stands for all files below it.
     files: tuple[str, ...] = ()
     version: int | None = None
     name: str | None = None
@@ -73,5 +76,5 @@ class Adapter(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release everything that the adapter holds."""
         ...

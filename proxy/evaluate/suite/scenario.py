@@ -1,4 +1,4 @@
-"""A scenario is data; this reads and plays it."""
+"""Scenarios are data; this module reads and plays them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proxy.evaluate.suite.protocol import Adapter
 
 _READERS: Final = ("agent", "person", "operator")
-# Steps that ask for nothing to be done, and check what is there.
+# Steps that change nothing, and only check the state.
 _CHECKS: Final = frozenset({"absent", "hidden", "present", "mark", "unmoved", "labelled"})
 
 
@@ -44,13 +44,14 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     statement: str | None = None
     query: str | None = None
     canary: str | None = None
-    # admitted, held, refused; stopped: anything but admitted. Of a label: or else stopped.
+    # The expected decision: admitted, held, refused, or stopped (anything but admitted). For a
+    # check of a label: the label, which a stopped write need not have.
     expect: str | None = None
     times: int = 1
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One place in our own code: `old` occurs once in `file` and becomes `new`."""
+    """A change in this program's code: `old` occurs once in `file` and becomes `new`."""
 
     file: str
     old: str
@@ -58,13 +59,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Mutant(Fault, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault; with `more` where two walls stand behind each other and both have to go."""
+    """A fault; with `more` if two defences both have to be removed before the attack lands."""
 
     more: tuple[Fault, ...] = ()
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An adversary's story, the sentence it would make false, and a mutant of ours that does."""
+    """An adversary's story, the promise that it would break, and a mutant in which it does."""
 
     id: str
     invariant: str
@@ -91,7 +92,7 @@ def scenarios() -> tuple[Scenario, ...]:
 
 
 async def play(scenario: Scenario, adapter: Adapter) -> Played:
-    """Play one scenario against one implementation, from an empty store."""
+    """Play one scenario against one implementation, starting with an empty store."""
     player = _Player(adapter)
     result, detail = "pass", ""
     try:
@@ -225,7 +226,7 @@ class _Player:
 
 
 def below(kept: tuple[str, ...]) -> Iterator[Path]:
-    """Every file of these paths, and below them."""
+    """Every file that these paths name, or that lies below them."""
     for path in map(Path, kept):
         if path.is_dir():
             yield from files_below(path)

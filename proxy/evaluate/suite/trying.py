@@ -1,7 +1,8 @@
-"""Tries each scenario's mutant: a copy of the installed packages with one fault must turn it red.
+"""Tries each scenario's mutant: with one fault in a copy of the packages, the scenario must fail.
 
-It needs the packages as Python sources, as every wheel of ours has them, and no test of the
-project. The copy is played by a process of its own, `python -P -m proxy.evaluate.suite.trying ID`.
+The installed packages must be there as Python sources, as every wheel of the project has them; no
+test of the project is needed. A process of its own plays the copy: `python -P -m
+proxy.evaluate.suite.trying ID`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _PLAY_S: Final = 120.0
 async def try_mutants(
     tell: Callable[[int, int], None], only: frozenset[str] = frozenset()
 ) -> list[TriedMutant]:
-    """Every mutant against its scenario, and once the clean copy, which must be green.
+    """Play every scenario against its mutant, and once against the clean copy, which must pass.
 
     Raises:
         Broken: The packages have no sources here, or the clean copy fails.
@@ -76,7 +77,7 @@ def _copy(place: Path) -> None:
 
 @contextmanager
 def _holding(place: Path, mutant: Mutant) -> Generator[None]:
-    """The copy with the fault in it."""
+    """A context in which the copy of the packages has the fault."""
     clean: dict[Path, str] = {}
     try:
         for fault in (mutant, *mutant.more):
@@ -101,7 +102,8 @@ async def _played(place: Path, scenario: Scenario) -> Played:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd=place,
-        # Before the installed packages; and a file of the same size and second is no old one.
+        # The copy comes before the installed packages. No bytecode is written, because a changed
+        # file of the same size and second would be taken for the old one.
         env={**child_environment(), "PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"},
     )
     try:
@@ -118,7 +120,7 @@ async def _played(place: Path, scenario: Scenario) -> Played:
 
 
 def _broken(scenario: Scenario, why: str) -> Played:
-    """A run that ends without a verdict catches nothing."""
+    """The result of a run that ended without a verdict, which counts as noticing nothing."""
     return Played(id=scenario.id, invariant=scenario.invariant, result="broken", detail=why)
 
 
