@@ -125,11 +125,13 @@ class Statements:
         return self._denied(_parts(skeleton), math.inf)
 
     def denied_by(self, skeleton: str) -> frozenset[int]:
-        """The same for a text that is stored already, of which every sentence is read.
+        """The statements that a stored text denies.
 
-        A long text denies nothing by being long: what is judged here may be honest, and would be
-        hidden. Each sentence is read once, and so many are compared with a statement of their
-        subject, the first ones.
+        Like `contradicted_by`, but every sentence is read.
+
+        A text is not counted as denying a statement because of its length: a stored memory may be
+        honest, and would be hidden. Equal sentences are read once, and only the first sentences
+        that are about the subject of a statement are compared with it, up to a limit.
         """
         return self._denied(dict.fromkeys(_parts(skeleton)), _COMPARED_MAX)
 
@@ -172,9 +174,9 @@ def _sentences(text: str) -> list[_Sentence]:
 
 
 def content_words(statement_skeleton: str) -> int:
-    """How many words say what a statement is about: its shortest sentence counts.
+    """How many words say what a statement is about: those of its shortest sentence.
 
-    A sentence with fewer than three of them is about the same as many an honest one.
+    A sentence with fewer than three such words would match many an honest one.
     """
     return min((len(one.content) for one in _sentences(statement_skeleton)), default=0)
 

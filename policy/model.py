@@ -254,7 +254,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     actor: str | None = None
     expires_at: str | None = None
     derived_from: tuple[MemoryId, ...] = ()
-    ordinal: int = -1  # of its row, where a read gives it; an operator's number
+    # The index of the leaf of the memory's row, where a read gives it; only operators are shown it.
+    ordinal: int = -1
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):

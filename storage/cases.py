@@ -1,9 +1,9 @@
 # ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
-"""Wrong answers: what an engine keeps of each, and the values that cross.
+"""Cases of wrong answers: what an engine keeps of each, and the values that it returns.
 
 A case is the record of one wrong answer, from its signal to its end. Users call it an incident; in
-code that word is taken by isolation and rewind (`storage.incidents`). A case has a closed list of
-fields and no content: no question, no reply, no text of a memory, no reason that a judge gave.
+the code that word is taken by isolation and rewind (`storage.incidents`). A case has a closed list
+of fields and no content: no question, no reply, no text of a memory, no reason that a judge gave.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ class CaseSignal(enum.Enum):
 
 
 class CaseMode(enum.Enum):
-    """What was asked again: what a retrieval shows, or a caller's judge; values are stable."""
+    """What was replayed in the search for a culprit; values are stable.
+
+    Either what a search shows, or what a caller's judge says.
+    """
 
     RETRIEVAL = "retrieval"
     JUDGE = "judge"
@@ -76,15 +79,15 @@ _ENDS: Final = frozenset({CaseStep.CLOSED})
 
 
 def may_follow(step: CaseStep, after: CaseStep) -> bool:
-    """Whether a case at `after` may go on to `step`: of an ended one only a person closes it."""
+    """Whether a case at step `after` may go on to `step`; an ended case only a person may close."""
     return step in _NEXT.get(after, _ENDS)
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One memory in a case. `memory` is its id where we made it, else "candidate" and an id.
 
-    Server, tool and call are those of the verdict's leaf, which holds no content. `trace_id`: the
-    trace in which it was committed.
+    Server, tool and call are those that the verdict's leaf names. `trace_id` is the trace of the
+    request in which the memory was committed.
     """
 
     memory: str
@@ -102,10 +105,10 @@ class Named(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One wrong answer. `case_id` and the other ids are ours, hex digits; "" where there is none.
+    """The record of one wrong answer. Ids are ours, hex digits; "" where there is none.
 
-    `controls` are the outcomes of the last round, by `policy.after.attribution.Control`. `why` says
-    in a fixed word why a person is needed.
+    `controls` are the outcomes of the last round's control questions, by
+    `policy.after.attribution.Control`. `why` says in a fixed word why a person is needed.
     """
 
     case_id: str
@@ -131,12 +134,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def under_way(self) -> bool:
-        """Whether it goes on by itself."""
+        """Whether the case goes on without a person."""
         return self.step in UNDER_WAY
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """What a case begins with; ids as in `Case`."""
+    """The fields that a case has from its beginning; ids as in `Case`."""
 
     tenant: Tenant
     signal: CaseSignal
@@ -148,7 +151,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What one more step adds: counts of this step alone, which the case sums up."""
+    """What one more step adds to a case: counts of this step alone, which the case sums up."""
 
     mode: CaseMode
     suspects: int = 0
@@ -159,16 +162,16 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accused(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that was convicted, at the step that was replayed (its ordinal)."""
+    """A memory that is to blame, at the step (its ordinal) that was replayed."""
 
     memory_id: MemoryId
     ordinal: int
-    # A newer memory that is trusted more says otherwise: it was true once.
+    # Whether a newer memory that is trusted more contradicts this one: then it was true once.
     outdated: bool = False
 
 
 class Cases(Protocol):
-    """The wrong answers of one store. Coroutines on any loop; other calls on any thread, blocking.
+    """The cases of one store. Coroutines on any loop; other calls on any thread, blocking.
 
     Coroutines raise as `MemoryWriter.submit`; each is one transaction with its leaves.
     """
@@ -178,45 +181,45 @@ class Cases(Protocol):
         ...
 
     def get(self, case_id: str) -> Case:
-        """One case.
+        """One case by its id.
 
         Raises:
-            UnknownIncident: There is none of that id.
+            UnknownIncident: No case has that id.
         """
         ...
 
     async def open(self, opening: Opening) -> Case:
-        """A new case, durable before anything is done about it."""
+        """Record a new case, durably, before any memory is changed for it."""
         ...
 
     async def move(
         self, case_id: str, step: CaseStep, by: PrincipalId, progress: Progress | None = None
     ) -> Case:
-        """The case at another step; unchanged where that cannot follow.
+        """Set the step of a case; the case is unchanged where that step cannot follow.
 
         Raises:
-            UnknownIncident: There is none of that id.
+            UnknownIncident: No case has that id.
         """
         ...
 
     async def convict(
         self, case_id: str, accused: Sequence[Accused], by: PrincipalId, progress: Progress
     ) -> Case:
-        """Hide these memories and what was derived from them, or leave all of it to a person.
+        """Hide these memories and what was derived from them, or leave all of that to a person.
 
         One transaction: the acts, a leaf for each memory that names the case, the outcome for each
-        origin, and the case at `CONVICTED`, or at `NEEDS_PERSON`. When it returns, no read that
-        begins later shows any of them. An accused that is gone is left out; a case that does not
-        go on changes nothing.
+        origin, and the case at `CONVICTED` or at `NEEDS_PERSON`. When it returns, no read that
+        begins later shows any of these memories. An accused memory that is gone is left out; a case
+        that cannot go on changes nothing.
 
         Raises:
-            UnknownIncident: There is no case of that id.
+            UnknownIncident: No case has that id.
             QuotaReached: There is no room for an earlier text; nothing was changed.
         """
         ...
 
     def preview(self, tenant: Tenant, accused: Sequence[Accused]) -> tuple[Named, ...]:
-        """What `convict` would name, with what it would do."""
+        """The memories that `convict` would name, with what it would do to each."""
         ...
 
     def related(self, tenant: Tenant, accused: Sequence[Accused]) -> tuple[Named, ...]:
@@ -224,5 +227,8 @@ class Cases(Protocol):
         ...
 
     async def name_related(self, case_id: str, related: Sequence[Named]) -> Case:
-        """Keep the first `NAMED_MAX` of these with the case, and count all; no leaf."""
+        """Store the first `NAMED_MAX` of these memories with the case, and how many there are.
+
+        No leaf.
+        """
         ...

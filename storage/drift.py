@@ -56,14 +56,16 @@ class Drift(Protocol):
         ...
 
     def raised(self, tenant: Tenant, text: str) -> tuple[str, ...]:
-        """The cells of the names in a text for which an admission would raise a drift alarm."""
+        """The cells of the names in a text whose admission would raise a drift alarm."""
         ...
 
     async def said(self, tenant: Tenant, texts: Iterable[str]) -> None:
-        """Exempt the names in what persons of a tenant said; the store keeps keyed hashes of words.
+        """Exempt from alarms the names in what persons of a tenant said.
 
-        Counts from the next verdict on, and is durable with the next write, a minute later, or at
-        the stop.
+        Only keyed hashes are stored.
+
+        This counts from the next verdict on, and is durable with the next write, a minute later, or
+        when the store is closed.
         """
         ...
 
@@ -75,5 +77,8 @@ class Drift(Protocol):
         ...
 
     async def revoke(self, tenant: Tenant, name: str, by: PrincipalId) -> tuple[str, ...]:
-        """Take acceptances back, a leaf each. Their cells; () where none of it was accepted."""
+        """Take acceptances of names back, a leaf each.
+
+        Returns the names' cells; () where none of the names was accepted.
+        """
         ...

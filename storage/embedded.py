@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from storage.values import HeldCandidate, Outcome
 
 _GIB: Final = 1024**3
-RECALLS: Final = "recalls"  # the directory of the recall ledger
+RECALLS: Final = "recalls"  # the directory of the recall ledger's files
 
 
 class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):

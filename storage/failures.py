@@ -1,5 +1,5 @@
 # ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
-"""Failures: what somebody, or a rule, said of an answer. No content is in them."""
+"""Failures: reports by somebody, or by a rule, that an answer was wrong. They have no content."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FAILURES_MAX: Final = 10_000
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One signal about one answer. `at_ms`: Unix milliseconds.
+    """One report about one answer. `at_ms`: Unix milliseconds.
 
-    `failure_id`: 20 hex digits, of which the first 12 are the time, so ids stand in order of time.
-    `case_id` is the case that it opened, or joined; "" where none was. What the answer should have
+    `failure_id`: 20 hex digits, of which the first 12 are the time, so ids sort by time. `case_id`
+    is the case that the report opened or joined; "" where none was. What the answer should have
     said, or should not have, is in no field.
     """
 
@@ -37,24 +37,25 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Failures(Protocol):
-    """The failures that are kept. Reads: any thread; each may read files."""
+    """The failures that a store keeps. Reads on any thread; each may read files."""
 
     async def record(self, failure: Failure, *, of_principal_max: int | None) -> bool:
-        """Keep one; whether it was kept. Durable when this returns; no leaf, no new version.
+        """Store a failure; returns whether it was stored. Durable then; no leaf, no new version.
 
-        It is not where its principal has `of_principal_max` of the last 24 hours already.
+        It is not stored where its principal reported `of_principal_max` failures in the last 24
+        hours.
 
         Raises:
-            StorageError: Nothing was kept.
+            StorageError: Nothing was stored.
         """
         ...
 
     async def join(self, failure_id: str, case_id: str) -> None:
-        """Note the case that a kept failure led to; nothing where it is kept no longer."""
+        """Note the case to which a stored failure led; does nothing if the failure is gone."""
         ...
 
     def get(self, failure_id: str) -> Failure | None:
-        """One failure; None where there is none of that id."""
+        """One failure; None where none has that id."""
         ...
 
     def newest(self, tenant: Tenant, limit: int) -> tuple[Failure, ...]:

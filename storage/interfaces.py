@@ -262,14 +262,14 @@ class MemoryReader(TrustReader, Protocol):
         without: frozenset[MemoryId] = frozenset(),
         as_of: int | None = None,
     ) -> Searched:
-        """The `limit` nearest live memories that match, best first; older first on a tie.
+        """The answer to a search, with what a replay of it needs; memories as in `search`.
 
         A memory over the cap of its origin (`storage.read.exposure`) comes last. Scores are exact.
         In a large store the choice of rows is approximate, and may depend on what was merged
         meanwhile; with `exact` every live row is scored, for replays and tests.
 
         For replays: `without` leaves memories out, whose places others fill. `as_of` searches the
-        rows that were live at that version of the store, exactly, without what is purged,
+        rows that were live at that version of the store, exactly, without those that are purged,
         quarantined or expired today; the caps are those of today.
 
         Raises:
@@ -302,7 +302,7 @@ class MemoryReader(TrustReader, Protocol):
         ...
 
     def canaries(self) -> tuple[Anchor, ...]:
-        """The canaries of all tenants. Any thread."""
+        """The canaries of all tenants: anchors that have a matcher alone. Any thread."""
         ...
 
     def usage(self) -> tuple[TenantUsage, ...]:

@@ -1,9 +1,9 @@
 # ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
 """The recall ledger: which memories were served to whom, and which a model saw before a reply.
 
-It is evidence for a person who asks why an answer was wrong, and it decides nothing. Recalls name
-memories by the *ordinal* of their row, which no purge reuses: what is read back has the memory's
-id only while the row still has content.
+It is evidence for a person who asks why an answer was wrong; no decision depends on it. Recalls
+name memories by the *ordinal* of their row, which no purge reuses: a recall that is read back has
+the memory's id only while the row still has content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     """One memory of an answer, in the state that its row `ordinal` has.
 
     `memory_id` is None where that row was purged since. `score` is the cosine of a search, None
-    where nothing was ranked. Who notes one without an ordinal (-1) means its newest row.
+    where nothing was ranked. A caller that notes a memory without an ordinal (-1) means its newest
+    row.
     """
 
     ordinal: int
@@ -50,13 +51,13 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     tenant: Tenant
     principal_id: PrincipalId
-    front: str  # the dialect that asked
+    front: str  # the dialect of the request
     operation: str  # `gen_ai.operation.name`: search_memory, list_memories, get_memory, get_history
-    session: str  # "" where no conversation is known
-    version: int  # of the store, when it was read
+    session: str  # our own id of the session; "" where no conversation is known
+    version: int  # the store's version when it was read
     limit: int
     hits: tuple[Recalled, ...]
-    filter_digest: str = ""  # 16 hex digits; equal filters have equal ones
+    filter_digest: str = ""  # 16 hex digits, a hash of the filter: equal filters have equal ones
     nearest: tuple[int, ...] = ()
     vector: bytes | None = None
     where: Filter | None = None
@@ -97,25 +98,25 @@ class InContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """One reply of a model, with the memories in the request that produced it.
+    """One reply of a model, with the memories in the request that produced the reply.
 
-    `incomplete`: a record was lost on the way, so that more memories may have been in the context.
+    `incomplete`: a record was lost on the way, so more memories may have been in the context.
     """
 
     reply_id: str  # the API's own id of the reply
     at_ms: int
     tenant: Tenant
     principal_id: PrincipalId
-    model: str  # the [[model]] table that it was asked through
+    model: str  # the [[model]] table of the settings through which the model was asked
     session: str
     turn: int  # how many turns of the conversation the request had
     memories: tuple[InContext, ...]
-    calls: tuple[str, ...] = ()  # names of the tools that it called
+    calls: tuple[str, ...] = ()  # names of the tools that the model called
     incomplete: bool = False
 
 
 class RecallOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How long and how much is kept. `count_max` 0: nothing is, and the ledger is off."""
+    """For how long and how many records are kept. `count_max` 0: none, and the ledger is off."""
 
     keep_days: int = 30
     count_max: int = 1_000_000
@@ -125,33 +126,33 @@ class RecallOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Recalls(Protocol):
     """The recall ledger. Reads on any thread but the event loop's: each may read files.
 
-    They see everything that was noted before the call, or wait a second at most for it.
+    A read waits a second at most for records that were noted before it.
     """
 
     def note(self, record: Recall | Served | Reply) -> str:
-        """Have a record kept soon; never waits and never raises. Event loop only.
+        """Queue a record to be kept; never waits and never raises. Event loop only.
 
-        Returns the id of a recall or of what was served, which its own field does not give; "" for
-        what is not kept, because the queue is full or the ledger is off.
+        Returns the id of a recall or of a served answer, whose own id field is ignored; "" for a
+        record that is dropped, because the queue is full or the ledger is off.
         """
         ...
 
     @property
     def kept_since_ms(self) -> int:
-        """When the oldest kept record was made; the present where there is none."""
+        """The time of the oldest stored record; the present time where there is none."""
         ...
 
     @property
     def dropped_count(self) -> int:
-        """Records that found the queue full since the start, and are not kept."""
+        """How many records were dropped since the start, because the queue was full."""
         ...
 
     def recall(self, recall_id: str) -> Recall | None:
-        """One recall; None where it is not kept."""
+        """One recall by its id; None where it is not stored."""
         ...
 
     def reply(self, tenant: Tenant, reply_id: str) -> Reply | None:
-        """One reply of the tenant by the API's id; None where it is not kept."""
+        """One reply of the tenant by the API's id; None where it is not stored."""
         ...
 
     def recalls(
@@ -181,7 +182,7 @@ class Recalls(Protocol):
     def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:
         """The memories as these rows have them, for a replay of what a reader was shown.
 
-        Quarantined and deleted ones too, so only an operator may see them; purged rows, and those
-        of other tenants, are left out.
+        Quarantined and deleted memories are included, so only an operator may see them; purged
+        rows, and those of other tenants, are left out.
         """
         ...

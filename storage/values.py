@@ -61,9 +61,9 @@ Tools = tuple[tuple[str, str], ...]
 
 
 class Mentions(msgspec.Struct, frozen=True, array_like=True):
-    """The words of one text as name cells know them: keyed hashes of 8 bytes.
+    """The words of one text as name cells count them: keyed hashes of 8 bytes.
 
-    `inner` and `first` may be names, as `policy.text.names.Mentioned` says. `lower` is None where
+    `inner` and `first` may be names (see `policy.text.names.Mentioned`). `lower` is None where
     nobody asked for words in lower case.
     """
 
@@ -72,7 +72,7 @@ class Mentions(msgspec.Struct, frozen=True, array_like=True):
     lower: frozenset[bytes] | None = None
 
     def among(self, words: AbstractSet[bytes]) -> set[bytes]:
-        """Those of the words that the text mentions, in any spelling."""
+        """Those of the given words that the text mentions, in any spelling."""
         return {*(words & self.inner), *(words & self.first), *(words & (self.lower or set()))}
 
 
@@ -222,7 +222,7 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_canary(self) -> bool:
-        """Whether it is a canary."""
+        """Whether this anchor is a canary: it has no statement, and a matcher alone."""
         return not self.statement
 
 
@@ -325,7 +325,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     status: MemoryStatus
     changed: bool = False
     leaf_index: int | None = None
-    # How many memories that were derived from it are hidden with it, and were shown before.
+    # How many memories that were derived from this one are hidden with it, and were shown before.
     descendants: int = 0
 
 
@@ -465,11 +465,11 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one search, and what a replay of it needs.
+    """The answer to one search, and what a replay of the search needs.
 
     `nearest`: the ordinals of the rows nearest to the query, best first, before the caps, as many
-    as `storage.recalls.NEAREST_MAX`; under a filter that asks more than ids only those that the
-    search read. `version`: of the store, when it was read.
+    as `storage.recalls.NEAREST_MAX`; where a filter tests more than ids, only those that the search
+    read. `version`: the store's version when it was read.
     """
 
     hits: tuple[Hit, ...]

@@ -91,7 +91,7 @@ class ReadServed(msgspec.Struct, frozen=True, kw_only=True, tag="read"):
     tenant: str
     record_count: int
     error_type: str = ""
-    recall_id: str = ""  # of the recall ledger; "" where none is kept
+    recall_id: str = ""  # the id of the read's record in the recall ledger; "" where none is kept
 
 
 class RequestServed(msgspec.Struct, frozen=True, kw_only=True, tag="request"):

@@ -1,7 +1,7 @@
-"""What follows a conviction: for the memory itself, and for what was derived from it.
+"""What happens to a memory that was found to blame, and to the memories derived from it.
 
 Pure: facts of stored memories go in, and an act for each of them comes out. The walk from parents
-to children is made here, so that what is hidden automatically is decided in one place.
+to children is made here, so that one place decides what is hidden automatically.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Act(enum.Enum):
 
 
 class ForPerson(enum.Enum):
-    """Why nothing is done without a person; values are stable."""
+    """Why nothing is done to the memories of a case without a person; values are stable."""
 
     BLAST = "blast"
     LABEL = "label"
@@ -51,11 +51,12 @@ class ForPerson(enum.Enum):
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """One stored memory, as far as a closure asks about it.
+    """One stored memory, with what decides about the act for it.
 
     `step` is the ordinal of the step that is to blame, `back_to` that of the last step before it
-    with another text: None where the memory began with the lie, or where another server has the
-    text. `moved`: the text was replaced since, so that no read shows what was convicted.
+    with another text: None where the memory began with the wrong text, or where another server has
+    the text. `moved`: the text was replaced since, so that no read shows the text that was to
+    blame.
     """
 
     memory_id: MemoryId
@@ -64,7 +65,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     back_to: int | None = None
     moved: bool = False
     is_anchor: bool = False
-    # It is older than its own end, or a newer memory that is trusted more says otherwise.
+    # The memory is past its own expiry, or a newer memory that is trusted more contradicts it.
     outdated: bool = False
 
 
@@ -77,7 +78,7 @@ class Consequence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Closure(msgspec.Struct, frozen=True, kw_only=True):
-    """All that follows. With `for_person` every act is `NOTHING`."""
+    """The acts for all memories of a case. With `for_person` every act is `NOTHING`."""
 
     consequences: tuple[Consequence, ...]
     for_person: ForPerson | None = None
@@ -89,11 +90,11 @@ def closure_of(
     *,
     blast_max: int = BLAST_MAX,
 ) -> Closure:
-    """What follows from these convictions; each memory is named once, culprits first.
+    """The acts that follow from these convictions; each memory is named once, culprits first.
 
-    `children` gives the memories of which a step that is later than `Fact.step` names the memory
-    as a parent. What is outdated was no lie, so nothing follows it. The walk ends one memory above
-    `blast_max`.
+    `children` gives the memories of which a step later than `Fact.step` names the memory as a
+    parent. A memory that is merely outdated was true once, so memories derived from it stay. The
+    walk ends one memory above `blast_max`.
     """
     found: dict[MemoryId, Consequence] = {}
     for fact in culprits:

@@ -19,7 +19,7 @@ Entries = Annotated[tuple[Entry, ...], Meta(max_length=ENTRIES_MAX)]
 
 
 class Applies(enum.Enum):
-    """What a matcher is held against."""
+    """What a matcher is compared with: retrieved memories, finished replies, or both."""
 
     ANSWER = "answer"
     RETRIEVAL = "retrieval"
@@ -29,7 +29,7 @@ class Applies(enum.Enum):
 class Matcher(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An operator's words about right and wrong. Each entry is a literal, or `re:` and a pattern.
 
-    All are looked for in the skeleton and as whole words (`policy.text.whole_words`).
+    All entries are looked for in the skeleton, as whole words (`policy.text.whole_words`).
     """
 
     must: Entries = ()
@@ -42,20 +42,20 @@ class Matcher(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def of_retrieval(self) -> bool:
-        """Whether memories that are about to be shown are held against it."""
+        """Whether memories that are about to be shown are compared with this matcher."""
         return self.applies is not Applies.ANSWER
 
     @property
     def of_answers(self) -> bool:
-        """Whether finished replies are held against it."""
+        """Whether finished replies are compared with this matcher."""
         return self.applies is not Applies.RETRIEVAL
 
 
 def check_matcher(matcher: Matcher) -> None:
-    """Refuse a matcher that cannot be tried, or that finds nothing.
+    """Refuse a matcher with an entry that cannot be used, or without any entry.
 
     Raises:
-        ValueError: Which entry, what is wrong with it, and where.
+        ValueError: The message says which entry, what is wrong with it, and where.
     """
     if not matcher.must and not matcher.must_not:
         raise ValueError("a matcher needs `must` or `must_not`")

@@ -1,7 +1,9 @@
-"""The judge that is a rule: which memories deny what operators registered. No model takes part.
+"""The judge that is a rule: which memories contradict what operators registered.
 
-Whether a set of memories fails is whether one of its members does, so one evaluation for each
-member names every culprit, and no plan of questions is needed.
+No model takes part.
+
+Each memory is judged alone, so one evaluation for each memory names every culprit, and no plan of
+questions is needed.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ _NO_MATCHER: Final = Matcher()
 
 
 class RegisteredRule(msgspec.Struct, frozen=True, kw_only=True):
-    """An anchor or a canary, as judging sees it.
+    """An anchor or a canary, in the form in which it judges memories.
 
-    `statement` is what is true; "" for a canary, which has a matcher alone. `label` is who
-    vouches for the rule: memories of a lower label can fail it, and no others.
+    `statement` is what is true; "" for a canary, which has a matcher alone. `label` is that of
+    whoever vouches for the rule: only memories with a lower label can fail the rule.
     """
 
     rule_id: str
@@ -66,7 +68,7 @@ class _Entries:
             tried.append((place, compiled(entry)))
 
     def found_in(self, text_skeleton: str) -> set[int]:
-        """The places of the rules of which some entry stands in the skeleton."""
+        """The numbers of the rules of which some entry stands in the skeleton."""
         tried = list(self._always)
         if self._by_word:
             for word in words_of(text_skeleton) & self._by_word.keys():
@@ -79,10 +81,10 @@ class _Entries:
 
 
 class RuleJudge:
-    """Registered rules, ready to judge with. Immutable; may be used from any thread.
+    """The registered rules, ready to judge with. Immutable; may be used from any thread.
 
     Raises:
-        EntryError: An entry of a matcher cannot be tried (`check_matcher` says so at the edge).
+        EntryError: An entry of a matcher cannot be used (`check_matcher` refuses such a matcher).
     """
 
     def __init__(self, rules: Sequence[RegisteredRule]) -> None:
@@ -106,10 +108,10 @@ class RuleJudge:
         self._must = tuple(tuple(map(compiled, matcher.must)) for matcher in matchers)
 
     def failing(self, memories: Iterable[JudgedMemory]) -> tuple[Failing, ...]:
-        """The memories that fail some rule, in their order: each is judged alone.
+        """The memories that fail some rule, in the order given; each memory is judged alone.
 
-        A memory fails a rule that forbids what it says, or whose statement it denies, where the
-        rule's label is above its own.
+        A memory fails a rule if it says what the rule forbids, or denies the rule's statement, and
+        the rule's label is above the memory's own.
         """
         failed: list[Failing] = []
         for memory in memories:
@@ -127,17 +129,17 @@ class RuleJudge:
     def failed_by(self, answer: str) -> tuple[str, ...]:
         """The ids of the rules that a finished reply fails by what it says.
 
-        What it does not say fails none: a reply may speak of something else (`lacking`).
+        A reply fails no rule by what it leaves out: it may be about something else (see `lacking`).
         """
         folded = skeleton(answer)
         places = self._answered.found_in(folded) | self._denied(folded)
         return tuple(self.rules[place].rule_id for place in sorted(places))
 
     def lacking(self, texts: Iterable[str]) -> tuple[str, ...]:
-        """The ids of the rules of which some `must` stands in none of these texts.
+        """The ids of the rules of which a required word (`must`) stands in none of these texts.
 
-        For the answer to a rule's own question, or for what that question finds. It names no
-        culprit: what is missing is in no memory that is shown.
+        The texts are the answer to a rule's own question, or what a search for that question finds.
+        No memory is to blame: the missing word stands in none of those that are shown.
         """
         folded = [skeleton(text) for text in texts]
         return tuple(

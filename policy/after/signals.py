@@ -1,4 +1,4 @@
-"""What says that an answer was wrong, and what each kind of it may set off."""
+"""Signals that an answer was wrong, and what each kind of signal may start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SignalKind(enum.Enum):
 
 
 class Grade(enum.Enum):
-    """What feedback says of a reply, a recall or a memory."""
+    """What a feedback says about a reply, a recall or a memory."""
 
     WRONG = "wrong"
     IRRELEVANT = "irrelevant"
@@ -37,15 +37,15 @@ _CONVICTS: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})
 
 
 def kind_of(channel: Channel) -> SignalKind:
-    """The kind of what somebody on this channel says of an answer."""
+    """The kind of signal that feedback from this channel is."""
     return _BY_CHANNEL[channel]
 
 
 def opens_case(kind: SignalKind, grade: Grade) -> bool:
-    """Whether such a signal sets off the search for a culprit.
+    """Whether such a signal starts the search for a culprit.
 
-    An agent's does not: an agent that a memory steers could have honest memories convicted. Only
-    `wrong` does: the other two say something of one hit's rank.
+    An agent's signal does not: an agent that a memory steers could have honest memories blamed.
+    Only the grade `wrong` does: the other two grades speak of one hit's rank in a search.
     """
     return grade is Grade.WRONG and kind in _OPENS
 
@@ -53,7 +53,7 @@ def opens_case(kind: SignalKind, grade: Grade) -> bool:
 def convicts_alone(kind: SignalKind) -> bool:
     """Whether the rule behind the signal names culprits without any replay.
 
-    Registered rules do, memory by memory. What a person or an operator says of an answer names
-    no memory, and a caller's judge answers for whole sets.
+    Registered rules do, memory by memory. What a person or an operator says of an answer names no
+    memory, and a caller's judge answers for whole sets of memories.
     """
     return kind in _CONVICTS

@@ -1,4 +1,4 @@
-"""Where a class that a client named is lowered, and how a leaf says so."""
+"""Whether a memory got a lower class than its client named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who writes what a conversation shows: two facts that only an operator knows."""
+"""Two facts about a conversation that only an operator knows: who writes which texts in it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class UserTurns(enum.Enum):
 
     __hash__ = object.__hash__
 
-    PERSON = "person"  # people type them
-    PROGRAM = "program"  # a program writes them, with other people's words in them
+    PERSON = "person"  # people type the turns
+    PROGRAM = "program"  # a program writes the turns, with other people's words in them
 
 
 class SystemText(enum.Enum):
     """Who answers for what an agent's program adds to its prompt as a conversation goes on."""
 
-    # KNOWN: known are a person's prompt as it was said before, and memories by their labels; other
-    # text added to the prompt counts as unknown
+    # KNOWN: only a person's prompt as it was said before, and memories with their labels, count as
+    # known; any other text that was added to the prompt counts as unknown
     KNOWN = "known"
     TRUSTED = "trusted"  # TRUSTED: the program answers for all of it

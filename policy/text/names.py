@@ -77,7 +77,7 @@ def mentioned_in(text: str) -> Mentioned:
     inner: set[str] = set()
     first: set[str] = set()
     lower: set[str] = set()
-    # Most readings say most sentences in the same words, so each sentence is read once.
+    # Most readings have most sentences in common, so each distinct sentence is read once.
     sentences = dict.fromkeys(chain.from_iterable(map(_SENTENCE_END.split, _readings(text))))
     for sentence in sentences:
         _sort(_WORD.findall(sentence), inner, first, lower)
@@ -86,7 +86,7 @@ def mentioned_in(text: str) -> Mentioned:
 
 
 def _readings(text: str) -> Iterator[str]:
-    """Every reading of a text, without what nobody sees in it, its capitals as they are."""
+    """Every reading of a text, without its invisible characters; capitals stay."""
     if _OTHERWISE.search(text) is None:
         yield text
         return
@@ -125,8 +125,8 @@ def _begins_a_run(words: list[str]) -> bool:
 
 
 def _plain(word: str) -> str:
-    # Of the word as it came: capitals of two scripts may look alike where their small letters do
-    # not.
+    # The skeleton is made of the word as it came: capitals of two scripts may look alike where
+    # their small letters do not.
     if word.endswith(("s", "S")):
         for ending in ("'s", "\u2019s", "'S", "\u2019S"):
             word = word.removesuffix(ending)

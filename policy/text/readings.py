@@ -86,7 +86,7 @@ def readings_of(text: str) -> Iterator[str]:
 
 
 def unbroken(text: str) -> str:
-    """The text without marks of emphasis inside its words: "A*c*me" is shown as one word."""
+    """The text without marks of emphasis inside its words: "A*c*me" is displayed as one word."""
     return _INSIDE.sub("", text)
 
 

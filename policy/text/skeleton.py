@@ -28,7 +28,7 @@ _FORBIDDEN_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 # In these blocks an unassigned code point is allowed: it will be an emoji of a newer Unicode.
 _EMOJI = ((0x1F000, 0x1FAFF),)
 
-# Letters that show as nothing and form no category: Hangul fillers and the Braille blank.
+# Letters that are drawn as nothing: Hangul fillers and the Braille blank.
 _BLANK_LETTERS = "\u115f\u1160\u3164\uffa0\u2800"
 # Tag characters, an invisible copy of ASCII: a person does not see it, and a model reads it.
 _TAGS = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
@@ -114,10 +114,10 @@ def skeleton(text: str) -> str:
 
 
 def case_kept(text: str) -> str:
-    """The text without what nobody sees in it, and with spaced-out letters joined.
+    """The text without invisible characters, and with spaced-out letters joined.
 
-    Unlike a skeleton it keeps case, and letters of other scripts as they are: both say where a name
-    is.
+    Unlike a skeleton it keeps capitals, and letters of other scripts as they are: by both a name is
+    recognised.
     """
     if not text.isascii():
         text = _FOREIGN.sub(_seen, text)

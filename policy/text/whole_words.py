@@ -1,9 +1,10 @@
-"""Operators' words, looked for in skeletons as whole words and in linear time.
+"""Finds an operator's entries in skeletons as whole words, in linear time.
 
 An entry is a literal, or `re:` and a pattern of a strict subset that is compiled to the standard
-library's `re`. The text is an agent's, and `re` backtracks: what it may do at one place of a text
-is counted when the entry is read (`_STEPS_MAX`), so the time grows with the text's length and with
-nothing else (docs/decisions/041-patterns-with-counted-steps.md).
+library's `re`. An agent writes the searched text, and `re` backtracks. So the number of steps that
+a pattern may take at one place of a text is counted when the entry is read (`_STEPS_MAX`), and the
+time grows with the text's length and with nothing else
+(docs/decisions/041-patterns-with-counted-steps.md).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ PATTERN_PREFIX: Final = "re:"
 REPEATS_MAX: Final = 64
 """What `*`, `+` and `{2,}` stand for at most: nothing repeats without an end."""
 
-# Tests of one character at one place of a text, in the worst case. `.*` and twenty letters behind
-# it are 1,364 of them; two `.*` in one alternative are 4,224.
+# How often a pattern may test one character, at one place of a text, in the worst case. `.*` with
+# twenty letters behind it needs 1,364 tests; two `.*` in one alternative need 4,224.
 _STEPS_MAX: Final = 4_096
 
 _REPEAT: Final = re.compile(r"[*+?]|\{([0-9]{1,3})(?:(,)([0-9]{0,3}))?\}")
@@ -30,15 +31,15 @@ _CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
 _ESCAPE: Final = re.compile(r"\\(?:[dDwWsSbB]|[^\w\s])")
 _ZERO_WIDTH: Final = frozenset({"\\b", "\\B"})
 
-# A match begins and ends where a word does, or where its own edge is no letter of a word. A number
-# is one word with the points and commas in it: 30 does not stand in 30.5.
+# A match begins and ends where a word does, except at an edge of the entry that is no letter. A
+# number is one word with the points and commas in it: an entry 30 does not match in 30.5.
 _BEGINS: Final = r"(?:(?<!\w)|(?=\W))(?!(?<=\d[.,:])\d)"
 _ENDS: Final = r"(?:(?!\w)|(?<=\W))(?!(?<=\d)[.,:]\d)"
 _WORD: Final = re.compile(r"\w+")
 
 
 class EntryError(ValueError):
-    """The entry cannot be looked for: what is wrong, and at which character from 1."""
+    """The entry cannot be used: what is wrong with it, and at which character, counted from 1."""
 
     def __init__(self, problem: str, at: int) -> None:
         super().__init__(f"{problem}, at character {at + 1}")
@@ -46,10 +47,10 @@ class EntryError(ValueError):
 
 
 def compiled(entry: str) -> re.Pattern[str]:
-    """What finds the entry in a skeleton, in time linear in the skeleton's length.
+    """A function that finds the entry in a skeleton, in time linear in the skeleton's length.
 
     Raises:
-        EntryError: The entry says nothing, is too long, or could take more than linear time.
+        EntryError: The entry is empty, is too long, or could take more than linear time.
     """
     if len(entry) > ENTRY_LEN_MAX:
         raise EntryError(f"more than {ENTRY_LEN_MAX} characters", ENTRY_LEN_MAX)
@@ -64,31 +65,34 @@ def compiled(entry: str) -> re.Pattern[str]:
 
 
 def key_word(entry: str) -> str:
-    """The longest word that every skeleton has in which a literal is found; "" for a pattern."""
+    """The longest word of a literal entry, which a skeleton must have to match.
+
+    "" for a pattern.
+    """
     if entry.startswith(PATTERN_PREFIX):
         return ""
     return max(_WORD.findall(skeleton(entry)), key=len, default="")
 
 
 def words_of(text_skeleton: str) -> frozenset[str]:
-    """The words of a skeleton, among which `key_word` is looked up."""
+    """The words of a skeleton, to look up `key_word` in."""
     return frozenset(_WORD.findall(text_skeleton))
 
 
 class _Cost:
-    """What one part of a pattern costs at one place of a text."""
+    """How many steps one part of a pattern may take at one place of a text."""
 
     __slots__ = ("empty", "repeats", "steps", "ways")
 
     def __init__(self, steps: int, ways: int, *, empty: bool, repeats: bool = False) -> None:
-        self.steps = steps  # characters that it tests, over all the ways
-        self.ways = ways  # in how many ways it can match
-        self.empty = empty  # whether it can match no character at all
+        self.steps = steps  # how many characters the part tests, over all ways to match it
+        self.ways = ways  # in how many ways the part can match
+        self.empty = empty  # whether the part can match the empty text
         self.repeats = repeats
 
 
 class _Reader:
-    """Reads one pattern once, from left to right; every refusal has its position."""
+    """Reads one pattern once, from left to right; every refusal names its position."""
 
     def __init__(self, entry: str) -> None:
         self._text = entry
@@ -96,7 +100,7 @@ class _Reader:
         self._depth = 0
 
     def read(self) -> str:
-        """The pattern for `re`, its letters folded as texts are."""
+        """The pattern in the form of `re`, with its letters in the form of skeletons."""
         source, cost = self._alternatives()
         if self._at < len(self._text):
             raise EntryError("a closing bracket without its opening one", self._at)
@@ -126,7 +130,8 @@ class _Reader:
             begun = self._at
             source, part = self._repeated()
             sources.append(source)
-            # Every way in which the parts before it match leads to this part once more.
+            # The steps of a part are multiplied by the number of ways in which the parts before it
+            # can match.
             whole.steps += whole.ways * part.steps
             whole.ways *= part.ways
             whole.empty = whole.empty and part.empty
@@ -201,7 +206,8 @@ class _Reader:
         if not given.isascii():
             raise EntryError("only plain letters between brackets", at)
         lowered = re.sub(r"(?<!\\)[A-Z]", lambda one: one[0].lower(), given)
-        # Python reads these as an operation on sets some day, and warns until then.
+        # Later versions of Python may read these characters as an operation on sets, and this one
+        # warns.
         if "[" in lowered[1:] or any(twice in lowered for twice in ("--", "&&", "~~", "||")):
             raise EntryError("a set in a set is not taken", at)
         try:

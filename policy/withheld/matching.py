@@ -174,7 +174,7 @@ class Index:
     def begun_at(self, numbers: Sequence[int]) -> int:
         """The position from which the last words may still become a run, when more words follow.
 
-        It is the number of the words where they cannot.
+        Where no such position exists, it is the number of the words.
         """
         begins = self._begins
         if begins is None:
@@ -546,7 +546,7 @@ class Withheld:
     def begun_at(self, numbers: Sequence[int]) -> int:
         """The position from which the last words may still become a run, when more words follow.
 
-        It is the number of the words where they cannot.
+        Where no such position exists, it is the number of the words.
         """
         return self._index.begun_at(numbers)
 

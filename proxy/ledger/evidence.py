@@ -87,7 +87,8 @@ def evidence(
     file = _file_of(book, calls)
 
     def elsewhere(found: list[RingText]) -> tuple[Origin, ...]:
-        # An edit of a file keeps and moves its words, which are there already.
+        # An edit of a file keeps and moves words that stand in the file already, so the file is no
+        # source of them.
         origins = core.origins(found)
         return tuple(one for one in origins if not _shows(book, core.reader, one, file))
 
@@ -164,13 +165,13 @@ def _joined(
 
 
 def _file_of(book: Book, calls: tuple[int, ...]) -> int:
-    """The print of the file of memory that this one call edits; 0 where it edits none."""
+    """The fingerprint of the memory file that this one call edits; 0 where it edits none."""
     call = book.calls.get(calls[0]) if len(calls) == 1 else None
     return 0 if call is None else call.row.file
 
 
 def _shows(book: Book, reader: Reader, origin: Origin, file: int) -> bool:
-    """Whether a text came with a call of this file."""
+    """Whether a text came into the context as the result of a call on this file."""
     call = None if origin.call_id is None else book.calls.get(reader.print(origin.call_id))
     return file != 0 and call is not None and call.row.file == file
 

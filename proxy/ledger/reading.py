@@ -405,9 +405,9 @@ class Reader(Printer):
         return label, "spliced", found_why or why
 
     def _recall(self, piece: Piece, text: str, ground: TurnGround, found: TurnSum) -> SourceKind:
-        """The label of a recalled memory is its own.
+        """Read the place where an agent inserts recalled memories.
 
-        Other text in the same place counts as unknown.
+        A recalled memory has its own label; other text in the same place counts as unknown.
         """
         lowest = SourceKind.AGENT_SELF_EDIT
         memories: dict[str, SourceKind] = {}

@@ -45,7 +45,8 @@ class CallRow(msgspec.Struct, frozen=True, array_like=True):
     arguments: int
     exact: Prints
     parts: Prints
-    # The print of the file of memory that the call reads or edits; 0, as in older logs: of none.
+    # The fingerprint of the memory file that the call reads or edits; 0 for none, and in older
+    # logs.
     file: int = 0
 
 
@@ -244,7 +245,8 @@ class KeptSession(msgspec.Struct, frozen=True, array_like=True):
     typed: tuple[Typed, ...]
     spoken: tuple[tuple[SourceKind, Prints], ...]
     writes: tuple[Wrote, ...]
-    # The lowest label by the file of memory that brought it, 0 for the rest; () in older logs.
+    # The lowest label that each memory file brought in, by its fingerprint; 0 is all else. () in
+    # older logs.
     brought: tuple[tuple[int, SourceKind], ...] = ()
 
 

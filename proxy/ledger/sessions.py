@@ -136,7 +136,7 @@ class Sessions:
         self._core.reader.says |= frozenset(says)
 
     def knows_files(self, file_of: Callable[[ModelCall], str | None]) -> None:
-        """Set what tells which file of memory a call reads or edits, from the maps in use."""
+        """Set the function that tells, from the maps in use, which memory file a call concerns."""
         self._core.reader.file_of = file_of
 
     @property

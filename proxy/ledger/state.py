@@ -134,13 +134,16 @@ class SessionState:
             self.taint = low
 
     def bring(self, file: int, label: SourceKind) -> None:
-        """Note what a file of memory brought into the context, or with 0 anything else."""
+        """Note the label of a text that a memory file brought into the context.
+
+        `file` 0: any other text.
+        """
         if file not in self.brought and len(self.brought) >= FILES_MAX:
             file = 0
         self.brought[file] = meet(self.brought.get(file, label), label)
 
     def taint_but(self, file: int) -> SourceKind:
-        """The taint without what this file brought: it lowers no edit of itself."""
+        """The session's taint without this file's texts, which lower no edit of the same file."""
         taint = SourceKind.UNKNOWN if self.taint is None else self.taint
         if file not in self.brought:
             return taint
@@ -180,7 +183,7 @@ class Book:
         self.dropped: tuple[SourceKind, int] | None = None
 
     def below(self, call: CallMade) -> SourceKind | None:
-        """The lowest taint of the sessions that began during that call."""
+        """The lowest taint of the sessions that began during a given call."""
         lowest: SourceKind | None = None
         for one in self.sessions.values():
             if one.parent == call.session and one.began_ms >= call.at_ms:
@@ -413,7 +416,7 @@ def _enter(session: SessionState, book: Book, entry: Entry) -> None:
     if known is not None and label is known[0]:
         return
     session.turns += known is None
-    # A reply's own words have the label of what the session had read.
+    # The model's own words in a reply have the label of what the session had read before.
     is_reply = bool(entry.spoken or entry.calls)
     for row in entry.rows:
         shown = ShownSegment(session.turns, entry.at_ms, row)

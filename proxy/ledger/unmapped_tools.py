@@ -31,7 +31,7 @@ class UnmappedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnmappedTools:
-    """The tools about memory without a map that requests offered. Event loop only."""
+    """Tools of requests that seem to be about memory and are in no map. Event loop only."""
 
     def __init__(self) -> None:
         self._by_session: OrderedDict[str, OrderedDict[str, UnmappedTool]] = OrderedDict()

@@ -137,7 +137,10 @@ class Withholding:
         self._own = [self._printer.numbers(text) for text in own_texts()]
 
     def page_served(self, page: ReviewPage) -> None:
-        """From now on observations say where a person decides: these words are ours as well."""
+        """From now on notices name the page where a person decides.
+
+        These notices count as our words too.
+        """
         self._own = [self._printer.numbers(text) for text in own_texts(page.address)]
         for kept in self._kept.values():
             self._keep_own_words(kept)

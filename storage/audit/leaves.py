@@ -157,7 +157,10 @@ class ResultLeaf(
 class IncidentLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=5
 ):
-    """A step of one wrong answer's case (`storage.cases`); counts are those of the case so far."""
+    """One step in the case of a wrong answer (`storage.cases`).
+
+    The counts are those of the case so far.
+    """
 
     case_id: Annotated[str, Meta(min_length=1, max_length=32)]
     at_ms: _Index

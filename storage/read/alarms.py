@@ -34,8 +34,8 @@ class EmbeddedDrift:
         self._writer = writer
         self._names = engine.parts.names
         self._cells = engine.parts.judge.cells
-        # Numbers of texts that were heard already, the oldest first. Where two texts have one
-        # number, the second is not heard, which exempts nothing.
+        # Numbers (hashes) of texts that were processed already, the oldest first. Where two texts
+        # have the same number, the second is skipped: then its names are not exempt, which is safe.
         self._told: OrderedDict[tuple[Tenant, int], None] = OrderedDict()
 
     def alarms(self, tenant: Tenant) -> tuple[Alarm, ...]:
@@ -78,13 +78,13 @@ class EmbeddedDrift:
         )
 
     def raised(self, tenant: Tenant, text: str) -> tuple[str, ...]:
-        """The names in a text that step 10 would object to (`Drift.raised`)."""
+        """The names in a text to which step 10 would object (`Drift.raised`)."""
         with self._engine.parts.store.reading() as view:
             return self._cells.raised_by(view, tenant, text, self._engine.parts.clock())
 
     async def said(self, tenant: Tenant, texts: Iterable[str]) -> None:
-        """Exempt what persons said (`Drift.said`)."""
-        # A conversation comes whole with each of its requests.
+        """Exempt the names in what persons said (`Drift.said`)."""
+        # Each request brings its whole conversation again, so known texts are skipped.
         new = [text for text in texts if (tenant, hash(text)) not in self._told]
         if sum(map(len, new)) > _LONG:
             await asyncio.to_thread(self._cells.heard, tenant, new)
@@ -100,7 +100,7 @@ class EmbeddedDrift:
         return await self._rule(tenant, name, by, accepted=True)
 
     async def revoke(self, tenant: Tenant, name: str, by: PrincipalId) -> tuple[str, ...]:
-        """Take acceptances back (`Drift.revoke`)."""
+        """Take acceptances of names back (`Drift.revoke`)."""
         return await self._rule(tenant, name, by, accepted=False)
 
     async def _rule(

@@ -1,8 +1,8 @@
 """Which rows readers could be shown at an earlier version of the store, for replays.
 
-Rows are immutable and linked backwards, so the past is read from those that are there. A purged
-row is in no past any more. What is quarantined or past its own time today stays left out: a replay
-shows nobody what no read may show.
+Rows are immutable and linked backwards, so the past is read from the rows that are there. A purged
+row is left out. A memory that is quarantined or expired today is left out too: a replay shows
+nobody what no read may show.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def marks_at(view: View, tenant: Tenant, live: Mask, version: int) -> Mask:
-    """Marks of the rows that were a memory's newest state at a version, indexed by ordinal.
+    """A mask, indexed by ordinal, of the rows that were a memory's newest at a version.
 
-    `live` marks those of today. Costs what was committed since then.
+    `live` is the mask of today. It takes as long as there were commits since that version.
     """
     header = view.header()
     last = 0 if header is None else header.next_ordinal
@@ -48,7 +48,7 @@ def marks_at(view: View, tenant: Tenant, live: Mask, version: int) -> Mask:
 def without_memories(
     view: View, names: KeyedNames, tenant: Tenant, marks: Mask, left_out: Iterable[MemoryId]
 ) -> Mask:
-    """The same marks but for every state of these memories."""
+    """The same mask without all states of these memories."""
     rows = [one for memory in left_out for one in _states(view, names, tenant, memory)]
     marks = marks.copy()
     marks[[one for one in rows if one < len(marks)]] = False
@@ -58,7 +58,7 @@ def without_memories(
 def stood(
     view: View, names: KeyedNames, ordinal: int, tenant: Tenant
 ) -> tuple[Row, MemoryStatus] | None:
-    """A row that a reader of its time was shown and that may be shown; also a superseded one."""
+    """The row, if reads showed it at that time and may show it now, even if superseded since."""
     row = read_row(view, ordinal)
     if row.tenant != tenant or row.erased:
         return None

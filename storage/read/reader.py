@@ -506,7 +506,7 @@ class EmbeddedReader(TrustReads):
 
 
 class _Searching(NamedTuple):
-    """One search: `confirms` gives the row of an ordinal that may be shown, or None."""
+    """One search. `confirms` returns the row of an ordinal if it may be shown, else None."""
 
     view: View
     tenant: Tenant
@@ -516,7 +516,7 @@ class _Searching(NamedTuple):
 
 
 def _looked_at(placed: Exposure, left: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The rows that a filter let through as far as they were read, best first."""
+    """The rows that a filter lets through, best first, as far as the search read them."""
     shown = {hit.memory.ordinal: hit.score for hit in placed.hits}
     return sorted((dict(left) | shown).items(), key=lambda one: (-one[1], one[0]))
 

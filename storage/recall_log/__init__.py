@@ -1,1 +1,4 @@
-"""The recall ledger's files: what was served to whom, appended to and forgotten by age."""
+"""The files of the recall ledger, which records what was served to whom.
+
+Old records are dropped.
+"""

@@ -1,6 +1,7 @@
 """The recall ledger of an open store: a bounded queue, a thread that writes, and readers.
 
-It decides nothing and nobody waits for it, so whatever its disk refuses is counted and dropped.
+It is evidence only, and nobody waits for it. So a record that the disk refuses is counted and
+dropped.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ Noted = Recall | Served | Reply
 
 
 class RecallLedger:
-    """Implements `Recalls`. The thread starts with the first record; `stop` once after the last."""
+    """Implements `Recalls`.
+
+    The thread starts with the first record; call `stop` after the last one.
+    """
 
     def __init__(
         self,
@@ -81,7 +85,7 @@ class RecallLedger:
         clock: Callable[[], int],
         options: RecallOptions,
     ) -> None:
-        """`clock` gives Unix milliseconds. Nothing is made on disk before the first record."""
+        """`clock` gives Unix milliseconds. No file is made before the first record."""
         self._store = store
         self._names = names
         self._tags = blake2b(b"reply ids", digest_size=32, key=store_key).digest()
@@ -98,10 +102,10 @@ class RecallLedger:
         self._dropped = 0
         self._forgotten_ms = 0
 
-    # ---- what is noted -------------------------------------------------------------------------
+    # ---- adding records ---------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Write what is queued and end the thread. Blocks."""
+        """Write queued records and end the thread. Blocks."""
         self._stopping = True
         self._wake.set()
         if self._thread is not None:
@@ -110,18 +114,18 @@ class RecallLedger:
 
     @property
     def dropped_count(self) -> int:
-        """Records that are not kept, since the start."""
+        """How many records were dropped since the start."""
         return self._dropped
 
     def note(self, record: Noted) -> str:
-        """Have a record kept soon; see `Recalls`."""
+        """Queue a record to be written (`Recalls.note`)."""
         if not self._options.count_max:
             return ""
         if len(self._queue) >= QUEUE_MAX or self._stopping:
             self._dropped += 1
             return ""
         number, self._next = self._next, self._next + 1
-        # The number finds the record again; the random part makes that no guess.
+        # The number finds the record again; the random part keeps others from guessing the id.
         name = random_bytes(_RANDOM_LEN) + number.to_bytes(_ID_LEN - _RANDOM_LEN, "big")
         self._queue.append((number, name, record))
         if self._thread is None:
@@ -152,7 +156,8 @@ class RecallLedger:
             for number, name, record in batch:
                 with self._store.reading() as view:
                     entries.append(self._packed(view, key, number, name, record))
-                # Packing is this interpreter's work; the event loop goes first.
+                # Packing takes the interpreter's lock, so the event loop is given a chance to run
+                # before it.
                 time.sleep(0)
             self._segments.append(key, entries)
         except (OSError, StorageError):
@@ -168,7 +173,8 @@ class RecallLedger:
         try:
             self._segments.forget(now_ms - self._options.keep_days * _DAY_MS, self._next)
         except OSError:
-            return  # tried again with the next batch; no read shows what is too old
+            # A failure is tried again with the next batch; no read shows records that are too old.
+            return
         self._forgotten_ms = now_ms
 
     def _packed(
@@ -259,23 +265,23 @@ class RecallLedger:
         told = f"{tenant}\0{reply_id}".encode("utf-8", "surrogatepass")
         return blake2b(told, digest_size=8, key=self._tags).digest()
 
-    # ---- what is read --------------------------------------------------------------------------
+    # ---- reading records --------------------------------------------------------------------
 
     @property
     def kept_since_ms(self) -> int:
-        """When the oldest kept record was made; the present where there is none."""
+        """The time of the oldest stored record; the present time where there is none."""
         self._caught_up()
         now_ms = self._clock()
         oldest = self._segments.oldest_ms()
         return now_ms if oldest is None else max(oldest, self._cutoff_ms())
 
     def recall(self, recall_id: str) -> Recall | None:
-        """One recall; see `Recalls`."""
+        """One recall by its id (`Recalls.recall`)."""
         self._caught_up()
         return next(iter(self._by_id({recall_id})), None)
 
     def reply(self, tenant: Tenant, reply_id: str) -> Reply | None:
-        """One reply; see `Recalls`."""
+        """One reply by the API's id (`Recalls.reply`)."""
         self._caught_up()
         tag = self._tag(tenant, reply_id)
         for frame in self._segments.newest_first(self._cutoff_ms()):
@@ -294,7 +300,7 @@ class RecallLedger:
         since_ms: int = 0,
         limit: int = 100,
     ) -> tuple[Recall, ...]:
-        """Recalls of a tenant, newest first; see `Recalls`."""
+        """Recalls of a tenant, newest first (`Recalls.recalls`)."""
         self._caught_up()
         ordinals = self._rows_of(tenant, memory_id)
         found: list[Recall] = []
@@ -303,7 +309,7 @@ class RecallLedger:
             if len(found) >= limit:
                 break
             if frame.kind == _REPLY and session is not None:
-                # A reply stands behind the reads that brought its memories.
+                # The record of a reply comes after those of the reads that brought its memories.
                 reply = self._read_reply(frame)
                 if reply is not None and (reply.tenant, reply.session) == (tenant, session):
                     named.update(one.recall_id for one in reply.memories)
@@ -324,7 +330,7 @@ class RecallLedger:
         since_ms: int = 0,
         limit: int = 100,
     ) -> tuple[Reply, ...]:
-        """Replies of a tenant, newest first; see `Recalls`."""
+        """Replies of a tenant, newest first (`Recalls.replies`)."""
         self._caught_up()
         ordinals = self._rows_of(tenant, memory_id)
         found: list[Reply] = []
@@ -339,7 +345,7 @@ class RecallLedger:
         return tuple(map(self._complete, found))
 
     def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:
-        """The memories as these rows have them; see `Recalls`."""
+        """The memories as these rows have them (`Recalls.memories`)."""
         found: dict[int, Memory] = {}
         with self._store.reading() as view:
             for ordinal in ordinals:
@@ -359,7 +365,7 @@ class RecallLedger:
         return self._clock() - self._options.keep_days * _DAY_MS
 
     def _rows_of(self, tenant: Tenant, memory_id: MemoryId | None) -> frozenset[int] | None:
-        """The ordinals of all states of a memory; None where none is asked for."""
+        """The ordinals of all rows of a memory; None where no memory is asked for."""
         if memory_id is None:
             return None
         ordinals: set[int] = set()
@@ -372,7 +378,7 @@ class RecallLedger:
         return frozenset(ordinals)
 
     def _by_id(self, recall_ids: set[str]) -> Iterator[Recall]:
-        """Those of these recalls that are kept."""
+        """The recalls with these ids that are still stored."""
         names = [one for one in recall_ids if _ID.fullmatch(one)]
         numbers = {int(one, 16) & (1 << _NUMBER_BITS) - 1 for one in names}
         for frame in self._segments.of(numbers):
@@ -381,7 +387,7 @@ class RecallLedger:
                 yield found
 
     def _complete(self, reply: Reply) -> Reply:
-        """The reply, marked incomplete where a recall that it names is not kept any more."""
+        """The reply, marked incomplete if a recall that it names is not stored any more."""
         asked = {one.recall_id for one in reply.memories if one.recall_id}
         kept = {one.recall_id for one in self._by_id(asked)}
         if asked <= kept:
@@ -462,7 +468,7 @@ class RecallLedger:
 
 
 def _row(view: View, ordinal: int) -> Row | None:
-    """A row that still has content."""
+    """A row, if it still has content; else None."""
     header = view.header()
     if header is None or not 0 <= ordinal < header.next_ordinal:
         return None
@@ -476,6 +482,6 @@ def _name(view: View, tenant: Tenant, ordinal: int) -> MemoryId | None:
 
 
 def _salts(view: View, ordinals: Iterable[int]) -> list[bytes] | None:
-    """The salts of rows in order; None where one of them was purged."""
+    """The salts of these rows, in order; None if one of the rows was purged."""
     rows = [_row(view, one) for one in ordinals]
     return None if None in rows else [row.salt for row in rows if row is not None]

@@ -1,5 +1,5 @@
 # ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
-"""The bytes of one record of the recall ledger, and back."""
+"""The bytes of one record of the recall ledger, and the record of such bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _NO_ORDINAL: Final = 2**32 - 1
 
 
 class Private(msgspec.Struct, frozen=True, array_like=True):
-    """What a recall tells of its question; sealed under the salts of the rows that it showed."""
+    """The parts of a recall that tell of its question.
+
+    Sealed under the salts of the rows it showed.
+    """
 
     vector: bytes
     where: Filter
@@ -27,7 +30,7 @@ class Private(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PackedRecall(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A `Recall` as it is stored."""
+    """The form in which a `Recall` is stored."""
 
     recall_id: bytes
     tenant: Tenant
@@ -45,7 +48,7 @@ class PackedRecall(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PackedServed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A `Served` as it is stored."""
+    """The form in which a `Served` is stored."""
 
     served_id: bytes
     tenant: Tenant
@@ -56,7 +59,7 @@ class PackedServed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PackedInContext(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An `InContext` as it is stored."""
+    """The form in which an `InContext` is stored."""
 
     ordinal: int
     recall_id: bytes
@@ -64,7 +67,7 @@ class PackedInContext(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PackedReply(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A `Reply` as it is stored."""
+    """The form in which a `Reply` is stored."""
 
     reply_id: str
     tenant: Tenant
@@ -87,26 +90,29 @@ decode_private = msgspec.msgpack.Decoder(Private).decode
 
 
 def pack_ordinals(ordinals: Sequence[int]) -> bytes:
-    """Four bytes each; -1 is what has no ordinal."""
+    """Ordinals as four bytes each; -1 stands for a memory without an ordinal."""
     return np.array(ordinals, dtype=np.int64).astype("<u4").tobytes()
 
 
 def unpack_ordinals(packed: bytes) -> tuple[int, ...]:
-    """What `pack_ordinals` was given."""
+    """The ordinals from which `pack_ordinals` made these bytes."""
     found = np.frombuffer(packed, dtype="<u4").tolist()
     return tuple(-1 if one == _NO_ORDINAL else one for one in found)
 
 
 def pack_scores(scores: Sequence[float | None]) -> bytes:
-    """Four bytes each; b"" where nothing was ranked."""
+    """Scores as four bytes each; b"" where nothing was ranked."""
     return b"" if None in scores else np.array(scores, dtype="<f4").tobytes()
 
 
 def unpack_scores(packed: bytes, count: int) -> tuple[float | None, ...]:
-    """What `pack_scores` was given, for so many hits."""
+    """The scores from which `pack_scores` made these bytes, for so many hits."""
     return tuple(np.frombuffer(packed, dtype="<f4").tolist()) if packed else (None,) * count
 
 
 def pack_vector(vector: bytes) -> bytes:
-    """A vector of float32 in half its bytes; a cosine with it is off by less than 0.001."""
+    """A float32 vector in half as many bytes.
+
+    A cosine computed with it is off by less than 0.001.
+    """
     return np.frombuffer(vector, dtype="<f4").astype("<f2").tobytes()

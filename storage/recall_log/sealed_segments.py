@@ -1,10 +1,12 @@
-"""Sealed records in files that are only appended to, and are forgotten oldest first.
+"""Encrypted records in files that are only appended to; the oldest files are removed first.
 
-A *segment* is two files: `NUMBER.log` with the records, and `NUMBER.key` with 32 random bytes that
-they cannot be read without. To forget a segment its key is overwritten and both are unlinked.
+A *segment* is two files: `NUMBER.log` with the records, and `NUMBER.key` with 32 random bytes,
+without which the records cannot be read. To remove a segment, its key is overwritten and both files
+are unlinked.
 
 Nothing here is synced: after a power cut the end of a segment may be missing or torn, which ends
-that segment and harms no other. Each start begins a new one, so nothing is appended to a torn end.
+that segment and harms no other. Each start begins a new segment, so nothing is appended to a torn
+end.
 """
 
 from __future__ import annotations
@@ -34,17 +36,18 @@ FRAME_LEN_MAX: Final = 1024 * 1024
 
 _MAGIC: Final = b"MNGRECA\x01"
 _KEY_LEN: Final = 32
-_TAG_LEN: Final = 16  # what AES-GCM adds
+_TAG_LEN: Final = 16  # the bytes that AES-GCM adds
 _OWNER_LEN: Final = 16
 _START: Final = len(_MAGIC) + _OWNER_LEN
-_HEAD: Final = struct.Struct(">IBQQ8s")  # length of the sealed part, kind, number, ms, tag
+# The fields: length of the sealed part, kind, number, time in ms, tag.
+_HEAD: Final = struct.Struct(">IBQQ8s")
 _NONCE: Final = struct.Struct(">IQ")
 _SEGMENTS_MIN: Final = 8
 _NAME: Final = re.compile(r"[0-9a-f]{16}")
 
 
 class Stored(NamedTuple):
-    """One record. `tag`: 8 bytes to look it up by; `number` ascends over all segments."""
+    """One record. `tag`: 8 bytes to look the record up by; `number` ascends over all segments."""
 
     kind: int
     number: int
@@ -54,7 +57,7 @@ class Stored(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """One stored record, whose contents are decrypted when they are asked for."""
+    """One stored record, which is decrypted when its contents are asked for."""
 
     kind: int
     number: int
@@ -64,37 +67,37 @@ class Frame(NamedTuple):
     sealed: bytes
 
     def plain(self) -> bytes | None:
-        """The contents; None where they are not what was written."""
+        """The decrypted contents; None if the bytes are not those that were written."""
         head = _HEAD.pack(len(self.sealed), self.kind, self.number, self.at_ms, self.tag)
         return self.segment.unseal(self.number, self.sealed, head)
 
 
 class SegmentKey:
-    """The keys of one segment: of its records, and of what is sealed once more inside them."""
+    """The keys of one segment: for its records, and for parts sealed once more inside records."""
 
     def __init__(self, store_key: bytes, drawn: bytes) -> None:
-        # Without the store's own key a copy of this directory says when something was read, and
-        # no more.
+        # The store's own key is needed too: without it a copy of this directory tells only when
+        # something was read.
         self._cipher = AESGCM(_derived(store_key, drawn, b"recall frames"))
         self._inner = _derived(store_key, drawn, b"recall inner")
 
     def seal(self, number: int, plain: bytes, bound: bytes) -> bytes:
-        """A record encrypted. A number is used once under one key."""
+        """Encrypt a record. A number must be used only once under one key."""
         return self._cipher.encrypt(_NONCE.pack(0, number), plain, bound)
 
     def unseal(self, number: int, sealed: bytes, bound: bytes) -> bytes | None:
-        """The record; None where anything differs."""
+        """Decrypt a record; None if a byte or its number is another."""
         try:
             return self._cipher.decrypt(_NONCE.pack(0, number), sealed, bound)
         except (InvalidTag, ValueError):
             return None
 
     def seal_inner(self, number: int, salts: Sequence[bytes], plain: bytes) -> bytes:
-        """A part of a record, sealed so that it opens only while these salts of rows are known."""
+        """Encrypt a part of a record so that it opens only while these rows' salts are there."""
         return self._under(salts).encrypt(_NONCE.pack(0, number), plain, None)
 
     def unseal_inner(self, number: int, salts: Sequence[bytes], sealed: bytes) -> bytes | None:
-        """That part; None where a salt is another, or gone."""
+        """Decrypt such a part; None if one of the salts is another, or gone."""
         try:
             return self._under(salts).decrypt(_NONCE.pack(0, number), sealed, None)
         except (InvalidTag, ValueError):
@@ -108,8 +111,9 @@ class SegmentKey:
 class Segments:
     """The segments of one directory. `append` and `forget` on one thread, reads on any.
 
-    `owner` names the incarnation of the store: ordinals of another one mean other rows, so its
-    segments are removed. `count_max` is how many records are kept; 0: none are written.
+    `owner` names the incarnation of the store: in another incarnation the ordinals stand for other
+    rows, so its segments are removed. `count_max` is how many records are kept; 0: none are
+    written.
     """
 
     def __init__(self, directory: Path, store_key: bytes, owner: str, count_max: int) -> None:
@@ -125,7 +129,7 @@ class Segments:
         self.next_number = self._reopened()
 
     def _reopened(self) -> int:
-        """Remove what is not this store's; the number after the last one that was used."""
+        """Remove segments that are not this store's; returns the number after the last one used."""
         last = 0
         for number in self._numbers():
             head = self._read(number, _START)
@@ -137,27 +141,27 @@ class Segments:
         return max([last + 1, *ends]) if last or ends else 1
 
     def key(self, number: int, now_ms: int) -> SegmentKey:
-        """The key for records from that number on; begins a segment where one is due.
+        """The key for records from this number on; a new segment is begun where one is due.
 
         Raises:
-            OSError: It cannot be begun.
+            OSError: The segment cannot be begun.
         """
         if self._key is None or self._full(now_ms):
             self._key = self._begun(number, now_ms)
         return self._key
 
     def append(self, key: SegmentKey, entries: Sequence[Stored]) -> None:
-        """Write records behind the others, under the key that was given for them.
+        """Write records behind the earlier ones, under the key that was given for them.
 
         Raises:
-            OSError: They are not all written; the next key is that of a new segment.
+            OSError: Not all records were written; the next key will be that of a new segment.
         """
         whole = False
         try:
             data = memoryview(b"".join([_framed(key, entry) for entry in entries]))
             while data:
                 data = data[os.write(self._handle, data) :]
-            # The time of the last record, by the clock of the store: `forget` goes by it.
+            # The time of the last record, by the store's clock, by which `forget` decides.
             ended_ns = entries[-1].at_ms * 1_000_000
             os.utime(self._handle, ns=(ended_ns, ended_ns))
             self._count += len(entries)
@@ -185,10 +189,10 @@ class Segments:
         return SegmentKey(self._store_key, drawn)
 
     def forget(self, before_ms: int, next_number: int) -> None:
-        """Remove segments that ended before a time, and the oldest beyond the count.
+        """Remove segments that ended before a time, and the oldest ones beyond the count.
 
         Raises:
-            OSError: One could not be removed.
+            OSError: A segment could not be removed.
         """
         numbers = self._numbers()
         for number, following in pairwise(numbers):
@@ -199,7 +203,7 @@ class Segments:
             self._remove(numbers[-1])
 
     def newest_first(self, since_ms: int = 0) -> Iterator[Frame]:
-        """Every record from a time on that can be read; the contents are decrypted when asked."""
+        """Every readable record from a time on, newest first; each is decrypted when asked for."""
         for number in reversed(self._numbers()):
             if self._ended_ms(number) < since_ms:
                 return
@@ -208,13 +212,13 @@ class Segments:
                     yield frame
 
     def of(self, numbers: Collection[int]) -> Iterator[Frame]:
-        """The records with these numbers that can be read."""
+        """Those records with these numbers that can be read."""
         begun = self._numbers()
         for segment in sorted({bisect_right(begun, one) - 1 for one in numbers} - {-1}):
             yield from (one for one in self._frames(begun[segment]) if one.number in numbers)
 
     def oldest_ms(self) -> int | None:
-        """When the oldest record was made; None where there is none."""
+        """The time of the oldest record; None where there is none."""
         for number in self._numbers():
             head = self._read(number, _START + _HEAD.size)[_START:]
             if len(head) == _HEAD.size:
@@ -222,7 +226,7 @@ class Segments:
         return None
 
     def close(self) -> None:
-        """End the segment; a later `append` begins another."""
+        """End the segment; a later `append` begins another one."""
         if self._handle >= 0:
             os.close(self._handle)
         self._handle, self._key = -1, None
@@ -237,17 +241,18 @@ class Segments:
             length, kind, record, at_ms, tag = _HEAD.unpack_from(data, at)
             start, at = at + _HEAD.size, at + _HEAD.size + length
             if length > FRAME_LEN_MAX or at > len(data):
-                return  # torn
+                return  # the rest of the segment is torn
             yield Frame(kind, record, at_ms, tag, key, data[start:at])
 
     def _read(self, number: int, length: int, part: str = "log") -> bytes:
-        """The first bytes of a file, all for -1; b"" where it is gone."""
+        """The first bytes of a file, for -1 all of them; b"" where the file is gone."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with open(os.open(self._path(number, part), flags), "rb") as file:  # noqa: PTH123 - fd
                 return file.read(length)
         except OSError:
-            return b""  # removed a moment ago, or not ours to read: then it is not kept
+            # The file was removed a moment ago, or is not ours to read: its records count as gone.
+            return b""
 
     def _ended_ms(self, number: int) -> int:
         try:
@@ -263,7 +268,7 @@ class Segments:
         return sorted(int(stem, 16) for stem in stems if _NAME.fullmatch(stem))
 
     def _remove(self, number: int) -> None:
-        """Shred the key first: without it what is left of the records says nothing."""
+        """The key is overwritten first: without the key the rest of a segment cannot be read."""
         key = self._path(number, "key")
         try:
             handle = os.open(key, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -98,7 +98,7 @@ class _Walk:
         self._point: tuple[int, int] | None = None
 
     def take(self, index: int, data: bytes) -> None:
-        """Look at one leaf."""
+        """Pass one leaf, and note whether it is the point or hides a memory."""
         leaf = decode_leaf(data)
         if isinstance(leaf, InterceptedLeaf):
             return
@@ -200,7 +200,7 @@ class _Rows:
         self.nearest: int | None = None
 
     def take(self, ordinal: int, row: Row) -> None:
-        """Look at one row."""
+        """Pass one row, and note it with the rows of its memory."""
         if row.tenant != self._reach.tenant:
             return
         meant = fits(self._view, self._reach, row)

@@ -69,9 +69,9 @@ def reached(view: View, names: KeyedNames, reach: Reach) -> Reached:
 
 
 def _purged(view: View, reach: Reach, row: Row) -> MemoryId | None:
-    """The id of the purged memory that an erased row was a step of, if the log tells it.
+    """The id of the purged memory to which an erased row belonged, if the log names it.
 
-    None also where its target is asked for: of a target that a client chose, nothing is left.
+    None also where the filter asks for a target: of a target, nothing is left after a purge.
     """
     leaf = read_leaf(view, row.leaf_index)
     if not isinstance(leaf, VerdictLeaf):

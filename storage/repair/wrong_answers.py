@@ -34,7 +34,7 @@ _NEAR_LEN: Final = 100
 
 
 class EmbeddedCases:
-    """Reads on the caller's thread, and has the writer do each step."""
+    """Reads cases on the caller's thread, and has the writer do each step."""
 
     def __init__(self, engine: Engine, writer: EmbeddedWriter, reader: MemoryReader) -> None:
         self._store = engine.parts.store
@@ -51,18 +51,18 @@ class EmbeddedCases:
         return tuple(sorted(found, key=lambda one: (one.opened_at_ms, one.case_id)))
 
     def get(self, case_id: str) -> Case:
-        """One case."""
+        """One case by its id."""
         with self._store.reading() as view:
             return read_case(view, case_id)
 
     async def open(self, opening: Opening) -> Case:
-        """A new case, durable before anything is done about it."""
+        """Record a new case, durably, before any memory is changed for it."""
         return await self._writer.run(lambda: self._records.open(opening))
 
     async def move(
         self, case_id: str, step: CaseStep, by: PrincipalId, progress: Progress | None = None
     ) -> Case:
-        """The case at another step."""
+        """Set the step of a case (`Cases.move`)."""
         return await self._writer.run(lambda: self._records.move(case_id, step, by, progress))
 
     async def convict(
@@ -72,11 +72,11 @@ class EmbeddedCases:
         return await self._writer.run(lambda: self._records.convict(case_id, accused, by, progress))
 
     async def name_related(self, case_id: str, related: Sequence[Named]) -> Case:
-        """Keep the first of these with the case, and count all."""
+        """Store the first of these memories with the case, and how many there are."""
         return await self._writer.run(lambda: self._records.name_related(case_id, related))
 
     def preview(self, tenant: Tenant, accused: Sequence[Accused]) -> tuple[Named, ...]:
-        """What `convict` would name, with what it would do."""
+        """The memories that `convict` would name, with what it would do to each."""
         with self._store.reading() as view:
             following = Following(view, self._names, tenant, self._clock())
             return tuple(map(following.named, following.closure(accused).consequences))
@@ -118,7 +118,7 @@ class EmbeddedCases:
                     yield memory_id, Relation.SESSION
 
     def _near(self, tenant: Tenant, vector: bytes, label: SourceKind) -> Iterator[MemoryId]:
-        """Live memories that say the same, but for those that are trusted more."""
+        """Live memories with nearly the same text, except those that are trusted more."""
         hits = self._reader.search(tenant, vector, EVERYTHING, _NEAR_LEN, NEAR_MIN, exact=True)
         for hit in hits:
             if hit.memory.source.trust <= label.trust:

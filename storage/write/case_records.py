@@ -32,14 +32,14 @@ _BYTES: Final = 2_048
 
 
 class CaseRecords:
-    """The cases of one store. Writer thread only; each call is one transaction."""
+    """The records of the cases of one store. Writer thread only; each call is one transaction."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._rewinding = Rewinding(engine)
 
     def open(self, opening: Opening) -> Case:
-        """A new case."""
+        """Record a new case."""
         case_id = random_bytes(_ID_LEN).hex()
 
         def work(change: Change) -> Case:
@@ -64,7 +64,7 @@ class CaseRecords:
     def move(
         self, case_id: str, step: CaseStep, by: PrincipalId, progress: Progress | None = None
     ) -> Case:
-        """The case at another step; as it is where that cannot follow."""
+        """Set the step of a case; the case is unchanged where that step cannot follow."""
 
         def work(change: Change) -> Case:
             case = read_case(change.draft, case_id)
@@ -77,7 +77,7 @@ class CaseRecords:
     def convict(
         self, case_id: str, accused: Sequence[Accused], by: PrincipalId, progress: Progress
     ) -> Case:
-        """Do all that follows from these convictions, or leave all of it to a person."""
+        """Do everything that follows from these convictions, or leave all of it to a person."""
 
         def work(change: Change) -> Case:
             case = read_case(change.draft, case_id)
@@ -113,7 +113,7 @@ class CaseRecords:
         return self._engine.transact(work)
 
     def name_related(self, case_id: str, related: Sequence[Named]) -> Case:
-        """Keep the first of these with the case, and count all."""
+        """Store the first of these memories with the case, and how many there are."""
 
         def work(change: Change) -> Case:
             case = msgspec.structs.replace(
@@ -128,7 +128,7 @@ class CaseRecords:
 
     @staticmethod
     def _stepped(change: Change, case: Case, by: PrincipalId) -> Case:
-        """Keep the case as it is now, with the leaf of its step."""
+        """Store the case as it is now, with the leaf of its step."""
         case = msgspec.structs.replace(case, at_ms=change.now_ms)
         change.draft.put(CASES, bytes.fromhex(case.case_id), encode(case))
         change.log(
@@ -148,10 +148,10 @@ class CaseRecords:
 
 
 def read_case(view: View, case_id: str) -> Case:
-    """One case.
+    """One case by its id.
 
     Raises:
-        UnknownIncident: There is none of that id.
+        UnknownIncident: No case has that id.
     """
     try:
         key = bytes.fromhex(case_id)

@@ -100,7 +100,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
     floor_at_ms: int = 0
 
     def floor_now(self, now_ms: int) -> int:
-        """What the count of a new name begins with."""
+        """The count that a new name begins with."""
         return self.floor if now_ms < self.floor_at_ms + FLOOR_MS else 0
 
 
@@ -130,8 +130,8 @@ class Cells:
         # By tenant and word under alarm: whether an operator accepted the name. A tenant's entry is
         # replaced as a whole.
         self._alarmed: dict[Tenant, dict[bytes, bool]] = {}
-        # Some of the words of persons that the table has, so that it is not asked for each word of
-        # each text. Hashed as there.
+        # A cache of words that persons said and that the table has, hashed as in the table, so that
+        # the table is not asked for each word of each text.
         self._said_known: dict[Tenant, set[bytes]] = {}
         # Words of persons' turns that are not in the table yet, and their lock.
         self._heard: dict[Tenant, set[bytes]] = {}
@@ -174,9 +174,9 @@ class Cells:
         return frozenset(map(word_of, mentioned_in(text).every))
 
     def mentions(self, submission: Submission) -> Mentions | None:
-        """What the text of a candidate mentions, so that no transaction need read it.
+        """The words that a candidate's text mentions, so that no transaction need read the text.
 
-        None where it has none.
+        None for a candidate without a text.
         """
         candidate = submission.candidate
         if not candidate.text:
@@ -193,21 +193,23 @@ class Cells:
         )
 
     def heard(self, tenant: Tenant, texts: Iterable[str]) -> None:
-        """Note what persons of a tenant said in a conversation: it counts from the next verdict on.
+        """Note the words that persons of a tenant said in a conversation.
 
-        The next transaction writes it down.
+        The next transaction stores them.
+
+        They count from the next verdict on.
         """
         words = frozenset[bytes]().union(*(self.hashed(tenant, text) for text in texts))
         with self._hearing:
             new = words.difference(self._said_known.get(tenant, ()))
             waiting = self._heard.setdefault(tenant, set()) if new else set[bytes]()
-            # What is beyond the bound is not exempt, which lets nothing in.
+            # Words beyond the bound are not exempt from alarms, which is safe.
             if len(waiting) + len(new) <= _REMEMBERED_MAX:
                 waiting |= new
 
     @property
     def has_heard(self) -> bool:
-        """Whether there is something to write down."""
+        """Whether there are words of persons to be stored."""
         return bool(self._heard)
 
     def raised(
@@ -227,7 +229,10 @@ class Cells:
         return self._still_alarmed(change.draft, tenant, open_ones, change.now_ms)
 
     def raised_by(self, view: View, tenant: Tenant, text: str, now_ms: int) -> tuple[str, ...]:
-        """The same for a text that nobody writes, as of the last commit. Any thread."""
+        """The names under alarm in a text that is not to be stored, as of the last commit.
+
+        Any thread.
+        """
         standing = self.alarmed(tenant)
         if not standing:
             return ()
@@ -238,7 +243,7 @@ class Cells:
     def _still_alarmed(
         self, view: View, tenant: Tenant, words: Iterable[bytes], now_ms: int
     ) -> tuple[str, ...]:
-        """Those of the words whose memories have not ended by themselves meanwhile."""
+        """The words whose names are still under alarm: some of the memories may have expired."""
         names = self._names.cells(tenant)
         cells = ((word, _read(view, names, word)) for word in words)
         return tuple(sorted(word.hex() for word, cell in cells if cell and cell.alarmed(now_ms)))
@@ -340,11 +345,12 @@ class Cells:
         names = self._names.cells(tenant)
         ends = () if row.expires_at is None else (expiry_ms(row.expires_at),)
         counted = {word: _read(change.draft, names, word) for word in words.inner | words.first}
-        # Hashes are keyed: which come first is chance to whoever wrote the text.
+        # The words are sorted by keyed hashes: the writer of a text cannot tell which ones come
+        # first.
         new = sorted(word for word, cell in counted.items() if cell is None)
         for word in new[NEW_NAMES_MAX:]:
             del counted[word]
-        # What is under alarm is a name in any spelling.
+        # A word whose name is under alarm counts as the name in any spelling.
         for word in words.lower or ():
             if self._accepted(change, tenant, word) is not None:
                 counted[word] = _read(change.draft, names, word)
@@ -363,7 +369,7 @@ class Cells:
         return raised
 
     def _take_heard(self, change: Change) -> None:
-        """Write down what persons said since the last transaction."""
+        """Store the words that persons said since the last transaction."""
         if not self._heard:
             return
         with self._hearing:
@@ -372,7 +378,7 @@ class Cells:
             self._say(change, tenant, words)
 
     def _say(self, change: Change, tenant: Tenant, words: frozenset[bytes]) -> None:
-        """Write down words that a person said: no name in them is under alarm from here on."""
+        """Store words that a person said: from here on no name among them is under alarm."""
         names, draft = self._names.cells(tenant), change.draft
         seen = change.said.setdefault(tenant, set())
         known = self._said_known.get(tenant, set())
@@ -385,7 +391,8 @@ class Cells:
         full = tally.word_count + len(new) - CELLS_MAX
         for word in new:
             draft.put(CELLS, names.said(word), b"")
-        # Any of them may go: a name that is forgotten alarms again once it is counted anew.
+        # Any of these words may be dropped for room: a name whose word is dropped may raise an
+        # alarm again.
         gone = self._beside(draft, names.said(new[0]), names.said(b""))[: max(0, full)]
         for key in gone:
             draft.delete(CELLS, key)

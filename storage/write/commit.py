@@ -323,9 +323,9 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def step_before(newest: Row | None) -> int:
-    """What the leaf of a memory's next step says of the step before: the newest row is of that one.
+    """The index of the leaf of a memory's latest step, which the leaf of its next step will name.
 
-    A purge leaves no step behind, so the first one after it has none before.
+    A purge leaves no step behind, so after a purge there is none.
     """
     return NO_STEP_BEFORE if newest is None or newest.erased else newest.leaf_index
 

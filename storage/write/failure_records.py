@@ -24,14 +24,14 @@ _ID_LEN: Final = 10
 
 
 class EmbeddedFailures:
-    """Implements `Failures`."""
+    """Implements `Failures` on the embedded engine."""
 
     def __init__(self, engine: Engine, writer: EmbeddedWriter) -> None:
         self._engine = engine
         self._writer = writer
 
     async def record(self, failure: Failure, *, of_principal_max: int | None) -> bool:
-        """Keep one failure, unless its principal had so many in a day; see `Failures`."""
+        """Store a failure, unless its principal reported too many in a day (`Failures.record`)."""
 
         def work(change: Change) -> None:
             change.draft.put(FAILURES, _key(failure.failure_id), encode(failure))
@@ -41,8 +41,8 @@ class EmbeddedFailures:
                     change.draft.delete(FAILURES, key)
 
         def recorded() -> bool:
-            # Counted before a transaction begins: what is refused costs no flush. This thread alone
-            # writes, so nothing is kept in between.
+            # Failures are counted before a transaction begins: one that is refused costs no flush.
+            # Only this thread writes, so none is stored in between.
             if of_principal_max is not None and self._of_day(failure) >= of_principal_max:
                 return False
             self._engine.transact(work)
@@ -57,7 +57,7 @@ class EmbeddedFailures:
             return sum(one.by == failure.by for one in found)
 
     async def join(self, failure_id: str, case_id: str) -> None:
-        """Note the case that a kept failure led to."""
+        """Note the case to which a stored failure led."""
 
         def work(change: Change) -> None:
             payload = change.draft.get(FAILURES, _key(failure_id))
@@ -68,7 +68,7 @@ class EmbeddedFailures:
         await self._writer.run(lambda: self._engine.transact(work))
 
     def get(self, failure_id: str) -> Failure | None:
-        """One failure; None for an id of another shape too."""
+        """One failure; None for an unknown or malformed id."""
         key = _key(failure_id)
         if len(key) != _ID_LEN:
             return None

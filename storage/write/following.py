@@ -1,8 +1,8 @@
-"""What follows a memory that is to blame, read and done inside one write transaction.
+"""What is done after a memory was found to blame, read and written inside one write transaction.
 
-`policy.after.closure` decides; here are the stored facts that it asks for, and its acts. The facts
-are those of the transaction that acts on them, so that a memory that is derived from the lie a
-moment before is found as well.
+`policy.after.closure` decides; this module gives it the stored facts, and does its acts. The facts
+are read in the transaction that acts on them, so that a memory that was derived from the wrong one
+a moment before is found as well.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ _GONE = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 
 
 class Following:
-    """The facts of one view, for one tenant, at one time (Unix ms). It ends with the view."""
+    """The facts of one view of the store, for one tenant, at one time (Unix ms).
+
+    It may be used only while the view is open.
+    """
 
     def __init__(self, view: View, names: KeyedNames, tenant: Tenant, now_ms: int) -> None:
         self._view = view
@@ -48,7 +51,10 @@ class Following:
         self._anchors: frozenset[str] | None = None
 
     def closure(self, accused: Sequence[Accused]) -> Closure:
-        """What follows from these; an accused that is gone, or was never there, is left out."""
+        """The acts that follow from these.
+
+        An accused memory that is gone, or never was, is left out.
+        """
         facts = (
             self._fact(one.memory_id, one.ordinal, outdated=one.outdated, replayed=True)
             for one in accused
@@ -56,14 +62,15 @@ class Following:
         return closure_of([one for one in facts if one is not None], self._children)
 
     def named(self, found: Consequence) -> Named:
-        """What a case says of one of them: names, and never content."""
+        """What a case says about one memory: names, and never content."""
         fact = found.fact
         return named(self._view, read_row(self._view, fact.step), found.relation, found.act)
 
     def _children(self, parent: Fact) -> Iterator[Fact]:
         seen: set[MemoryId] = set()
         for ordinal, row in children_of(self._view, self._names, self._tenant, parent.memory_id):
-            # What was derived before the bad step came from the memory as it was then.
+            # Memories that were derived before the bad step came from the memory as it was then, so
+            # they stay.
             if ordinal <= parent.step or row.memory_id in seen:
                 continue
             seen.add(row.memory_id)
@@ -89,7 +96,7 @@ class Following:
             label=bad.source,
             step=step,
             back_to=None if newest.keyed else self._back_to(bad, said),
-            # A descendant keeps what it inherited, whatever its text was changed to since.
+            # A derived memory keeps what it inherited, even if its text was changed since.
             moved=replayed and text_of(newest)[0] != said,
             is_anchor=self._is_anchor(said),
             outdated=outdated or (replayed and is_expired(newest, self._now_ms)),
@@ -102,8 +109,8 @@ class Following:
             if row.erased or row.change in _GONE:
                 break
             if row.salt == bad.salt:
-                # The bad row is a copy of this one, which an earlier step back or rewind made.
-                # What stands between the two was taken back, and must not return.
+                # The bad row is a copy of this one, which an earlier step back or rewind made. The
+                # rows between the two were taken back, and must not return.
                 back_to = None
             elif back_to is None and text_of(row)[0] != said:
                 back_to = ordinal
@@ -120,7 +127,7 @@ class Following:
 
 
 class Enforcing:
-    """Does what a closure says, for one hand: a case by its id, or an operator."""
+    """Does the acts of a closure, on behalf of a case (by its id) or of an operator."""
 
     def __init__(
         self, change: Change, names: KeyedNames, rewinding: Rewinding, tenant: Tenant
@@ -131,7 +138,10 @@ class Enforcing:
         self._tenant = tenant
 
     def enforce(self, found: Consequence, hand: str, by: PrincipalId, detail: str) -> int | None:
-        """Do one act, with a leaf for the memory; the leaf's index, or None for nothing done."""
+        """Do one act, with a leaf for the memory.
+
+        Returns the leaf's index, or None if nothing was done.
+        """
         fact, change = found.fact, self._change
         name = self._names.memory(self._tenant, fact.memory_id)
         known = read_id(change.draft, name)
@@ -146,7 +156,7 @@ class Enforcing:
             return log_standing(change, fact.memory_id, row, by, detail, hidden=True)
         expires = found.act is Act.EXPIRE
         if expires and is_expired(row, change.now_ms):
-            return None  # no read shows it any more, and that stays so
+            return None  # the memory has expired already, and no read shows it
         at = datetime.fromtimestamp(change.now_ms / 1_000, UTC).isoformat(timespec="milliseconds")
         earlier = known.ordinal if expires or fact.back_to is None else fact.back_to
         _, row = self._rewinding.put_back(
@@ -170,7 +180,7 @@ class Enforcing:
 
 
 def named(view: View, row: Row, relation: Relation, act: Act) -> Named:
-    """One memory as a case names it, by the leaves of one of its rows."""
+    """One memory as a case names it, with what the leaves of one of its rows say."""
     verdict = read_leaf(view, row.leaf_index)
     culprit = verdict.culprit if isinstance(verdict, VerdictLeaf) else None
     seen = None

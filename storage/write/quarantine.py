@@ -131,7 +131,10 @@ class Quarantine:
         return self._engine.transact(work)
 
     def _descendants(self, change: Change, tenant: Tenant, root: MemoryId) -> list[MemoryId]:
-        """All that was derived from a memory, to the end; each once, and never the root."""
+        """All memories that were derived from a memory, to the end.
+
+        Each once, without the memory itself.
+        """
         found: dict[MemoryId, None] = {root: None}
         waiting = [root]
         while waiting:
@@ -146,7 +149,10 @@ class Quarantine:
     def _hide(
         self, change: Change, tenant: Tenant, memory_id: MemoryId, by: PrincipalId, detail: str
     ) -> bool:
-        """Hide one descendant, by the operator's hand; whether a read showed it before."""
+        """Hide one derived memory on behalf of the operator.
+
+        Returns whether a read showed it before.
+        """
         name = self._engine.parts.names.memory(tenant, memory_id)
         known = read_id(change.draft, name)
         if known is None or known.status is MemoryStatus.DELETED:
@@ -228,9 +234,10 @@ class Quarantine:
 class Paroled:
     """The memories that a person paroled since an incident began, as the log says.
 
-    A crash may leave an isolation half done, with memories shown again that it had hidden: whoever
-    finishes it must not hide them a second time. What an undoing or a rewind showed is no person's
-    word for that memory. Writer thread only; it reads each leaf once.
+    A crash may leave an isolation half done, and a person may then have shown some of its memories
+    again: whoever finishes the isolation must not hide these a second time. A memory that was shown
+    by an undoing or a rewind does not count as paroled by a person. Writer thread only; it reads
+    each leaf once.
     """
 
     def __init__(self, incident: Incident) -> None:
@@ -239,7 +246,7 @@ class Paroled:
         self._subjects: set[str] = set()
 
     def look(self, change: Change) -> None:
-        """Take in the leaves that came since the last look."""
+        """Read the leaves that were added since the last call."""
         while self._next < change.leaf_count:
             leaf = read_leaf(change.draft, self._next)
             self._next += 1
@@ -254,12 +261,13 @@ class Paroled:
                 self._subjects.discard(leaf.subject)
 
     def names(self, change: Change, newest: Row, ordinal: int) -> bool:
-        """Whether this memory is one of them; `newest` is its row at `ordinal`."""
+        """Whether a person paroled this memory; `newest` is its row at `ordinal`."""
         if not self._subjects:
             return False
         if subject_of(newest.memory_id, newest.candidate_id) in self._subjects:
             return True
-        # The leaf of a client's own id has that of the row that was newest then.
+        # For an id that a client chose, the leaf names the candidate of the row that was newest
+        # then.
         return _UUID.fullmatch(newest.memory_id) is None and any(
             subject_of(row.memory_id, row.candidate_id) in self._subjects
             for row in chain(change.draft, ordinal)

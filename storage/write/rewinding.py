@@ -132,10 +132,11 @@ class Rewinding:
     ) -> tuple[IdRecord, Row]:
         """Append the row of the ordinal `earlier` anew, as the newest of its memory.
 
-        The id and the new row. `expires_at` (RFC 3339) takes the place of the end that it had.
+        Returns the memory's id record and the new row. `expires_at` (RFC 3339) replaces the row's
+        expiry.
 
         Raises:
-            QuotaReached: There is no room for it; the transaction must not be committed.
+            QuotaReached: There is no room for the row; the transaction must not be committed.
         """
         engine, draft = self._engine, change.draft
         newest, old = read_row(draft, known.ordinal), read_row(draft, earlier)

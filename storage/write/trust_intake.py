@@ -193,7 +193,10 @@ class TrustIntake:
     def convicted(
         self, change: Change, row: Row, case_id: str, ruleset: Ruleset, cause: int
     ) -> None:
-        """A memory caused a wrong answer: once for each case, for its principal and its origin."""
+        """Count it against principal and origin that a memory caused a wrong answer.
+
+        Each case counts once.
+        """
         self._row_turned_out(change, row, OutcomeKind.CONVICTED, case_id, ruleset, cause=cause)
 
     def _row_turned_out(
@@ -206,7 +209,10 @@ class TrustIntake:
         *,
         cause: int,
     ) -> None:
-        """One outcome of a stored row; the row names its leaf, and the leaf the tool."""
+        """Report one outcome of a stored row.
+
+        The row names its leaf, and the leaf names the tool.
+        """
         leaf = read_leaf(change.draft, row.leaf_index)
         culprit = leaf.culprit if isinstance(leaf, VerdictLeaf) else None
         origin = None
