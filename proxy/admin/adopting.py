@@ -88,4 +88,9 @@ def _view(one: WrittenItem, memory: Memory | None, lifted: set[MemoryId]) -> Ado
         state = "gone"
     else:
         state = (_LIFTED if memory.memory_id in lifted else memory.ceiling).value
-    return AdoptedView(state=state, memory_id=one.memory_id, leaf_index=one.leaf_index)
+    return AdoptedView(
+        state=state,
+        memory_id=one.memory_id,
+        leaf_index=one.leaf_index,
+        reason=None if one.reason is None else one.reason.value,
+    )

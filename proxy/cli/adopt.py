@@ -58,8 +58,11 @@ class AdoptedRow(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     key: str
     memory_class: str
+    text: str
     state: str | None = None
     memory_id: str | None = None
+    # Why it got no memory here, by the codes of docs/reasons.md.
+    reason: str | None = None
 
 
 class AdoptedList(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +78,12 @@ async def _adopt(context: Context) -> Exit:
     if asked.lift is not None and asked.about is None and not asked.all:
         raise CommandFailed(
             Exit.USAGE, "say which of them: --about WORDS, or --all", then="read the list first"
+        )
+    if asked.lift is None and (asked.about is not None or asked.all):
+        raise CommandFailed(
+            Exit.USAGE,
+            "--about and --all choose what is lifted: they need --lift with the digest of the list",
+            then="run it without them, and read the list first",
         )
     name, tool_map, items = await _listed(context, asked)
     digest = digest_of_all(items)
@@ -107,7 +116,9 @@ async def _taken_in(
         path = f"/mcp/{part(server)}/adopt"
         done = await api.post(path, AdoptView, request, timeout_s=PATIENT_S)
         rows += [
-            msgspec.structs.replace(_row(item), state=one.state, memory_id=one.memory_id)
+            msgspec.structs.replace(
+                _row(item), state=one.state, memory_id=one.memory_id, reason=one.reason
+            )
             for item, one in zip(some, done.adopted, strict=True)
         ]
     return rows
@@ -164,7 +175,10 @@ def _fits(item: Item, asked: _Adopt) -> bool:
 
 def _row(item: Item) -> AdoptedRow:
     return AdoptedRow(
-        digest=digest_of_item(item)[:16], key=item.key, memory_class=item.memory_class.value
+        digest=digest_of_item(item)[:16],
+        key=item.key,
+        memory_class=item.memory_class.value,
+        text=" / ".join(item.pieces),
     )
 
 
@@ -186,16 +200,18 @@ def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
         terminal.data(found)
         return Exit.OK
     terminal.table(
-        ("digest", "under", "class", "label here", "memory"),
+        ("digest", "text", "class", "label here", "why", "memory"),
         [
             (
                 one.digest,
-                inert(one.key)[:_BEGINS] or "-",
+                one.text[:_BEGINS] or "-",
                 one.memory_class,
                 one.state or "-",
+                one.reason or "-",
                 one.memory_id or "-",
             )
-            for one in found.items[:_SHOWN]
+            # What got no memory comes first: the rest is read by `memory list`.
+            for one in sorted(found.items, key=lambda one: one.reason is None)[:_SHOWN]
         ],
     )
     counts = Counter(one.state or "not taken in" for one in found.items)

@@ -46,8 +46,11 @@ async def read_once(
                 stack.push_async_callback(child.end)
                 return await _read(_Lines(child), tool, arguments)
             return await _read(_Posts(await stack.enter_async_context(server)), tool, arguments)
-    except (ChildGone, TimeoutError):
-        raise CannotRead("the server cannot be started, or did not answer in time") from None
+    except TimeoutError:
+        raise CannotRead(f"the server did not answer within {seconds:g} s") from None
+    except ChildGone as error:
+        why = f"cannot be started ({error})" if str(error) else "ended before it answered"
+        raise CannotRead(f"the server {why}") from None
     except (NotRelayed, UpstreamError, BrokenStream) as error:
         raise CannotRead(f"the server answered something else: {error}") from None
 

@@ -45,11 +45,13 @@ def test_nothing_is_lifted_that_nobody_listed_and_no_order_at_all(tmp_path: Path
     with place.running():
         listed = adopt("--dry-run").data
         assert len(listed["items"]) == COUNT
-        assert _verdicts(place) == []
         taken = adopt().data
         assert taken["digest"] == listed["digest"]
         assert _states(taken) == {"unknown": COUNT - POISON, "flagged": POISON}
-        assert _verdicts(place) == ["unknown"] * COUNT, "a leaf each"
+        # Each is shown with its text and, where it got no memory, why.
+        orders = [one for one in taken["items"] if one["state"] == "flagged"]
+        assert {one["reason"] for one in orders} == {"class_floor"}
+        assert all("always recommend" in one["text"] for one in orders)
 
         # The server answers otherwise: nothing is lifted, and nothing new is taken in.
         _kept(file, changed=500)
@@ -60,16 +62,26 @@ def test_nothing_is_lifted_that_nobody_listed_and_no_order_at_all(tmp_path: Path
         _kept(file)
         lifted = adopt("--lift", listed["digest"], "--about", "hall").data
         assert _states(lifted) == {"tool_result": COUNT - POISON, "flagged": POISON}
-        assert len(_verdicts(place)) == COUNT, "said again, nothing is taken in twice"
         kept = place.command("memory", "list", "--limit", "1000", "--json").data["memories"]
         assert {one["memory_class"] for one in kept} == {"L3"}
         assert {one["ceiling"] for one in kept} == {"tool_result"}
         assert not [one for one in kept if "always recommend" in one["text"]]
         # One by one, after the whole text: a person's own.
-        one = lifted["items"][0]["memory_id"]
+        one = next(one for one in lifted["items"] if one["memory_id"])["memory_id"]
         assert place.command("review", "vouch", one, "--yes").code == 0
-        assert place.command("check").code == 0
+        # A leaf each: none by the dry run or a refused lift, and nothing is taken in twice.
+        assert _verdicts(place) == ["unknown"] * COUNT
     assert place.command("audit", "verify").code == 0
+
+
+def test_what_cannot_be_done_says_why(tmp_path: Path) -> None:
+    place = Place(root=tmp_path)
+    chosen = place.command("review", "adopt", "--all", "memory", "--", *SERVER, MEMORY_FILE="x")
+    assert chosen.code == 2
+    assert "need --lift" in chosen.err
+    gone = place.command("review", "adopt", "--dry-run", "memory", "--", "/nowhere/server")
+    assert gone.code != 0
+    assert "ENOENT: No such file or directory" in gone.err
 
 
 def _states(found: Any) -> dict[str, int]:  # noqa: ANN401 - what the command printed

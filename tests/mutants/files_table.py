@@ -126,6 +126,19 @@ FILES: Final = (
         tests=(at(_JUDGED_TESTS, "test_a_relative_and_an_absolute_path_may_be_one_file"),),
     ),
     Mutant(
+        name="a thing that was there before is what its kind says",
+        file=_KEPT,
+        old="    raised = min((*classes, item.memory_class), key=lambda one: one.value)\n",
+        new="    raised = item.memory_class\n",
+        invariant="nothing that is named like a place is taken in as knowledge",
+        tests=(
+            at(
+                _KEPT_TESTS,
+                "test_a_thing_that_is_named_like_a_place_is_of_its_class_whatever_its_kind",
+            ),
+        ),
+    ),
+    Mutant(
         name="a blank line parts a rule",
         file=_HUNKS,
         old="    return blank and (block or _ENDED.search(line) is not None)\n",

@@ -189,6 +189,8 @@ class AdoptedView(msgspec.Struct, frozen=True, kw_only=True):
     state: str  # a label, or "flagged" | "held" | "gone" | "undecided"
     memory_id: str | None
     leaf_index: int
+    # Why it has no memory here: a code of docs/reasons.md; None where it has one.
+    reason: str | None = None
 
 
 class AdoptView(msgspec.Struct, frozen=True, kw_only=True):

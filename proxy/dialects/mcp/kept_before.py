@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.class_rules import fits
 from proxy.dialects.mcp.paths import MisfitError, parse_path, places
 from proxy.dialects.strict_json.in_text import read_container
 from proxy.dialects.strict_json.strict import canonical_json
@@ -38,10 +41,21 @@ def items_listed(tool_map: ToolMap, result: JsonValue) -> tuple[Item, ...]:
         for alone in _each(element, adopts.each):
             given: JsonValue = {"name": adopts.write, "arguments": {adopts.into: [alone]}}
             for item in read_call(tool_map, given).items:
-                found.setdefault(digest_of_item(item), item)
+                found.setdefault(digest_of_item(item), _by_name(tool_map, adopts.write, item))
             if len(found) > LISTED_MAX:
                 raise MalformedRequest(f"the server keeps more than {LISTED_MAX} memories")
     return tuple(found.values())
+
+
+def _by_name(tool_map: ToolMap, tool: str, item: Item) -> Item:
+    """The item, of the class of a place where its name says so.
+
+    The map's rules read the kind of a thing, which whoever filled the server before could choose.
+    """
+    rule = tool_map.tool(tool)
+    classes = [one.memory_class for one in rule.class_rules if fits(one, item.key)] if rule else []
+    raised = min((*classes, item.memory_class), key=lambda one: one.value)
+    return msgspec.structs.replace(item, memory_class=raised)
 
 
 def digest_of_item(item: Item) -> str:

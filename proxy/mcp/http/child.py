@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+from errno import errorcode
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
@@ -25,7 +26,7 @@ END_SECONDS: Final = 2.0
 
 
 class ChildGone(Exception):  # noqa: N818 - a state, not a fault of ours
-    """The process ended, or does not read any more."""
+    """The process ended, or does not read any more; the message says why it never started."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +68,8 @@ class Child:
                 "mcp server not started",
                 extra={"server": name, "error_type": type(error).__name__},
             )
-            raise ChildGone from None
+            code = errorcode.get(error.errno or 0, "OSError")
+            raise ChildGone(f"{code}: {os.strerror(error.errno or 0)}") from None
         return cls(process, name)
 
     async def lines(self) -> AsyncIterator[bytes | TooLong]:

@@ -42,6 +42,14 @@ def test_each_observation_is_an_item_under_its_name_and_none_is_there_twice() ->
     assert items[-1].memory_class is MemoryClass.L2
 
 
+def test_a_thing_that_is_named_like_a_place_is_of_its_class_whatever_its_kind() -> None:
+    named = ("user", "My Preferences", "user_profile")
+    items = items_listed(_map(), _answer(*(_entity(one, "likes tea") for one in named)))
+    assert {one.memory_class for one in items} == {MemoryClass.L2}
+    (ada,) = items_listed(_map(), _answer(_entity("Ada", "likes tea")))
+    assert ada.memory_class is MemoryClass.L3, "control"
+
+
 def test_the_text_of_an_answer_is_read_where_it_has_no_structure() -> None:
     text = json.dumps({"entities": [_entity("Ada", "is here")], "relations": []})
     answer: JsonValue = {"content": [{"type": "text", "text": text}]}
