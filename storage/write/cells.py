@@ -218,13 +218,16 @@ class Cells:
         """(10) The names under alarm that a candidate mentions and nobody accepted, as hex."""
         self._take_heard(change)
         tenant = candidate.tenant
-        if candidate.text is None or not (self.alarmed(tenant) or change.alarms):
+        standing = self.alarmed(tenant)
+        if candidate.text is None or not (standing or change.alarms):
             return ()
         if words is None or words.lower is None:
             words = self._mentions(tenant, candidate.text, every=True)
-        # A long text has thousands of words, and a tenant has few names under alarm.
-        under = {word for whose, word in change.alarms if whose == tenant}
-        asked = words.among(under) | words.among(self.alarmed(tenant).keys())
+        asked = words.among(standing.keys())
+        if change.alarms:
+            asked |= words.among({word for whose, word in change.alarms if whose == tenant})
+        if not asked:
+            return ()
         open_ones = [word for word in asked if self._accepted(change, tenant, word) is False]
         return self._still_alarmed(change.draft, tenant, open_ones, change.now_ms)
 

@@ -283,6 +283,19 @@ DRIFT: Final = (
         ),
     ),
     Mutant(
+        name="a name under alarm is capped for good",
+        file="storage/read/reader.py",
+        old="            names_are_hard=rules.names is Watch.HOLD,\n",
+        new="            names_are_hard=True,\n",
+        invariant="as shipped a search fills every place that it can",
+        tests=(
+            at(
+                _EXPOSED,
+                "test_ten_results_stay_ten_as_shipped_and_are_fewer_where_names_are_held",
+            ),
+        ),
+    ),
+    Mutant(
         name="a raised label is capped like before",
         file="storage/write/engine.py",
         old="        self.labels_raised += change.relabelled\n",

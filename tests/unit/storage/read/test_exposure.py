@@ -163,6 +163,18 @@ def test_a_name_under_alarm_is_capped_whoever_brings_it_and_accepting_lifts_noth
     assert places() == [0, 1, 2, 3, 4, 6]
 
 
+def test_ten_results_stay_ten_as_shipped_and_are_fewer_where_names_are_held(bench: Bench) -> None:
+    store = bench.open()
+    for number in range(10):
+        name = ("Quillbank", "Zephyrpay")[number % 2]
+        text = f"Note {number} is about {name}."
+        _put(store, text, 0.9 - number / 100, number, session=f"{number}" * 32)
+    assert len(store.drift.alarms(TENANT)) == 2
+    assert len(_texts(store)) == 10
+    _with(store, names=Watch.HOLD)
+    assert len(_texts(store)) == 6  # three of each name, and there is nothing else
+
+
 def test_a_label_that_a_person_raised_is_capped_no_longer(bench: Bench) -> None:
     store = bench.open()
     ids: list[tuple[MemoryId, int]] = []
