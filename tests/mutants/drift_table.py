@@ -256,7 +256,7 @@ DRIFT: Final = (
     Mutant(
         name="what is over the cap is hidden",
         file="storage/read/reader.py",
-        old="                self._fill(placed, view, tenant, where, left)\n",
+        old="                self._fill(placed, asked, left)\n",
         new="",
         invariant="the cap reorders, and hides nothing",
         tests=(at(_EXPOSED, "test_the_cap_reorders_and_hides_nothing"),),

@@ -23,8 +23,8 @@ PROXY: Final = (
     Mutant(
         name="a search is served and nobody hears of it",
         file="proxy/intercept/operations.py",
-        old="self._recalls.served(principal, operation, result, dialect=dialect, trace=trace)",
-        new="_ = self._recalls",
+        old="self._recalls.served(principal, answered, dialect=dialect)",
+        new='""',
         invariant="whoever keeps account of recalls hears of every read",
         tests=(
             at(
