@@ -124,6 +124,8 @@ class Rewound(msgspec.Struct, frozen=True, kw_only=True):
 
     incident: Incident | None
     version: int  # the version whose state the rewind restores
+    newest: int  # the store's version when the rewind was planned: a rewind to it takes this back
+    reached: int = 0  # the memories that are meant, also where nothing is done about them
     put_back: int = 0
     hidden: int = 0
     shown: int = 0

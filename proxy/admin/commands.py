@@ -311,6 +311,8 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
             case IdKind.KEY:
                 records = self.reader.keys()
                 found = [record.key_id for record in records]
+            case IdKind.INCIDENT:
+                found = [one.incident_id for one in self.repairing.all().incidents]
             case IdKind.UNSETTLED:
                 found = [one.candidate_id for one in self.behind.unsettled(None).unsettled]
         known = sorted(one for one in found if one.startswith(asked.begins))

@@ -86,6 +86,8 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
         return RewindView(
             incident=None if done.incident is None else _incident_view(done.incident),
             version=done.version,
+            newest=done.newest,
+            reached=done.reached,
             put_back=done.put_back,
             hidden=done.hidden,
             shown=done.shown,

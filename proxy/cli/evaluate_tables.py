@@ -30,6 +30,7 @@ def show(terminal: Terminal, book: Book) -> None:
         (tables.blame, "Who caused a wrong answer, %", {}),
         (tables.trust, "Whom outcomes latch", PRINTED),
         (tables.drift, "Payloads that add up, %", {}),
+        (tables.isolate, "A leaked key, isolated and given back, %", {}),
     ):
         if figures is not None:
             _list(terminal, title, figures, printed)

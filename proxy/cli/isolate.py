@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
+from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.incidents import IncidentList, IsolateRequest, IsolationView
 from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
+from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso, moment
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.values import QUARANTINE_REASON_LEN_MAX
@@ -20,11 +22,13 @@ from storage.values import QUARANTINE_REASON_LEN_MAX
 if TYPE_CHECKING:
     import argparse
 
+    from proxy.admin.wire.incidents import IncidentView
+    from proxy.cli.client import Operator
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
 
 
-_NOBODY = "no memory fits: is the name spelled so (`mnemogate key list`), and is it this --tenant?"
+NOBODY = "no memory fits: is the name spelled so (`mnemogate key list`), and is it this --tenant?"
 
 
 class _Isolate(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,10 +66,13 @@ async def _isolate(context: Context) -> Exit:
         return await _listed(context)
     async with operator(context) as api, working(terminal, "isolating"):
         if asked.reaches:
-            done = await api.post("/isolate", IsolationView, _request(asked), timeout_s=PATIENT_S)
+            request = _request(asked, await whole_session(api, asked.session))
+            done = await api.post("/isolate", IsolationView, request, timeout_s=PATIENT_S)
         else:
             verb = "undo" if asked.undo is not None else "resume"
-            path = f"/incidents/{part(asked.undo or asked.resume or '')}/{verb}"
+            given = asked.undo or asked.resume or ""
+            incident_id = await whole_id(api, IdKind.INCIDENT, given)
+            path = f"/incidents/{part(incident_id)}/{verb}"
             done = await api.post(path, IsolationView, timeout_s=PATIENT_S)
     if terminal.as_json:
         terminal.data(done)
@@ -76,12 +83,17 @@ async def _isolate(context: Context) -> Exit:
     return Exit.NOT_FOUND if asked.reaches and not found else Exit.OK
 
 
-def _request(asked: _Isolate) -> IsolateRequest:
+async def whole_session(api: Operator, given: str | None) -> str | None:
+    """The session with this beginning; the ledger may have lost one whose whole id is given."""
+    return None if given is None else await whole_id(api, IdKind.SESSION, given)
+
+
+def _request(asked: _Isolate, session: str | None) -> IsolateRequest:
     return IsolateRequest(
         tenant=asked.tenant,
         principal=asked.principal,
         origin=asked.origin,
-        session=asked.session,
+        session=session,
         under=asked.under,
         since_ms=None if asked.since is None else moment("--since", asked.since),
         with_descendants=asked.with_descendants,
@@ -109,7 +121,7 @@ def _show(terminal: Terminal, done: IsolationView, *, begun: bool) -> None:
         )
         terminal.say(f"{done.caught_count} memories are in reach; nothing was changed")
         if not done.caught_count:
-            terminal.say(_NOBODY)
+            terminal.say(NOBODY)
         return
     if incident.stage == "undone":
         terminal.say(
@@ -121,7 +133,7 @@ def _show(terminal: Terminal, done: IsolationView, *, begun: bool) -> None:
         f"incident {incident.incident_id}: {done.changed} hidden, {done.kept} were hidden before"
     )
     if begun and not done.changed and not done.kept:
-        terminal.say(_NOBODY)
+        terminal.say(NOBODY)
         return
     terminal.say(f"take it back with: mnemogate isolate --undo {incident.incident_id}")
 
@@ -134,13 +146,14 @@ async def _listed(context: Context) -> Exit:
         terminal.data(found)
         return Exit.OK
     terminal.table(
-        ("incident", "kind", "stage", "tenant", "when", "by", "reason"),
+        ("incident", "kind", "stage", "tenant", "whom", "when", "by", "reason"),
         [
             (
                 one.incident_id,
                 one.kind,
                 one.stage,
                 one.tenant,
+                inert(_whom(one)),
                 iso(one.at_ms),
                 inert(one.by),
                 inert(one.reason),
@@ -149,6 +162,20 @@ async def _listed(context: Context) -> Exit:
         ],
     )
     return Exit.OK
+
+
+def _whom(one: IncidentView) -> str:
+    """Which memories were meant, in the words of the command's own options."""
+    said = {
+        "principal": one.principal,
+        "origin": one.origin,
+        "session": one.session,
+        "under": one.under,
+        "since": None if one.since_ms is None else iso(one.since_ms),
+    }
+    named = [f"{name} {value}" for name, value in said.items() if value is not None]
+    named += ["with descendants"] if one.with_descendants else []
+    return ", ".join(named) or "all of it"
 
 
 def reach_arguments(parser: argparse.ArgumentParser) -> None:

@@ -46,6 +46,12 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 def _export(context: Context) -> Exit:
     asked = context.arguments(_Export)
     state, target = settings_of(context).state, Path(asked.with_proofs)
+    if not target.parent.is_dir():
+        raise CommandFailed(
+            Exit.USAGE,
+            f"there is no directory {inert(str(target.parent))}",
+            then="make it, or name a file elsewhere",
+        )
     count = 0
     try:
         seed = trusted_files.read_file(state / "secrets" / "log.key", _KEY_LEN, Trust.PLAIN)
@@ -60,7 +66,7 @@ def _export(context: Context) -> Exit:
                     count += not isinstance(line, Head)
                 file.flush()
                 os.fsync(file.fileno())
-            whole = True
+            whole = count > 0
         finally:
             if not whole:
                 target.unlink()
@@ -74,6 +80,12 @@ def _export(context: Context) -> Exit:
             f"nothing was exported: {reason(error)}",
             then=next_step(error, "run as the sidecar's user or root"),
         ) from error
+    if not count:
+        raise CommandFailed(
+            Exit.NOT_FOUND,
+            f"tenant {inert(asked.tenant)} has no live memory: no file was left",
+            then="check --tenant",
+        )
     terminal = context.terminal
     if terminal.as_json:
         terminal.data(Exported(file=str(target), tenant=asked.tenant, memories=count))

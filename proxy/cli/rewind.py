@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -12,7 +13,7 @@ from proxy.cli.client import PATIENT_S
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.isolate import reach_arguments
+from proxy.cli.isolate import NOBODY, reach_arguments, whole_session
 from proxy.cli.progress import working
 from proxy.cli.terminal import inert, moment
 from proxy.seams.tenants import DEFAULT_TENANT
@@ -50,21 +51,22 @@ async def _rewind(context: Context) -> Exit:
         to_ms=None if is_version else moment("--to", asked.to, "the number of a version, "),
         principal=asked.principal,
         origin=asked.origin,
-        session=asked.session,
         under=asked.under,
         dry_run=asked.dry_run,
         reason=asked.reason,
     )
     async with operator(context) as api, working(terminal, "rewinding"):
+        session = await whole_session(api, asked.session)
+        request = msgspec.structs.replace(request, session=session)
         done = await api.post("/rewind", RewindView, request, timeout_s=PATIENT_S)
     if terminal.as_json:
         terminal.data(done)
     else:
-        _show(terminal, done)
-    return Exit.OK
+        _show(terminal, done, asked)
+    return Exit.OK if done.reached else Exit.NOT_FOUND
 
 
-def _show(terminal: Terminal, done: RewindView) -> None:
+def _show(terminal: Terminal, done: RewindView, asked: _Rewind) -> None:
     terminal.pairs(
         [
             ("state of", f"version {done.version}"),
@@ -82,6 +84,23 @@ def _show(terminal: Terminal, done: RewindView) -> None:
         terminal.say("nothing was changed")
     else:
         terminal.say(f"incident {done.incident.incident_id}: {done.incident.stage}")
+    if not done.reached:
+        terminal.say(NOBODY)
+    elif done.incident is not None:
+        again = shlex.join(("mnemogate", "rewind", "--to", str(done.newest), *_whose(asked)))
+        terminal.say(f"take it back with: {inert(again)}")
+
+
+def _whose(asked: _Rewind) -> list[str]:
+    """The options that mean the same memories again."""
+    given = {
+        "--tenant": None if asked.tenant == DEFAULT_TENANT else asked.tenant,
+        "--principal": asked.principal,
+        "--origin": asked.origin,
+        "--session": asked.session,
+        "--under": asked.under,
+    }
+    return [part for name, value in given.items() if value is not None for part in (name, value)]
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

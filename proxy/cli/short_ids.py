@@ -20,12 +20,15 @@ _WHOLE_LEN: Final = {
     IdKind.REFUSED: 32,
     IdKind.UNSETTLED: 32,
     IdKind.MEMORY: 36,
+    IdKind.SESSION: 32,
+    IdKind.INCIDENT: 16,
 }
 _NOUNS: Final = {
     IdKind.HELD: ("nothing that waits", "`mnemogate review list` shows what waits"),
     IdKind.REFUSED: ("nothing that is withheld", "its notice names a refused candidate"),
     IdKind.MEMORY: ("no memory", "`mnemogate memory list` shows them; check --tenant"),
     IdKind.SESSION: ("no session", "`mnemogate session list` shows them"),
+    IdKind.INCIDENT: ("no incident", "`mnemogate isolate --list` shows them"),
     IdKind.KEY: ("no key", "`mnemogate key list` shows them"),
     IdKind.UNSETTLED: ("nothing that is not settled", "`mnemogate review unsettled` shows it"),
 }

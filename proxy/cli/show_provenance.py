@@ -68,7 +68,7 @@ def _told_step(step: ProvenanceStep) -> Iterator[str]:
     if step.culprit is not None:
         yield f"    text found in {_name(step.culprit)}"
     if step.session is None:
-        yield "    joined to no session"
+        yield "    joined to no session: no conversation that the sidecar saw had this write in it"
         return
     yield f"    session {step.session}" + ("" if step.known else ": the ledger has lost it")
     if step.segments_left_out:

@@ -114,7 +114,7 @@ _STANDING: Final = ("score", "evidence", "latched", "probation", "restores")
 
 def _principals(terminal: Terminal, principals: Sequence[TrustView]) -> None:
     terminal.table(
-        ("principal", "level", "violations", *_STANDING),
+        ("principal", "ladder", "violations", *_STANDING),
         [
             (one.principal, one.level, str(one.violations_count), *_standing(one))
             for one in principals

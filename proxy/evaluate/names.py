@@ -13,6 +13,7 @@ SECTIONS: Final = (
     "blame",
     "trust",
     "drift",
+    "isolate",
     "noise",
     "forged",
     "stress",

@@ -223,6 +223,8 @@ def _everyday(tables: Tables) -> str:
         ) + _figures(tables.trust, PRINTED)
     if tables.drift is not None:
         text += "<h2>Payloads that add up</h2>" + _figures(tables.drift, {})
+    if tables.isolate is not None:
+        text += "<h2>A leaked key, isolated and given back</h2>" + _figures(tables.isolate, {})
     if tables.semantic_limit is not None:
         text += (
             "<h2>What a gate cannot see (5.6)</h2><p>Ten payloads, each admissible, all for one"

@@ -19,6 +19,7 @@ from proxy.evaluate.crash import crash
 from proxy.evaluate.everyday import everyday
 from proxy.evaluate.forged import corpora, forged
 from proxy.evaluate.honest import honest
+from proxy.evaluate.isolating import isolate
 from proxy.evaluate.labels import labels
 from proxy.evaluate.leakage import leakage
 from proxy.evaluate.month import month
@@ -51,6 +52,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "blame": blame,
     "trust": trust,
     "drift": drift,
+    "isolate": isolate,
     "noise": noise,
     "forged": forged,
     "stress": stress,

@@ -182,6 +182,8 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trust: Figures | None = None
     # Harmless payloads that add up, and honest texts for comparison.
     drift: Figures | None = None
+    # A leaked key: what it wrote is hidden in one act, and given back exactly.
+    isolate: Figures | None = None
     appendix_a: Figures | None = None
     table5: Mapping[str, Mapping[str, NoiseRow]] | None = None
     conformance: Conformance | None = None

@@ -47,7 +47,7 @@ SHOWN_MAX: Final = 50
 LINK: Final = PrincipalId("confirm:link")
 """Approves on behalf of whoever had the link; no principal can be called so."""
 FORM_BYTES_MAX: Final = 4_096
-_PATH: Final = re.compile(rf"{CONFIRM}(?:/([0-9a-f]{{32}}))?")
+_PATH: Final = re.compile(rf"{CONFIRM}(?:/([0-9a-f]{{4,32}}))?")
 _CHALLENGE: Final = (
     ("WWW-Authenticate", 'Basic realm="Mnemogate: the operator key as the password"'),
 )
@@ -135,6 +135,8 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         if found is None or head.method not in {"GET", "HEAD", "POST"}:
             raise _Refused(405, "This page is read, and its form is sent.")
         candidate_id = CandidateId(found[1]) if found[1] else None
+        if by is not None and candidate_id is not None:
+            candidate_id = self._whole(candidate_id)
         if head.method == "POST":
             return await self._decide(candidate_id, by, incoming, back)
         codes = [value for name, value in head.query if name == "code"]
@@ -168,6 +170,12 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             raise _Refused(401, "That key is not an operator's.", _CHALLENGE) from None
         except ValueError:
             raise _Refused(401, "That is no key.", _CHALLENGE) from None
+
+    def _whole(self, begins: CandidateId) -> CandidateId:
+        """The one candidate that waits and begins so, for an operator who typed a short id."""
+        known = [one.candidate_id for one in self.reader.held()]
+        found = [one for one in known if one.startswith(begins)]
+        return found[0] if len(found) == 1 else begins
 
     def _held(self, candidate_id: CandidateId) -> HeldCandidate:
         held = self.reader.held_candidate(candidate_id)

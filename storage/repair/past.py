@@ -41,6 +41,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     version: int
+    newest: int
     hidden: dict[tuple[str, str], list[tuple[int, bool]]]
 
 
@@ -82,7 +83,7 @@ def point_at(view: View, index: int) -> Point:
         if at >= index:
             break
         walk.take(at, data)
-    return Point(index=index, version=walk.version, hidden=walk.hidden)
+    return Point(index=index, version=walk.version, newest=walk.version, hidden=walk.hidden)
 
 
 class _Walk:
@@ -151,7 +152,7 @@ class _Walk:
                 f"that is before this life of the store: its earliest state is version {first}"
             )
         index, reached = self._point
-        return Point(index=index, version=reached, hidden=self.hidden)
+        return Point(index=index, version=reached, newest=self.version, hidden=self.hidden)
 
 
 def planned(
@@ -181,7 +182,14 @@ def planned(
         counts.update(under)
         if step is not None:
             steps.append(step)
-    told = Rewound(incident=None, version=point.version, lost=gone, **counts)
+    told = Rewound(
+        incident=None,
+        version=point.version,
+        newest=point.newest,
+        reached=len(mine) + len(gone),
+        lost=gone,
+        **counts,
+    )
     return Plan(point=point.index, steps=tuple(steps), told=told)
 
 

@@ -47,7 +47,9 @@ def test_what_a_leaked_key_wrote_is_isolated_with_what_follows_from_it_and_given
         incident_id = done["incident"]["incident_id"]
         assert (done["changed"], done["incident"]["stage"]) == (2, "done")
         assert _texts(sidecar, key) == {"The office is in Lisbon."}
-        back = place.command("isolate", "--undo", incident_id)
+        listed = place.command("isolate", "--list").out
+        assert "principal agent, with descendants" in listed
+        back = place.command("isolate", "--undo", incident_id[:6])
         assert (back.code, "2 shown again" in back.out) == (Exit.OK, True)
         assert _texts(sidecar, key) == everything
 
@@ -77,3 +79,33 @@ def test_memories_go_back_to_a_version_and_forth_again(tmp_path: Path) -> None:
         assert (nonsense.code, "the number of a version" in nonsense.err) == (Exit.USAGE, True)
         assert _texts(sidecar, key) == everything
     assert place.command("audit", "verify").code == Exit.OK
+
+
+def test_a_rewind_says_how_it_is_taken_back_and_whom_it_did_not_find(tmp_path: Path) -> None:
+    place = Place(root=tmp_path)
+    with place.running() as sidecar:
+        key = sidecar.key("agent")
+        for text in ("The vendor is Acme.", "The office is in Lisbon."):
+            assert sidecar.write(key, text=text)[0] == 201
+        done = place.command("rewind", "--to", "1", "--principal", "agent")
+        assert (done.code, _texts(sidecar, key)) == (Exit.OK, {"The vendor is Acme."})
+        told = next(line for line in done.out.splitlines() if "take it back with" in line)
+        assert told.endswith(": mnemogate rewind --to 2 --principal agent")
+        back = place.command(*told.partition(": mnemogate ")[2].split())
+        assert (back.code, len(_texts(sidecar, key))) == (Exit.OK, 2)
+        # Control: there is nothing to do, and yet somebody is meant.
+        assert place.command("rewind", "--to", "2", "--principal", "agent").code == Exit.OK
+        for nobody in (("--principal", "nobody"), ("--tenant", "nope")):
+            missed = place.command("rewind", "--to", "1", *nobody)
+            assert (missed.code, "no memory fits" in missed.out) == (Exit.NOT_FOUND, True)
+        exported = tmp_path / "mine.jsonl"
+        for options, said in (
+            (("--with-proofs", str(tmp_path / "no" / "x")), "there is no directory"),
+            (("--with-proofs", str(exported), "--tenant", "nope"), "has no live memory"),
+        ):
+            refused = place.command("memory", "export", *options)
+            assert (refused.code != Exit.OK, said in refused.err) == (True, True)
+            assert not exported.exists()
+        assert place.command("memory", "export", "--with-proofs", str(exported)).code == Exit.OK
+        checked = place.command("audit", "verify", "--export", str(exported))
+        assert (checked.code, "no later step followed" in checked.out) == (Exit.OK, True)

@@ -135,6 +135,13 @@ async def test_the_operator_s_key_shows_and_decides(held: Held) -> None:
     assert headers["WWW-Authenticate"].startswith("Basic ")
     status, page, headers = await held.get(held.bare, Authorization=with_key(OPERATOR_KEY))
     assert (status, "Zebra" in page) == (200, True)
+    # The beginning of an id is enough with the key, as it is for every command.
+    short = held.bare[: len(held.bare) - 26]
+    assert (await held.get(short))[0] == 401
+    status, begins, _ = await held.get(short, Authorization=with_key(OPERATOR_KEY))
+    assert (status, "Zebra" in begins) == (200, True)
+    nobodys = f"{held.bare.rpartition('/')[0]}/{'0' * 32}"
+    assert (await held.get(nobodys, Authorization=with_key(OPERATOR_KEY)))[0] == 410
     assert page.count("<a ") == page.count('<p><a href="/confirm">All that waits</a></p>') == 1
     whole = held.bare.rpartition("/")[0]
     _, every, _ = await held.get(whole, Authorization=with_key(OPERATOR_KEY))

@@ -19,6 +19,7 @@ from proxy.evaluate.everyday import everyday
 from proxy.evaluate.figures import Figure, share
 from proxy.evaluate.forged import corpora
 from proxy.evaluate.honest import honest
+from proxy.evaluate.isolating import isolate
 from proxy.evaluate.labels import labels
 from proxy.evaluate.month import HOLDS_A_DAY_MAX, NOTES_A_DAY, month
 from proxy.evaluate.sleepers import trust
@@ -139,6 +140,17 @@ async def test_payloads_that_add_up_are_held_and_capped_and_aliases_are_not(
         "vendor_shown_capped": 30.0,
     }
     assert cells["benign_held_observations"].skipped
+
+
+async def test_a_leaked_key_is_isolated_in_one_act_and_given_back_exactly() -> None:
+    found = book(trials=5)
+    await isolate(found)
+    assert found.broken == ()
+    cells = dict(found.tables.isolate or {})
+    assert cells.pop("acts").value == 1
+    assert {(one.value, one.low is not None) for one in cells.values()} == {(100.0, True)}
+    assert cells["hidden"].n == found.trials
+    assert cells["others_shown"].n == 2 * found.trials
 
 
 @pytest.mark.corpora

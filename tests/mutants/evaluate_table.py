@@ -12,6 +12,14 @@ _UNIT: Final = "tests/unit/proxy/evaluate"
 
 EVALUATE: Final = (
     Mutant(
+        name="an isolation that only says so",
+        file="storage/write/quarantine.py",
+        old="                place(change, name, known, row, before | {incident.incident_id})\n",
+        new="",
+        invariant="the evaluation looks at what is shown, not at what an answer says",
+        tests=(at(_EVALUATE, "test_a_leaked_key_is_isolated_in_one_act_and_given_back_exactly"),),
+    ),
+    Mutant(
         name="base64 is not looked into",
         file="proxy/evaluate/canary.py",
         old="        for run in _BASE64.findall(piece):",

@@ -85,6 +85,19 @@ OPERATE: Final = (
         tests=(at(_ISOLATION, "test_what_was_derived_from_a_purged_memory_is_reached"),),
     ),
     Mutant(
+        name="a rewind that means nobody looks like success",
+        file="proxy/cli/rewind.py",
+        old="    return Exit.OK if done.reached else Exit.NOT_FOUND\n",
+        new="    return Exit.OK\n",
+        invariant="a rewind of nobody is no success",
+        tests=(
+            at(
+                "tests/integration/test_cli_isolate.py",
+                "test_a_rewind_says_how_it_is_taken_back_and_whom_it_did_not_find",
+            ),
+        ),
+    ),
+    Mutant(
         name="bytes that open no commitment pass",
         file="proxy/cli/proven_memories.py",
         old="digest_of(canonical)) != seen.commitment:\n            raise Wrong",

@@ -22,6 +22,7 @@ class IdKind(enum.Enum):
     MEMORY = "memory"  # a memory of the tenant, live or under quarantine
     SESSION = "session"
     KEY = "key"  # an API key, revoked ones too
+    INCIDENT = "incident"  # an isolation or a rewind
     UNSETTLED = "unsettled"  # an admitted change that a server behind may not have
 
 

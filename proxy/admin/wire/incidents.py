@@ -89,6 +89,9 @@ class IncidentView(msgspec.Struct, frozen=True, kw_only=True):
 class RewindView(msgspec.Struct, frozen=True, kw_only=True):
     """What a rewind did, or with `dry_run` would do; counts of memories.
 
+    `version` is the one whose state it is, `newest` the store's before: a rewind to that one takes
+    it back. `reached` are meant, also those about which there was nothing to do.
+
     `put_back`: got their earlier text again, deleted ones too. `hidden`: were written later, or
     were hidden at that earlier time. `shown`: only an earlier rewind had hidden them. `behind`:
     their text is on another server. `moved`: changed during the rewind. The last two kinds are left
@@ -97,6 +100,8 @@ class RewindView(msgspec.Struct, frozen=True, kw_only=True):
 
     incident: IncidentView | None
     version: int
+    newest: int
+    reached: int
     put_back: int
     hidden: int
     shown: int
