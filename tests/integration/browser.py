@@ -40,11 +40,13 @@ class Browser(NamedTuple):
         """The document as it is once the page has loaded; scripts get `settle_ms` of its time."""
         return self._run(url, "--dump-dom", *_settling(settle_ms)).decode()
 
-    def picture(self, url: str, name: str, *, width: int, settle_ms: int = 0) -> Path:
+    def picture(
+        self, url: str, name: str, *, width: int, height: int = 1_100, settle_ms: int = 0
+    ) -> Path:
         """A picture of a page; with MNEMOGATE_PICTURES it replaces the one that is kept."""
         directory = PICTURES if os.environ.get("MNEMOGATE_PICTURES") else self.home
         path = directory / f"{name}.png"
-        size = f"--window-size={width},1100"
+        size = f"--window-size={width},{height}"
         self._run(url, f"--screenshot={path}", size, "--hide-scrollbars", *_settling(settle_ms))
         assert path.read_bytes().startswith(b"\x89PNG")
         return path
