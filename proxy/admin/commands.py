@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from proxy.admin.adopting import Adopting
     from proxy.admin.dry_run import Explainer
     from proxy.admin.failing import Failing
+    from proxy.admin.judge_tests import JudgeTests
     from proxy.admin.keys_and_tokens import Credentials
     from proxy.admin.names_watched import NamesWatched
     from proxy.admin.persons_word import Deciding
@@ -138,6 +139,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     adopting: Adopting
     registering: Registering
     failing: Failing
+    judge_tests: JudgeTests
     repairing: Repairing
     tracing: Tracing
     ledger: Sessions

@@ -40,11 +40,10 @@ class TakingFeedback:
         *,
         failures: Failures,
         reader: MemoryReader,
-        recalls: Recalls | None,
+        recalls: Recalls,
         cases: OpensCases,
         surroundings: Surroundings,
     ) -> None:
-        """`recalls`: None where no recall ledger is kept: no reply and no recall is known."""
         self._failures = failures
         self._reader = reader
         self._recalls = recalls
@@ -93,18 +92,16 @@ class TakingFeedback:
             if self._reader.get(tenant, MemoryId(said.memory_id)) is None:
                 raise NotFound("there is no such memory")
             return
-        if self._recalls is None:
-            raise NotFound("no replies and no recalls are kept here; name a memory_id")
         if said.reply_id is not None:
             if self._recalls.reply(tenant, said.reply_id) is None:
-                raise NotFound(f"no such reply is kept; {self._since(self._recalls)}")
+                raise NotFound(f"no such reply is kept; {self._since()}")
             return
         recall = self._recalls.recall(said.recall_id or "")
         if recall is None or recall.tenant != tenant:
-            raise NotFound(f"no such recall is kept; {self._since(self._recalls)}")
+            raise NotFound(f"no such recall is kept; {self._since()}")
 
-    def _since(self, recalls: Recalls) -> str:
-        return f"what is kept begins at {recalls.kept_since_ms} (Unix milliseconds)"
+    def _since(self) -> str:
+        return f"what is kept begins at {self._recalls.kept_since_ms} (Unix milliseconds)"
 
 
 def _signal(failure: Failure, said: GiveFeedback) -> Signal:

@@ -15,6 +15,7 @@ from proxy.admin.commands import Operate
 from proxy.admin.confirm_links import Confirming
 from proxy.admin.dry_run import Explainer
 from proxy.admin.failing import Failing
+from proxy.admin.judge_tests import JudgeTests
 from proxy.admin.keys_and_tokens import Credentials
 from proxy.admin.names_watched import NamesWatched
 from proxy.admin.persons_word import Deciding
@@ -25,6 +26,7 @@ from proxy.admin.retention import Retaining
 from proxy.admin.servers_behind import ServersBehind
 from proxy.admin.tracing import Tracing
 from proxy.aftermath.feedback import TakingFeedback
+from proxy.aftermath.judges import Judges
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
@@ -112,7 +114,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         return TakingFeedback(
             failures=self.store.failures,
             reader=self.store.reader,
-            recalls=None,
+            recalls=self.store.recalls,
             cases=OpensNoCases(),
             surroundings=self.surroundings,
         )
@@ -232,6 +234,7 @@ class Services:
             behind=ServersBehind(store.pins, store.forwards),
             adopting=Adopting(self.guard, store.reader, store.writer),
             failing=Failing(store.failures, self.feedback),
+            judge_tests=JudgeTests(Judges(settings.judges)),
             registering=Registering(store.reader, store.writer, surroundings),
             repairing=Repairing(incidents=store.incidents),
             tracing=Tracing(store=store, ledger=ledger),

@@ -1,12 +1,14 @@
-"""Routes of the operator API about what is registered as true, and about answers that failed."""
+"""Routes of the operator API about what is registered as true, and of answers that fail."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from proxy.admin.wire import registered as wire
+from proxy.admin.wire.judging import JudgeTestView
 from proxy.admin.wire.queries import TenantQuery
 from proxy.admin.wire.said import FailureList, FailureRequest, FailureView
+from proxy.admin.wire.store import Empty
 from proxy.dialects.query import NoQuery
 
 if TYPE_CHECKING:
@@ -51,6 +53,12 @@ async def _failure_file(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.failing.file(call.by, call.body(FailureRequest))
 
 
+async def _judge_test(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Ask a judge about one set of memories twice."""
+    call.body(Empty)
+    return await operate.judge_tests.test(call.argument)
+
+
 RULES: Final = (
     ("GET", "/anchors", _anchors, TenantQuery, None, wire.AnchorList),
     ("POST", "/anchors", _anchor_put, NoQuery, wire.AnchorRequest, wire.AnchorView),
@@ -58,5 +66,6 @@ RULES: Final = (
     ("POST", "/canaries", _canary_put, NoQuery, wire.CanaryRequest, wire.CanaryView),
     ("GET", "/failures", _failures, TenantQuery, None, FailureList),
     ("GET", "/failures/{failure_id}", _failure, NoQuery, None, FailureView),
+    ("POST", "/judges/{judge}/test", _judge_test, NoQuery, Empty, JudgeTestView),
     ("POST", "/failures", _failure_file, NoQuery, FailureRequest, FailureView),
 )

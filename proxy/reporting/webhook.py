@@ -15,7 +15,7 @@ import aiohttp
 
 from proxy.seams.faults import UpstreamError
 from proxy.settings.review_webhook import key_of
-from proxy.transport.addresses import JudgedResolver, look_up
+from proxy.transport.addresses import JudgedResolver, is_address, look_up
 from proxy.transport.upstream import Upstream, UpstreamLimits
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Webhook:
         """
         # For a host that is an IP address, the connector skips its resolver: check the address
         # here.
-        if _is_address(self._host):
+        if is_address(self._host):
             self._resolver.check(self._host)
         timestamp_s = self._now_ms() // 1_000
         signatures = [signature(key, message_id, timestamp_s, body) for key in self._keys]
@@ -95,8 +95,3 @@ class Webhook:
         async with self._upstream as upstream, upstream.send("POST", headers, body) as reply:
             if reply.status not in _DONE:
                 raise UpstreamError(f"the receiver answered {reply.status}")
-
-
-def _is_address(host: str) -> bool:
-    """Whether a connector takes this for an address, in whatever spelling."""
-    return ":" in host or host.replace(".", "").isdigit()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from proxy.settings.judge_tables import JudgeTable, judge_tables
 from proxy.settings.mcp import McpServer, mcp_servers
 from proxy.settings.model import ModelUpstream, model_upstreams
 from proxy.settings.principals import Binding, bindings_of
@@ -38,7 +39,7 @@ RULESET_BYTES_MAX = 1024 * 1024
 _TLS_BYTES_MAX = 16 * 1024 * 1024
 # A file that a store creates in its state directory with its first commit.
 MARKER = "marker"
-_LISTED = ("principals", "mcp", "model")
+_LISTED = ("principals", "mcp", "model", "judge")
 _REVIEW = "review"
 
 __all__ = ["SETTINGS", "Address", "Binding", "Secret", "Settings", "SettingsError", "load_settings"]
@@ -99,6 +100,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mcp: tuple[McpServer, ...] = ()
     models: tuple[ModelUpstream, ...] = ()
     review_webhook: ReviewWebhook | None = None
+    judges: tuple[JudgeTable, ...] = ()
 
     def ruleset_text(self) -> str:
         """The TOML text of the ruleset; read again at each call, for a reload.
@@ -285,6 +287,7 @@ def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str
             "mcp": mcp_servers(listed["mcp"], env),
             "models": model_upstreams(listed["model"]),
             "review_webhook": review_webhook(listed[_REVIEW]),
+            "judges": judge_tables(listed["judge"]),
         }
     except BadValue as error:
         raise SettingsError(str(error)) from None

@@ -96,7 +96,7 @@ def key_of(secret: Secret) -> bytes:
 
 def _checked(given: WebhookTable) -> ReviewWebhook:
     check_url(given.url, has_credential=False)
-    allow = tuple(_network(one) for one in given.allow)
+    allow = tuple(network_of(one) for one in given.allow)
     if urlsplit(given.url).scheme != "https" and not allow:
         raise BadValue("url: must be https://, or http:// to addresses that `allow` lists")
     files = {"secret_file": given.secret_file, "second_secret_file": given.second_secret_file}
@@ -120,7 +120,12 @@ def _secret(key: str, file: str) -> Secret:
     return found
 
 
-def _network(text: str) -> Network:
+def network_of(text: str) -> Network:
+    """A range of addresses, as `allow` has it.
+
+    Raises:
+        BadValue: What is allowed.
+    """
     try:
         return ip_network(text)
     except ValueError:

@@ -58,6 +58,14 @@ def refused(address: str, allowed: Iterable[Network], *, only_allowed: bool = Fa
     return found.version == 6 and found not in _GLOBAL_UNICAST  # noqa: PLR2004 - of the protocol
 
 
+def is_address(host: str) -> bool:
+    """Whether a connector takes a host for an address, in whatever spelling.
+
+    It asks no resolver about one.
+    """
+    return ":" in host or host.replace(".", "").isdigit()
+
+
 async def look_up(host: str, port: int) -> tuple[str, ...]:
     """Every address of a host, as the system's resolver knows it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from policy.model import Channel, PrincipalId, Tenant
@@ -56,16 +57,24 @@ async def test_an_operator_files_a_failure_and_bad_input_says_why(tmp_path: Path
         assert (filed["kind"], filed["verdict"], filed["by"]) == ("operator", "wrong", "operator")
         assert await admin.ask("GET", f"/failures/{filed['failure_id']}") == filed
         failures = sidecar.sidecar.store.failures
-        (kept,) = failures.newest(Tenant("default"), 10)
+        kept = failures.newest(Tenant("default"), 1)[0]
         assert kept.failure_id == filed["failure_id"]
         for name in ("0" * 20, "x", "0" * 19):
             await admin.ask("GET", f"/failures/{name}", status=404)
         await admin.ask("POST", "/failures", {}, status=422)
-        await admin.ask("POST", "/failures", {"reply_id": "msg_none"}, status=404)
+        unknown = await admin.ask("POST", "/failures", {"reply_id": "msg_none"}, status=404)
+        assert "no such reply is kept; what is kept begins at 1" in unknown["detail"]
+        _, found = await sidecar.call("POST", "/v1/search", AGENT_KEY, {"query": "Where is Ada?"})
+        assert len(found["results"]) == 1
+        (recall,) = await asyncio.to_thread(
+            sidecar.sidecar.store.recalls.recalls, Tenant("default"), limit=1
+        )
+        of_recall = await admin.ask("POST", "/failures", {"recall_id": recall.recall_id})
+        assert (of_recall["recall_id"], of_recall["memory_id"]) == (recall.recall_id, "")
         await admin.ask("POST", "/failures", {**asked, "tenant": "other"}, status=404)
         await admin.ask("POST", "/failures", {**asked, "forbid": ["re:(a+)+"]}, status=422)
         await admin.ask("GET", "/failures", key=AGENT_KEY, status=403)
         for body in ({"memory_id": stored["id"]}, {"verdict": "wrong"}, {}):
             status, _ = await sidecar.call("POST", "/v1/feedback", AGENT_KEY, body)
             assert status == 422
-        assert failures.newest(Tenant("default"), 10) == (kept,)
+        assert len(failures.newest(Tenant("default"), 10)) == 2

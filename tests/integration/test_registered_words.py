@@ -80,3 +80,24 @@ async def test_a_canary_is_no_anchor_and_takes_no_anchors_id(tmp_path: Path) -> 
         refused = await admin.ask("POST", "/anchors", taken, status=422)
         assert "a canary of this tenant has that id" in refused["detail"]
         assert (await admin.ask("GET", "/canaries"))["canaries"] == [put]
+
+
+async def test_an_operator_tries_a_judge_twice(tmp_path: Path) -> None:
+    tables = """
+        [[judge]]
+        name = "sure"
+        command = ["/bin/echo", '{"fails": true, "why": "the vault code is 7319"}']
+        deterministic = true
+        [[judge]]
+        name = "page"
+        command = ["/bin/echo", "<html>"]
+    """
+    async with running(tmp_path, tables=tables) as sidecar:
+        admin = Admin(sidecar)
+        sure = await admin.ask("POST", "/judges/sure/test", {})
+        answer = {"fails": True, "problem": None}
+        assert (sure["answers"], sure["same"], sure["deterministic"]) == ([answer] * 2, True, True)
+        page = await admin.ask("POST", "/judges/page/test", {})
+        unread = {"fails": None, "problem": "judge_unreadable"}
+        assert (page["answers"], page["same"]) == ([unread] * 2, False)
+        await admin.ask("POST", "/judges/other/test", {}, status=404)

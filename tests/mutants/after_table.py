@@ -14,6 +14,7 @@ _WORD_TESTS: Final = "tests/unit/policy/text/test_whole_words.py"
 _RULE: Final = "policy/after/rule_judge.py"
 _RULES: Final = "tests/unit/policy/after/test_rule_judge.py"
 _FEEDBACK: Final = "tests/unit/proxy/aftermath/test_feedback.py"
+_JUDGES: Final = "tests/unit/proxy/aftermath/test_judges.py"
 _SIGNALS: Final = "tests/unit/policy/after/test_signals.py"
 
 _LEDGER: Final = "storage/recall_log/ledger.py"
@@ -235,5 +236,37 @@ AFTER: Final = (
         new="",
         invariant="nobody files a failure about what his tenant does not have",
         tests=(at(_FEEDBACK, "test_what_is_not_there_is_not_found_and_nothing_is_kept"),),
+    ),
+    Mutant(
+        name="a judge's silence is no failure",
+        file="proxy/aftermath/judges.py",
+        old="return Opinion(fails=None, problem=TIMEOUT)",
+        new="return Opinion(fails=False)",
+        invariant="a judge that does not answer in time has said nothing",
+        tests=(at(_JUDGES, "test_a_judge_that_hangs_is_ended_with_its_children"),),
+    ),
+    Mutant(
+        name="a judge's children outlive it",
+        file="proxy/aftermath/judges.py",
+        old="            os.killpg(process.pid, signal.SIGKILL)\n",
+        new="            process.kill()\n",
+        invariant="nothing that a judge starts runs on",
+        tests=(at(_JUDGES, "test_a_judge_that_hangs_is_ended_with_its_children"),),
+    ),
+    Mutant(
+        name="a judge sees the gate's environment",
+        file="proxy/aftermath/judges.py",
+        old="        env={},\n",
+        new="",
+        invariant="a judge gets no credential",
+        tests=(at(_JUDGES, "test_a_program_is_asked_on_its_input_and_told_nothing_else"),),
+    ),
+    Mutant(
+        name="a question goes to any address",
+        file="proxy/aftermath/judges.py",
+        old="        if is_address(host):\n",
+        new="        if False:\n",
+        invariant="texts of memories go to no address that nobody listed",
+        tests=(at(_JUDGES, "test_a_server_is_asked_by_post_and_only_where_it_may_stand"),),
     ),
 )

@@ -16,6 +16,7 @@ from proxy.cli.exits import Exit
 from proxy.cli.parser import build_parser, commands
 from proxy.compose.dialects import dialects_of
 from proxy.dialects.native.decode import ROUTES
+from proxy.settings.judge_tables import MEANINGS as JUDGE_MEANINGS
 from proxy.settings.load import setting_table
 from proxy.settings.mcp import MEANINGS, mcp_servers
 from proxy.settings.model import MEANINGS as MODEL_MEANINGS
@@ -73,6 +74,11 @@ def test_every_key_of_an_mcp_table_is_listed() -> None:
 def test_every_key_of_a_model_table_is_listed() -> None:
     expected = [f"| `{name}` | {meaning} |" for name, meaning in MODEL_MEANINGS.items()]
     assert _rows(_text("docs/settings.md"), "## Model APIs") == expected
+
+
+def test_every_key_of_a_judge_table_is_listed() -> None:
+    expected = [f"| `{name}` | {meaning} |" for name, meaning in JUDGE_MEANINGS.items()]
+    assert _rows(_text("docs/settings.md"), "## Judges") == expected
 
 
 def test_every_key_of_the_webhooks_table_is_listed() -> None:

@@ -60,7 +60,7 @@ def talking(root: Path) -> Generator[Talk]:
             TakingFeedback(
                 failures=live.store.failures,
                 reader=live.store.reader,
-                recalls=None,
+                recalls=live.store.recalls,
                 cases=cases,
                 surroundings=live.surroundings,
             ),

@@ -115,7 +115,7 @@ def talking(root: Path, embedder: str = "static") -> Generator[Conversation]:
             feedback=TakingFeedback(
                 failures=live.store.failures,
                 reader=live.store.reader,
-                recalls=None,
+                recalls=live.store.recalls,
                 cases=OpensNoCases(),
                 surroundings=live.surroundings,
             ),

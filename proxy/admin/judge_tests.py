@@ -1,0 +1,47 @@
+"""Callers' judges, tried by an operator: one question about one set, asked twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.admin.wire.judging import JudgeAnswerView, JudgeTestView
+from proxy.seams.cases import ShownMemory
+from proxy.seams.faults import NotFound
+
+if TYPE_CHECKING:
+    from proxy.seams.cases import AsksJudges
+
+_QUESTION: Final = "When does the office open?"
+_MEMORIES: Final = (
+    ShownMemory(id="00000000-0000-4000-8000-000000000001", text="The office opens at nine."),
+    ShownMemory(id="00000000-0000-4000-8000-000000000002", text="Tea is in the kitchen."),
+)
+
+
+class JudgeTests:
+    """Tries judges. Event loop only."""
+
+    def __init__(self, judges: AsksJudges) -> None:
+        self._judges = judges
+
+    async def test(self, name: str) -> JudgeTestView:
+        """Ask a judge a question of ours twice, one after the other.
+
+        Raises:
+            NotFound: No judge has this name.
+        """
+        if name not in self._judges.names():
+            raise NotFound("no [[judge]] table has that name")
+        opinions = [
+            await self._judges.ask(name, case="test", question=_QUESTION, memories=_MEMORIES)
+            for _ in range(2)
+        ]
+        first, second = opinions
+        return JudgeTestView(
+            name=name,
+            deterministic=self._judges.deterministic(name),
+            answers=tuple(
+                JudgeAnswerView(fails=each.fails, problem=each.problem) for each in opinions
+            ),
+            same=first == second and first.problem is None,
+        )

@@ -1,0 +1,198 @@
+"""Callers' judges: programs and servers that say whether an answer fails with these memories.
+
+A judge is somebody else's, and reads what an attacker wrote. It gets a question and texts, and
+nothing of ours: no environment, no credential, no place. It has a deadline and 64 KiB to answer in.
+What cannot be read is no answer, and no answer convicts nobody. The reason that it gives is read by
+nobody: it may repeat the texts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from proxy.seams.cases import Opinion, ShownMemory
+from proxy.seams.faults import UpstreamError
+from proxy.transport.addresses import JudgedResolver, is_address, look_up
+from proxy.transport.upstream import Upstream, UpstreamLimits
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import Sequence
+
+    from aiohttp.abc import AbstractResolver
+
+    from proxy.settings.judge_tables import JudgeTable
+    from proxy.transport.addresses import LookUp
+
+ANSWER_BYTES_MAX: Final = 64 * 1024
+_ASKED_AT_ONCE_MAX: Final = 4
+_OK: Final = 200
+
+TIMEOUT: Final = "judge_timeout"
+FAILED: Final = "judge_failed"
+UNREADABLE: Final = "judge_unreadable"
+
+
+class _JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    case: str
+    question: str
+    memories: tuple[ShownMemory, ...]
+    deadline_ms: int
+
+
+class _Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judge answers. Its `why` is no member: it is skipped."""
+
+    fails: bool | None
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(_Judgement)
+
+
+class UnheardError(Exception):
+    """The judge gave no answer; the text is one of the words above."""
+
+
+class Judges:
+    """Implements `AsksJudges`. Event loop only; four questions at once, the others wait."""
+
+    def __init__(self, tables: Sequence[JudgeTable], *, look_up: LookUp = look_up) -> None:
+        self._tables = {table.name: table for table in tables}
+        self._look_up = look_up
+        self._asking = asyncio.Semaphore(_ASKED_AT_ONCE_MAX)
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the judges, in the order of their tables."""
+        return tuple(self._tables)
+
+    def deterministic(self, name: str) -> bool:
+        """Whether the judge claims to answer the same each time.
+
+        Raises:
+            KeyError: No judge has this name.
+        """
+        return self._tables[name].deterministic
+
+    async def ask(
+        self, name: str, *, case: str, question: str, memories: Sequence[ShownMemory]
+    ) -> Opinion:
+        """What the judge says of exactly these memories.
+
+        Raises:
+            KeyError: No judge has this name.
+        """
+        table = self._tables[name]
+        asked = _ENCODER.encode(
+            _JudgeQuestion(
+                case=case,
+                question=question,
+                memories=tuple(memories),
+                deadline_ms=int(table.deadline_s * 1_000),
+            )
+        )
+        async with self._asking:
+            try:
+                async with asyncio.timeout(table.deadline_s):
+                    if table.command:
+                        said = await _run(table.command, asked)
+                    else:
+                        said = await self._post(table, asked)
+                return Opinion(fails=_DECODER.decode(said).fails)
+            except TimeoutError:
+                return Opinion(fails=None, problem=TIMEOUT)
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
+                return Opinion(fails=None, problem=UNREADABLE)
+            except (UnheardError, UpstreamError, OSError) as error:
+                unread = isinstance(error, UnheardError)
+                return Opinion(fails=None, problem=str(error) if unread else FAILED)
+
+    async def _post(self, table: JudgeTable, asked: bytes) -> bytes:
+        parts = urlsplit(table.url)
+        host = str(parts.hostname)
+        resolver = JudgedResolver(
+            table.allow, only_allowed=parts.scheme != "https", look_up=self._look_up
+        )
+        # A connector does not ask its resolver about an address.
+        if is_address(host):
+            resolver.check(host)
+        limits = UpstreamLimits(
+            connect_seconds=table.deadline_s,
+            head_seconds=table.deadline_s,
+            body_seconds=table.deadline_s,
+            body_bytes_max=ANSWER_BYTES_MAX,
+            connections_max=1,
+        )
+
+        def connector() -> aiohttp.BaseConnector:
+            return aiohttp.TCPConnector(
+                resolver=cast("AbstractResolver", resolver), use_dns_cache=False, force_close=True
+            )
+
+        headers = {"content-type": "application/json", "user-agent": "mnemogate"}
+        async with (
+            Upstream(table.url, limits=limits, connector=connector) as upstream,
+            upstream.send("POST", headers, asked) as reply,
+        ):
+            if reply.status != _OK:
+                raise UnheardError(FAILED)
+            return await upstream.whole(reply)
+
+
+async def _run(command: tuple[str, ...], asked: bytes) -> bytes:
+    """What the program prints, once it has ended well."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd="/",
+        env={},
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.TaskGroup() as both:
+            saying = both.create_task(_read(process))
+            both.create_task(_write(process, asked))
+        said = saying.result()
+        if len(said) > ANSWER_BYTES_MAX:
+            raise UnheardError(UNREADABLE)
+        if await process.wait() != 0:
+            raise UnheardError(FAILED)
+        return said
+    finally:
+        # Its children too, which may hold the pipe, and whatever it left behind.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _read(process: Process) -> bytes:
+    said = bytearray()
+    if process.stdout is not None:
+        while piece := await process.stdout.read(ANSWER_BYTES_MAX):
+            said += piece
+            if len(said) > ANSWER_BYTES_MAX:
+                # It may wait for its output to be read, and never read the rest of the question.
+                process.kill()
+                break
+    return bytes(said)
+
+
+async def _write(process: Process, asked: bytes) -> None:
+    # A judge may answer without reading to the end.
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            process.stdin.write(asked)
+            await process.stdin.drain()
+        process.stdin.close()

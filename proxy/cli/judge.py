@@ -1,0 +1,63 @@
+"""`mnemogate judge`: the programs and servers that say whether an answer fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from proxy.admin.wire.judging import JudgeTestView
+from proxy.admin.wire.store import Empty
+from proxy.cli.command import Command
+from proxy.cli.connect import operator
+from proxy.cli.exits import Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+    from proxy.admin.wire.judging import JudgeAnswerView
+    from proxy.cli.command import Context
+
+
+class _Judge(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+
+
+async def _test(context: Context) -> Exit:
+    asked = context.arguments(_Judge)
+    async with operator(context) as api:
+        tested = await api.post(f"/judges/{asked.name}/test", JudgeTestView, Empty())
+    if context.terminal.as_json:
+        context.terminal.data(tested)
+    else:
+        for place, answer in enumerate(tested.answers, 1):
+            context.terminal.say(f"answer {place}: {_said(answer)}")
+        claim = "says that it is deterministic" if tested.deterministic else "may answer otherwise"
+        context.terminal.say(f"{tested.name} {claim}; the answers are{_same(tested)} the same")
+    unread = any(answer.problem is not None for answer in tested.answers)
+    broken = tested.deterministic and not tested.same
+    return Exit.FAILED if unread or broken else Exit.OK
+
+
+def _said(answer: JudgeAnswerView) -> str:
+    if answer.problem is not None:
+        return f"none ({answer.problem})"
+    return "not known" if answer.fails is None else "fails" if answer.fails else "does not fail"
+
+
+def _same(tested: JudgeTestView) -> str:
+    return "" if tested.same else " not"
+
+
+def _name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the name of its [[judge]] table")
+
+
+COMMANDS = (
+    Command(
+        words=("judge", "test"),
+        summary="ask a judge about one set of memories twice, and compare its answers",
+        act=_test,
+        arguments=_name,
+    ),
+)
