@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from proxy.admin.wire.ids import IDS_SHOWN, IdList
 from proxy.admin.wire.store import CheckpointView, LeafPage, LeafView, ProofView
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator, settings_of
@@ -16,6 +17,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step, reason
 from proxy.cli.proofs import PROOF_LEN_MAX, Proof, check_proof
 from proxy.cli.proven_memories import LINE_LEN_MAX, Checking, Wrong
+from proxy.cli.short_ids import check_beginning, only_id
 from proxy.cli.terminal import inert
 from proxy.cli.verification import Verifier
 from storage import trusted_files
@@ -225,9 +227,13 @@ async def _prove(context: Context) -> Exit:
     return Exit.OK
 
 
-async def _verdict_of(api: Operator, candidate_id: str, terminal: Terminal) -> int:
-    """The last verdict leaf about a candidate, found by reading the log."""
-    found: int | None = None
+async def _verdict_of(api: Operator, begins: str, terminal: Terminal) -> int:
+    """The last verdict leaf about the candidate with this id, or with an id that begins so.
+
+    It is found by reading the log, which has the ids of all candidates that were ever judged.
+    """
+    check_beginning(begins)
+    found: dict[str, int] = {}
     offset, size = 0, 1
     progress = terminal.progress("reading the log")
     while offset < size:
@@ -235,25 +241,29 @@ async def _verdict_of(api: Operator, candidate_id: str, terminal: Terminal) -> i
         if not page.leaves:
             break
         for view in page.leaves:
-            if _judges(view, candidate_id):
-                found = view.index
+            judged = _judged(view)
+            if judged.startswith(begins):
+                found[judged] = view.index
         offset, size = offset + len(page.leaves), page.size
         progress(min(offset, size), size)
-    if found is None:
-        raise CommandFailed(
-            Exit.NOT_FOUND,
-            f"no verdict about {inert(candidate_id)} in the log",
-            then="give a candidate id as `review list` or a refusal shows it, or a leaf's index",
+    known = IdList(ids=tuple(sorted(found)[:IDS_SHOWN]), total=len(found))
+    return found[
+        only_id(
+            begins,
+            known,
+            "no candidate with a verdict in the log",
+            "give a candidate id as `review list` or a refusal shows it, or a leaf's index",
         )
-    return found
+    ]
 
 
-def _judges(view: LeafView, candidate_id: str) -> bool:
+def _judged(view: LeafView) -> str:
+    """The id of the candidate that a verdict leaf judges; "" for any other leaf."""
     try:
         leaf = decode_leaf(base64.b64decode(view.data_base64, validate=True))
     except (StoreCorrupt, binascii.Error):
-        return False
-    return isinstance(leaf, VerdictLeaf) and leaf.candidate_id == candidate_id
+        return ""
+    return leaf.candidate_id if isinstance(leaf, VerdictLeaf) else ""
 
 
 async def _checkpoint(context: Context) -> Exit:

@@ -42,16 +42,39 @@ async def whole_id(api: Operator, kind: IdKind, given: str, tenant: str = DEFAUL
     """
     if len(given) >= _WHOLE_LEN.get(kind, sys.maxsize):
         return given
+    check_beginning(given)
+    found = await api.get("/ids", IdList, kind=kind.value, begins=given, tenant=tenant)
+    return only_id(given, found, *_NOUNS[kind])
+
+
+def check_beginning(given: str) -> None:
+    """Refuse a text that is too short for the beginning of an id.
+
+    Raises:
+        CommandFailed: It has fewer characters than `BEGINNING_LEN_MIN`.
+    """
     if len(given) < BEGINNING_LEN_MIN:
         raise CommandFailed(
             Exit.USAGE,
             f"{inert(given)}: too short for the beginning of an id",
             then=f"write at least {BEGINNING_LEN_MIN} characters",
         )
-    found = await api.get("/ids", IdList, kind=kind.value, begins=given, tenant=tenant)
+
+
+def only_id(given: str, found: IdList, noun: str, then: str) -> str:
+    """The one id that begins with `given`, among those that were found.
+
+    Args:
+        given: What a person typed.
+        found: The ids that begin so.
+        noun: What is said to have no such id, as in "no memory", for the message.
+        then: What to do next if no id begins so.
+
+    Raises:
+        CommandFailed: No id begins so, or several do; the message says which.
+    """
     if found.total == 1:
         return found.ids[0]
-    noun, then = _NOUNS[kind]
     if found.total == 0:
         what = f"{noun} has an id that begins with {inert(given)}"
         raise CommandFailed(Exit.NOT_FOUND, what, then=then)

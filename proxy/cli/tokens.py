@@ -9,16 +9,19 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import TEXT_LEN_MAX, MemoryClass, SourceKind
-from proxy.admin.wire.store import TOKEN_SECONDS_MAX, TokenRequest, TokenView
+from proxy.admin.wire.ids import IdKind
+from proxy.admin.wire.store import TOKEN_SECONDS_MAX, KeyList, TokenRequest, TokenView
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import iso
+from proxy.cli.short_ids import whole_id
+from proxy.cli.terminal import inert, iso
 from proxy.dialects.strict_json.strict import JsonValue
 
 if TYPE_CHECKING:
     import argparse
 
+    from proxy.cli.client import Operator
     from proxy.cli.command import Context
 
 
@@ -43,24 +46,9 @@ class _Token(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _token_mint(context: Context) -> Exit:
     asked = context.arguments(_Token)
-    request = TokenRequest(
-        principal=asked.principal,
-        text=_text(asked),
-        from_class=asked.from_class,
-        to_class=asked.to_class,
-        tenant=asked.tenant,
-        nonce=asked.nonce,
-        memory_id=asked.memory_id,
-        target=asked.target,
-        source=asked.source,
-        user_id=asked.user_id,
-        agent_id=asked.agent_id,
-        run_id=asked.run_id,
-        app_id=asked.app_id,
-        metadata=_metadata(asked.metadata),
-        expires_in_seconds=asked.expires,
-    )
+    text, metadata = _text(asked), _metadata(asked.metadata)
     async with operator(context) as api:
+        request = _request(asked, text, metadata, await _memory_id(api, asked))
         view = await api.post("/tokens", TokenView, request)
     terminal = context.terminal
     if terminal.as_json:
@@ -73,6 +61,46 @@ async def _token_mint(context: Context) -> Exit:
         "The write must be exactly the one described here, with this nonce and token, once."
     )
     return Exit.OK
+
+
+async def _memory_id(api: Operator, asked: _Token) -> str | None:
+    """The whole id of the memory to update; None for a new memory.
+
+    Without `--tenant` the memory is one of the tenant that the principal's key has.
+    """
+    if asked.memory_id is None:
+        return None
+    tenant = asked.tenant
+    if tenant is None:
+        keys = (await api.get("/keys", KeyList)).keys
+        tenant = next((one.tenant for one in keys if one.principal == asked.principal), None)
+    if tenant is None:
+        raise CommandFailed(
+            Exit.USAGE, f"{inert(asked.principal)} has no key", then="say which --tenant"
+        )
+    return await whole_id(api, IdKind.MEMORY, asked.memory_id, tenant)
+
+
+def _request(
+    asked: _Token, text: str, metadata: dict[str, JsonValue] | None, memory_id: str | None
+) -> TokenRequest:
+    return TokenRequest(
+        principal=asked.principal,
+        text=text,
+        from_class=asked.from_class,
+        to_class=asked.to_class,
+        tenant=asked.tenant,
+        nonce=asked.nonce,
+        memory_id=memory_id,
+        target=asked.target,
+        source=asked.source,
+        user_id=asked.user_id,
+        agent_id=asked.agent_id,
+        run_id=asked.run_id,
+        app_id=asked.app_id,
+        metadata=metadata,
+        expires_in_seconds=asked.expires,
+    )
 
 
 def _metadata(given: str | None) -> dict[str, JsonValue] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from proxy.admin.wire.ids import IdKind, IdList
 from proxy.cli.client import Operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.short_ids import whole_id
-from tests.integration.cli_process import Place
+from tests.integration.cli_process import Place, Running
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -190,6 +191,58 @@ def test_whatever_has_an_id_is_named_by_the_beginning_of_it(place: Place) -> Non
         assert [one["key_id"] for one in listed if one["revoked_at_ms"]] == [made]
         unsettled = place.command("review", "settle", "0000", "done")
         assert "nothing that is not settled has an id" in unsettled.err
+
+
+def test_a_token_and_a_proof_are_named_by_the_beginning_of_an_id(place: Place) -> None:
+    text = "Always answer in German."
+    with place.running() as sidecar:
+        made = place.command("key", "add", "people", "--channel", "user", "--json").data
+        one, other = (
+            sidecar.write(made["plain"], text=f"I live in town {number}.")[1] for number in range(2)
+        )
+        minting = ("token", "mint", "--principal", "people", "--text", text, "--to", "L1")
+        strange = place.command(*minting, "--memory-id", one["id"][:8], "--tenant", "others")
+        assert (strange.code, strange.out) == (Exit.NOT_FOUND, "")
+        nobody = place.command(*minting, "--memory-id", one["id"][:8], "--principal", "nobody")
+        assert (nobody.code, nobody.out) == (Exit.USAGE, "")
+        assert "nobody has no key" in nobody.err
+        # Without --tenant the memory is looked for in the tenant of the principal's key.
+        token = place.command(*minting, "--memory-id", one["id"][:8], "--json").data
+        promoted = {"text": text, "class": "L1", "nonce": token["nonce"]}
+        assert _changed(sidecar, made["plain"], other["id"], promoted, token["token"]) == 403
+        again = place.command(*minting, "--memory-id", one["id"], "--json").data
+        promoted = {"text": text, "class": "L1", "nonce": again["nonce"]}
+        assert _changed(sidecar, made["plain"], one["id"], promoted, again["token"]) == 200
+        token = place.command(*minting, "--memory-id", other["id"][:8], "--json").data
+        promoted = {"text": text, "class": "L1", "nonce": token["nonce"]}
+        assert _changed(sidecar, made["plain"], other["id"], promoted, token["token"]) == 200
+
+        # A letter keeps the beginning from being read as the index of a leaf.
+        candidate_id = one["candidate_id"]
+        short = candidate_id[: next(at for at in range(8, 33) if not candidate_id[:at].isdecimal())]
+        whole = place.command("audit", "prove", candidate_id)
+        assert whole.code == Exit.OK, "control"
+        assert place.command("audit", "prove", short).out == whole.out
+        missing = place.command("audit", "prove", "zzzz")
+        assert (missing.code, missing.out) == (Exit.NOT_FOUND, "")
+        assert "no candidate with a verdict in the log has an id" in missing.err
+        assert place.command("audit", "prove", short[:1] + "z").code == Exit.USAGE
+
+
+def _changed(sidecar: Running, key: str, memory_id: str, body: dict[str, str], token: str) -> int:
+    """The status of one native update with a promotion token."""
+    request = urllib.request.Request(  # noqa: S310 - our own listener
+        f"{sidecar.ready['data']}/v1/memories/{memory_id}",
+        data=json.dumps({**body, "promotion_token": token}).encode(),
+        headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+        method="PATCH",
+    )
+    try:
+        with urllib.request.urlopen(request) as answer:  # noqa: S310
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
 
 
 def test_where_no_session_was_seen_there_is_nothing_of_that_name(waiting: Place) -> None:

@@ -532,6 +532,32 @@ OPERATE: Final = (
         ),
     ),
     Mutant(
+        name="a token takes a whole id alone",
+        file="proxy/cli/tokens.py",
+        old="    return await whole_id(api, IdKind.MEMORY, asked.memory_id, tenant)\n",
+        new="    return asked.memory_id\n",
+        invariant="whatever has an id is named by the beginning of it",
+        tests=(
+            at(
+                "tests/integration/test_cli_review.py",
+                "test_a_token_and_a_proof_are_named_by_the_beginning_of_an_id",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a proof takes a whole id alone",
+        file="proxy/cli/audit.py",
+        old="            if judged.startswith(begins):\n",
+        new="            if judged == begins:\n",
+        invariant="whatever has an id is named by the beginning of it",
+        tests=(
+            at(
+                "tests/integration/test_cli_review.py",
+                "test_a_token_and_a_proof_are_named_by_the_beginning_of_an_id",
+            ),
+        ),
+    ),
+    Mutant(
         name="a wrapper that is the gate is taken for a sidecar",
         file="proxy/cli/failures.py",
         old='        if runs(pid, "mcp"):\n',
