@@ -107,8 +107,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     # b"" for a change without a text.
     vector: bytes
     embedder_id: str
-    # trace: W3C id of the request, opaque to the store, kept in the verdict leaf; guard mode: the
-    # key under which the server behind files the memory, None for a memory of our own.
+    # The W3C trace id of the request; the store only keeps it in the verdict leaf.
     trace_id: str
     # Guard mode: the key under which the server behind files the memory; None for a memory of our
     # own.
@@ -117,10 +116,9 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     # `provenance` was given for.
     tainted: Provenance | None = None
     edit: Edit | None = None
-    # version of the memory to change, for token and shadow; 0: there was none
+    # The version of the memory to change, for which token and shadow retrieval hold; 0: none.
     seen_version: int = 0
-    # the deadline that the waiting request shares; and a check whether its credential is still
-    # valid (None: it cannot end).
+    # The deadline of the decision, which the waiting request shares; None: no request waits.
     due: Due | None = None
     # Whether the credential of the request is still good; None: a credential that cannot end.
     welcome: Callable[[], bool] | None = None
@@ -286,8 +284,7 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None  # why no writes are accepted, or what a person should know or do
     retrying: bool = False  # whether the store tries again by itself after a refused write
     observing: bool = False  # whether the gate only observes (observe mode)
-    # since when the oldest candidate waits for a person; and where undecided candidates are staged:
-    # "memfd", "unlinked file", or "" for nowhere yet
+    # Since when the oldest held candidate waits for a person; None where none waits.
     held_since_ms: int | None = None
     # Where candidates are kept before their verdict: "memfd", "unlinked file", or "" for nowhere
     # yet.

@@ -37,7 +37,7 @@ _CONVICTS: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})
 
 
 def kind_of(channel: Channel) -> SignalKind:
-    """The kind of signal that feedback from this channel is."""
+    """The kind of signal that feedback on this channel makes."""
     return _BY_CHANNEL[channel]
 
 

@@ -125,7 +125,8 @@ class Numbering:
                 ]
             )
         except (UnicodeEncodeError, OverflowError):
-            # no JSON can be made of it: halves of surrogate pairs, or numbers that no double holds
+            # A call's arguments cannot be JSON: halves of surrogate pairs, or numbers beyond any
+            # double.
             return self._number(turn)
         key = hash((said, calls))
         known = self._known.get(key)

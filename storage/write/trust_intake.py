@@ -280,7 +280,7 @@ class TrustIntake:
     def take(self, change: Change, event: OutcomeEvent, ruleset: Ruleset) -> bool:
         """Change the trust of the principal, and separately that of the origin.
 
-        Whether any changed.
+        Returns whether any of them changed.
         """
         holders = [self._principal(event.principal_id)]
         if event.origin is not None:
