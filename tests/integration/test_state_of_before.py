@@ -21,6 +21,7 @@ import pytest
 from storage.tables.codec import STORE_FORMAT
 from storage.tables.read_only import read_only
 from tests.integration.cli_process import Place
+from tests.integration.life_of_now import answers
 
 if TYPE_CHECKING:
     from tests.integration.cli_process import Running
@@ -78,6 +79,23 @@ def test_there_is_a_life_of_every_format_that_still_opens() -> None:
     assert names >= {f"format-{number}.tar.gz" for number in range(3, STORE_FORMAT + 1)}
 
 
+def test_the_life_of_this_format_has_trust_names_under_alarm_and_incidents() -> None:
+    path = LIVES[-1].with_name(f"format-{STORE_FORMAT}.tar.gz")
+    with tarfile.open(path) as packed:
+        file = packed.extractfile("said.json")
+        assert file is not None
+        told = json.load(file)["answers"]
+    (trust,) = told["trust"]["principals"]
+    assert [one["kind"] for one in trust["history"]] == [
+        "denied_by_person",
+        "quarantined_by_hand",
+    ]
+    alarms = {one["name"]: one["accepted"] for one in told["drift"]["alarms"]}
+    assert alarms == {"zephyrpay": False, "quillbank": True}
+    assert [one["stage"] for one in told["incidents"]["incidents"]] == ["undone", "done"]
+    assert len(told["quarantined"]["memories"]) == 3
+
+
 def test_a_state_directory_of_before_opens_and_says_what_it_said(place: Place) -> None:
     before = said(place)
     keys = before["keys"]
@@ -85,6 +103,8 @@ def test_a_state_directory_of_before_opens_and_says_what_it_said(place: Place) -
     with place.running("--config", str(place.root / "mnemogate.toml")) as sidecar:
         assert listed(sidecar, keys["agent"]) == before["list"][1]
         assert waiting(place) == before["review"]
+        if "answers" in before:
+            assert answers(place) == before["answers"]
         begun = place.command("session", "list", "--json").data["sessions"]
         assert {one["session"] for one in begun} >= {*before.get("sessions", ())}
         spent, _ = sidecar.write(keys["agent"], text="Another text.", nonce="n-1")
