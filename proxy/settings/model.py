@@ -100,9 +100,9 @@ MEANINGS: Final[dict[str, str]] = {
     "answers is gated before the backend sees it.",
     "maps": "Tool maps, shipped ones by name or files: which tools write memory. Unset: all that "
     "are shipped. For `extraction` one, with the form of the answers.",
-    "memory_paths": "Files of memory: what the agent's own tools write there is judged. A name in "
-    "any folder, a path, `*` in a name, `**` for all below. Unset: what hosts load by themselves; "
-    "a list replaces them, and each start names what it leaves out.",
+    "memory_paths": "Files of memory, of which the agent's own writes are judged: a name in any "
+    "folder, a path, `*` in a name, `**` below. Unset: what hosts load; a list replaces it, and "
+    "each start names what it leaves out.",
     "user_turns": "`person`: people type the user turns, so one turn of theirs, stored as it is, "
     "is `user_input`. `program`: a program writes them, and nothing is. Unset: only what follows "
     'an explicit "remember that".',
