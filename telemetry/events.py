@@ -134,6 +134,8 @@ class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
     refused: int
     withheld: bool
     error_type: str = ""
+    # How many memories stood in the request.
+    reply_memories: int = 0
 
 
 class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,6 +158,8 @@ class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
     # webhook's receiver has not received.
     held_oldest_s: float = 0.0
     held_untold_s: float = 0.0
+    # Records that the recall ledger did not keep, since the start.
+    recalls_dropped: int = 0
 
 
 Event = VerdictRecorded | ReadServed | RequestServed | ModelServed

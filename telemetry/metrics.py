@@ -301,6 +301,11 @@ class Metrics:
                 ("observing", "1 in observe mode: nothing is refused.", int(store.observing)),
             ):
                 yield GaugeMetricFamily(f"mnemogate_store_{gauge}", documentation, value=value)
+            yield CounterMetricFamily(
+                "mnemogate_recalls_dropped",
+                "Records of reads and replies that are not kept.",
+                value=store.recalls_dropped,
+            )
             yield GaugeMetricFamily(
                 "mnemogate_queue_length", "Candidates before the writer.", value=store.queue_len
             )

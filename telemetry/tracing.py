@@ -287,6 +287,7 @@ def _model_span(event: ModelServed, resource: Resource) -> ReadableSpan:
         "mnemogate.calls": event.calls,
         "mnemogate.calls.refused": event.refused,
         "mnemogate.withheld": event.withheld,
+        "mnemogate.reply.memories": event.reply_memories,
         **_caller(event.context),
     }
     for name, at_ns in (("sent_us", event.sent_ns), ("first_byte_us", event.first_ns)):

@@ -10,6 +10,7 @@ from policy.verdict import Reason
 from proxy.ledger.sessions import Sessions
 from proxy.model.codes import Codes
 from proxy.model.files_judged import files_of
+from proxy.model.reply_notes import ReplyNotes
 from proxy.model.with_ledger import Coupled
 from proxy.seams.operation import memories_of, recalls_of
 from proxy.withhold.state import Told
@@ -39,8 +40,10 @@ class ModelMemory:
         withholding: Withholding,
         codes: Codes,
         drift: Drift,
+        replies: ReplyNotes,
     ) -> None:
         self._log = log
+        self._replies = replies
         self._drift = drift
         self.sessions = sessions
         self.withholding = withholding
@@ -60,7 +63,8 @@ class ModelMemory:
         codes = Codes(store.prints_key)
         sessions.restore(records, withholding, codes)
         await asyncio.to_thread(withholding.resolve)
-        return cls(log, sessions, withholding, codes, store.drift)
+        replies = ReplyNotes(store.recalls, surroundings.now_ms)
+        return cls(log, sessions, withholding, codes, store.drift, replies)
 
     def knows_answers(self, models: tuple[ModelUpstream, ...]) -> None:
         """Tell the ledger which answers to writes are fixed texts, by the tool maps of servers."""
@@ -74,14 +78,15 @@ class ModelMemory:
 
     def coupled(self, inner: Coupling) -> Coupling:
         """The coupling that judges a model's calls with the ledger and withholding around it."""
-        return Coupled(inner, self.sessions, self.withholding, self._drift)
+        return Coupled(inner, self.sessions, self.withholding, self._drift, self._replies)
 
-    def recalled(self, principal: Principal, shown: Shown) -> None:
+    def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
         """Tell ledger and withholding which memories a memory front is about to serve."""
         recalls = recalls_of(shown, principal.tenant)
         if recalls:
             self.sessions.recalled(principal.principal_id, recalls)
             self.withholding.shown(principal.principal_id, memories_of(shown))
+            self._replies.recalled(principal, shown, recall_id)
 
 
 class StoreVerdicts:

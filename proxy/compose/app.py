@@ -38,7 +38,6 @@ from proxy.transport.auth import NewKey, first_keys
 from proxy.transport.connection import check_aiohttp
 from storage.clock import SteadyClock
 from storage.opening import open_store
-from storage.recalls import RecallOptions
 from telemetry.facade import Telemetry
 
 if TYPE_CHECKING:
@@ -286,7 +285,7 @@ def _store(
         quota_bytes=settings.quota_bytes,
         tenant_share=settings.tenant_share,
         adopts_mode=composition.listen,
-        recalls=RecallOptions(),
+        recalls=settings.recalls,
     )
 
 

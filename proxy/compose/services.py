@@ -389,6 +389,7 @@ class Scrape:
                 observing=status.observing,
                 held_oldest_s=self._age_s(status.held_since_ms),
                 held_untold_s=self._age_s(self._told.review_untold_ms),
+                recalls_dropped=self.store.recalls.dropped_count,
             )
         )
         levels: dict[str, int] = {}

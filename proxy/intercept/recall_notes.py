@@ -57,7 +57,7 @@ class RecallNotes:
                 )
             )
         if self._contexts is not None:
-            self._contexts.recalled(principal, shown)
+            self._contexts.recalled(principal, shown, recall_id)
         return recall_id
 
 

@@ -8,7 +8,6 @@ beside tool results.
 from __future__ import annotations
 
 import re
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -31,7 +30,16 @@ from proxy.ledger.texts import (
     strings_in,
     strings_of,
 )
-from proxy.ledger.turn_values import LabelledSpan, Read, Text, Told, TurnGround, TurnRead, TurnSum
+from proxy.ledger.turn_values import (
+    LabelledSpan,
+    Read,
+    RecalledSpan,
+    Text,
+    Told,
+    TurnGround,
+    TurnRead,
+    TurnSum,
+)
 from proxy.seams.observations import ReviewPage
 from proxy.seams.slices import apart, resting
 
@@ -123,7 +131,9 @@ class Reader(Printer):
             host=packed(found.host),
             answers=packed((*found.answers, *ground.given_up)),
         )
-        return Read(entry, TurnRead(lowest, tuple(found.spans)), tuple(found.texts))
+        return Read(
+            entry, TurnRead(lowest, tuple(found.spans), tuple(found.recalled)), tuple(found.texts)
+        )
 
     def _whole(self, found: TurnSum, ground: TurnGround) -> list[int]:
         """The whole texts that a turn endorses: its text, if nobody else said a part of it before.
@@ -186,7 +196,8 @@ class Reader(Printer):
             label, why = below, "below"
         told = self.elsewhere(*strings_of(said.text))
         inside = self.served_in(self.once.sentences(said.text), ground.book)
-        known = chain(told.short, told.long, inside)
+        known = [*told.short, *told.long, *inside]
+        _brings(known, ground.book, found, 0, len(said.text))
         label, why = _recalled(known, ground.book, label) or (label, why)
         server = relayed.server if relayed else call.row.server if call else ""
         tool = relayed.tool if relayed else call.row.tool if call else ""
@@ -333,6 +344,8 @@ class Reader(Printer):
         for piece in pieces_of(said.text, self._rules):
             text = said.text[piece.start : piece.end]
             whole = piece.start == 0 and piece.end == len(said.text)
+            if ground.book.recalls:
+                _brings(self.somebodys(text), ground.book, found, piece.start, piece.end)
             if beside and not (whole and piece.beside_results):
                 label, channel, why = SourceKind.UNKNOWN, "unplaced", "beside_results"
                 self._shows(text, Origin(kind=label), found)
@@ -443,6 +456,8 @@ class Reader(Printer):
             why = "rule"
             found.heard(self.elsewhere(said.text), label)
         here = *parts, *self.led_in(said.text, ground.book)
+        if ground.book.recalls:
+            _brings(self.somebodys(said.text), ground.book, found, 0, len(said.text))
         label, why = _said_before(here, ground.book, label, why)
         if ground.settled and said.voice is Voice.SYSTEM:
             new = self._not_standing(said.text, ground)
@@ -510,6 +525,17 @@ def _said_before(
         if source is not None and source.trust < label.trust:
             label, why = source, "said_before"
     return label, why
+
+
+def _brings(prints: Iterable[int], book: Book, found: TurnSum, start: int, end: int) -> None:
+    """Note the served memories whose sentences stand in this part of the string that is read.
+
+    Memories with the same sentence are one: the one that was served last.
+    """
+    for one in resting(prints):
+        there = book.recalls.get(one)
+        if there is not None:
+            found.recalled[RecalledSpan(len(found.spans), start, end, there[1])] = None
 
 
 def _recalled(

@@ -8,7 +8,7 @@ from policy.model import SourceKind, meet
 
 if TYPE_CHECKING:
     from policy.labels.who_writes import UserTurns
-    from policy.model import Origin
+    from policy.model import MemoryId, Origin
     from proxy.ledger.records import Entry, Row
     from proxy.ledger.ring import Ring
     from proxy.ledger.state import Book, SessionState
@@ -24,11 +24,22 @@ class LabelledSpan(NamedTuple):
     typed: bool = False
 
 
+class RecalledSpan(NamedTuple):
+    """A part of one string of a turn in which a memory stands that was served before."""
+
+    said: int  # the string's place in the turn
+    start: int
+    end: int
+    memory_id: MemoryId
+
+
 class TurnRead(NamedTuple):
     """A turn after reading: its lowest label, and the spans of each of its strings, in order."""
 
     label: SourceKind
     spans: tuple[tuple[LabelledSpan, ...], ...]
+    # The memories that stand in it.
+    recalled: tuple[RecalledSpan, ...] = ()
 
 
 class TurnGround(NamedTuple):
@@ -104,6 +115,7 @@ class TurnSum:
         self.answers: list[int] = []
         self.texts: list[Text] = []
         self.spans: list[tuple[LabelledSpan, ...]] = []
+        self.recalled: dict[RecalledSpan, None] = {}
         self.lowest = SourceKind.OPERATOR
 
     def row(self, row: Row) -> None:

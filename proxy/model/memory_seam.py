@@ -16,6 +16,7 @@ from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec read
 from proxy.dialects.model.reading import AFRESH, Readings
 from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
 from proxy.withhold.asking import NOWHERE, Conversation
+from storage.recalls import InContext  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
     from policy.model import Principal
@@ -33,6 +34,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     api: ModelApi
     body: dict[str, Json]
     trace: TraceContext
+    upstream: str = ""  # the name of its [[model]] table
     # Maps of the tools that write memory. `extracts`: a memory backend asks, and the answer itself
     # is the write.
     maps: Maps
@@ -53,6 +55,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     request: ModelRequest
     body: dict[str, Json]
     session: str
+    # The memories that stand in it.
+    memories: tuple[InContext, ...] = ()
     # Identifies the conversation: some texts are withheld in one conversation only, and texts that
     # a person typed there are known.
     conversation: Conversation = NOWHERE

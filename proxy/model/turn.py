@@ -251,6 +251,11 @@ class Turn:
         return "" if self.prepared is None else self.prepared.session
 
     @property
+    def memory_count(self) -> int:
+        """How many stored memories stand in the request."""
+        return 0 if self.prepared is None else len(self.prepared.memories)
+
+    @property
     def current(self) -> Prepared:
         """The request in the form that last went upstream."""
         if self.prepared is None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from proxy.ledger.sessions import Entered, Sessions
     from proxy.ledger.turn_values import LabelledSpan
     from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
+    from proxy.model.reply_notes import ReplyNotes
     from proxy.withhold.withholding import Withholding
     from storage.drift import Drift
 
@@ -38,9 +39,15 @@ class Coupled:
     """Implements `Coupling`: adds ledger and withholding to the coupling that it wraps."""
 
     def __init__(
-        self, inner: Coupling, sessions: Sessions, withholding: Withholding, drift: Drift
+        self,
+        inner: Coupling,
+        sessions: Sessions,
+        withholding: Withholding,
+        drift: Drift,
+        replies: ReplyNotes,
     ) -> None:
         self._inner = inner
+        self._replies = replies
         self._drift = drift
         self._sessions = sessions
         self._withholding = withholding
@@ -68,7 +75,11 @@ class Coupled:
         conversation = self._conversation(principal_id, request, entered)
         body = await self._withheld(prepared, entered, conversation)
         return msgspec.structs.replace(
-            prepared, body=body, session=entered.session, conversation=conversation
+            prepared,
+            body=body,
+            session=entered.session,
+            conversation=conversation,
+            memories=self._replies.in_context(principal, request, entered),
         )
 
     def _conversation(
@@ -135,6 +146,7 @@ class Coupled:
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
         """Implements `Coupling.replied`."""
         await self._sessions.replied(prepared.asked.principal, prepared.session, reply)
+        self._replies.replied(prepared, reply)
 
     def filter(self, prepared: Prepared) -> Filter:
         """Implements `Coupling.filter`."""

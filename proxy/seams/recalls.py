@@ -53,6 +53,6 @@ class HearsRecalls(Protocol):
 class EntersContexts(Protocol):
     """Is told which memories will enter an agent's context. Event loop only; it never waits."""
 
-    def recalled(self, principal: Principal, shown: Shown) -> None:
-        """`shown` is about to be served to an agent of the principal."""
+    def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
+        """`shown` is about to be served to an agent of the principal, by that recall."""
         ...

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from proxy.settings.after import after_write
 from proxy.settings.judge_tables import JudgeTable, judge_tables
 from proxy.settings.mcp import McpServer, mcp_servers
 from proxy.settings.model import ModelUpstream, model_upstreams
@@ -24,6 +25,7 @@ from proxy.settings.secret_files import secret_from
 from proxy.settings.table import ENVIRONMENT_PREFIX, SETTINGS, Setting
 from proxy.settings.values import Address, BadValue, Raw, Secret
 from proxy.settings.values import path as path_of
+from storage.recalls import RecallOptions
 from storage.trusted_files import UnfitFile, read_file, refuse_replaceable
 from telemetry.settings import TelemetrySettings
 
@@ -40,7 +42,8 @@ _TLS_BYTES_MAX = 16 * 1024 * 1024
 # A file that a store creates in its state directory with its first commit.
 MARKER = "marker"
 _LISTED = ("principals", "mcp", "model", "judge")
-_REVIEW = "review"
+# Tables that are parsed with the listed ones, and stand once.
+_SINGLE = ("after", "review")
 
 __all__ = ["SETTINGS", "Address", "Binding", "Secret", "Settings", "SettingsError", "load_settings"]
 
@@ -101,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[ModelUpstream, ...] = ()
     review_webhook: ReviewWebhook | None = None
     judges: tuple[JudgeTable, ...] = ()
+    recalls: RecallOptions = RecallOptions()
 
     def ruleset_text(self) -> str:
         """The TOML text of the ruleset; read again at each call, for a reload.
@@ -239,12 +243,12 @@ def _table_in(file: Path) -> dict[str, object]:
 
 def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object]]]:
     """The settings of the file, and its tables that may occur more than once."""
-    listed: dict[str, list[object]] = {name: [] for name in (*_LISTED, _REVIEW)}
+    listed: dict[str, list[object]] = {name: [] for name in (*_LISTED, *_SINGLE)}
     if file is None:
         return {}, listed
     table = _table_in(file)
-    # `[review]` is handled like the tables that may occur more than once.
-    listed[_REVIEW] = [table.pop(_REVIEW)] if _REVIEW in table else []
+    for name in _SINGLE:
+        listed[name] = [table.pop(name)] if name in table else []
     for name in _LISTED:
         tables = table.pop(name, [])
         if not isinstance(tables, list):
@@ -286,7 +290,8 @@ def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str
         return {
             "mcp": mcp_servers(listed["mcp"], env),
             "models": model_upstreams(listed["model"]),
-            "review_webhook": review_webhook(listed[_REVIEW]),
+            "review_webhook": review_webhook(listed["review"]),
+            "recalls": after_write(listed["after"]),
             "judges": judge_tables(listed["judge"]),
         }
     except BadValue as error:

@@ -96,6 +96,19 @@ RECALLS: Final = (
 AFTER: Final = (
     *RECALLS,
     Mutant(
+        name="a reply forgets the memories of a tool's result",
+        file="proxy/ledger/reading.py",
+        old="        _brings(known, ground.book, found, 0, len(said.text))\n",
+        new="",
+        invariant="a reply names every served memory that stood in its request",
+        tests=(
+            at(
+                "tests/integration/test_recalls_of_replies.py",
+                "test_a_reply_names_the_memories_of_its_request_and_the_reads_that_brought_them",
+            ),
+        ),
+    ),
+    Mutant(
         name="the second control is left out",
         file=_PLAN,
         old="        if fails:\n            fails = yield from self._control(Control.NOTHING",

@@ -39,8 +39,8 @@ MODEL: Final = (
     Mutant(
         name="the request goes upstream as it came",
         file="proxy/model/with_ledger.py",
-        old="prepared, body=body, session=entered.session, conversation=conversation\n",
-        new="prepared, session=entered.session, conversation=conversation\n",
+        old="            body=body,\n            session=entered.session,\n",
+        new="            session=entered.session,\n",
         invariant="no later model request carries what was refused",
         tests=(at(_COUPLING, "test_what_was_refused_is_in_no_later_request_and_in_no_reply"),),
     ),

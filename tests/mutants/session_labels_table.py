@@ -376,8 +376,8 @@ SESSION_LABELS: Final = (
     Mutant(
         name="a memory in a line of a result is the tool's",
         file="proxy/ledger/reading.py",
-        old="known = chain(told.short, told.long, inside)",
-        new="known = chain(told.short, told.long)",
+        old="known = [*told.short, *told.long, *inside]",
+        new="known = [*told.short, *told.long]",
         invariant="a recall lowers a session in whatever line of a result it stands",
         tests=(
             at(

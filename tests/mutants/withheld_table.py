@@ -370,8 +370,8 @@ WITHHELD: Final = (
     Mutant(
         name="a request goes upstream as it came",
         file="proxy/model/with_ledger.py",
-        old="prepared, body=body, session=",
-        new="prepared, session=",
+        old="            body=body,\n            session=",
+        new="            session=",
         invariant="nothing that was refused goes upstream",
         tests=(_NOTHING_LEAKS,),
     ),

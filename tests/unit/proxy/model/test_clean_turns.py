@@ -14,6 +14,7 @@ from proxy.ledger.requests import Entered
 from proxy.ledger.turn_values import LabelledSpan, TurnRead
 from proxy.model.memory_seam import Asked, UnsafeUncoupled
 from proxy.model.recurring import Recurring
+from proxy.model.reply_notes import ReplyNotes
 from proxy.model.with_ledger import Coupled
 from tests.unit.proxy.withheld import POISON, Rig, rig
 from tests.unit.storage.opening import AGENT
@@ -68,7 +69,9 @@ class _Front:
         self._api = api
         self._recurring = Recurring()
         sessions: Any = self.ledger
-        self._coupled = Coupled(UnsafeUncoupled(), sessions, one.withholding, one.live.store.drift)
+        store = one.live.store
+        replies = ReplyNotes(store.recalls, lambda: 0)
+        self._coupled = Coupled(UnsafeUncoupled(), sessions, one.withholding, store.drift, replies)
 
     async def ask(self, *messages: Json) -> str:
         body: dict[str, Json] = {self._api.turns: [*messages], "model": "m"}

@@ -1,0 +1,99 @@
+"""Tells the recall ledger which memories stood in the request behind each reply of a model."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from proxy.seams.operation import memories_of
+from storage.recalls import InContext, Reply, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from policy.model import MemoryId, Principal, PrincipalId
+    from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said
+    from proxy.ledger.requests import Entered
+    from proxy.ledger.turn_values import TurnRead
+    from proxy.model.memory_seam import Prepared
+    from proxy.seams.recalls import Shown
+    from storage.recalls import Recalls, Where
+
+SERVED_MAX: Final = 65_536
+"""Memories of all principals of which the last recall is known; others have none."""
+MEMORIES_MAX: Final = 1_000
+"""Memories of one request that are noted, the newest turns first."""
+
+
+class ReplyNotes:
+    """Event loop only; it never waits."""
+
+    def __init__(self, ledger: Recalls, now_ms: Callable[[], int]) -> None:
+        self._ledger = ledger
+        self._now_ms = now_ms
+        # Row and last recall of what was served.
+        self._served: OrderedDict[tuple[PrincipalId, MemoryId], tuple[int, str]] = OrderedDict()
+
+    def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
+        """Note which recall brings these memories; "" for one that is not kept."""
+        for memory in memories_of(shown):
+            name = (principal.principal_id, memory.memory_id)
+            self._served[name] = (memory.ordinal, recall_id)
+            self._served.move_to_end(name)
+        while len(self._served) > SERVED_MAX:
+            self._served.popitem(last=False)
+
+    def in_context(
+        self, principal: Principal, request: ModelRequest, entered: Entered
+    ) -> tuple[InContext, ...]:
+        """The memories that stand in a request, each with the parts of its strings."""
+        spans: dict[MemoryId, list[Span]] = {}
+        for memory_id, span in _standing(request, entered):
+            if memory_id in spans or len(spans) < MEMORIES_MAX:
+                spans.setdefault(memory_id, []).append(span)
+        found: list[InContext] = []
+        for memory_id, stands in spans.items():
+            # After a restart the ledger finds the memory's newest row, and no recall.
+            ordinal, recall_id = self._served.get((principal.principal_id, memory_id), (-1, ""))
+            found.append(
+                InContext(
+                    ordinal=ordinal, memory_id=memory_id, recall_id=recall_id, spans=tuple(stands)
+                )
+            )
+        return tuple(found)
+
+    def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+        """Note a reply, before the agent has the end of it."""
+        principal = prepared.asked.principal
+        self._ledger.note(
+            Reply(
+                reply_id=reply.reply_id or "",
+                at_ms=self._now_ms(),
+                tenant=principal.tenant,
+                principal_id=principal.principal_id,
+                model=prepared.asked.upstream,
+                session=prepared.session,
+                turn=len(prepared.request.turns),
+                memories=prepared.memories,
+                calls=tuple(call.name for call in reply.calls),
+                incomplete=any(not one.recall_id for one in prepared.memories),
+            )
+        )
+
+
+def _standing(request: ModelRequest, entered: Entered) -> Iterator[tuple[MemoryId, Span]]:
+    """Each memory that stands in a request with the place of its string, the newest turns first."""
+    for at in range(len(entered.turns) - 1, -1, -1):
+        read = entered.turns[at]
+        if read.recalled:
+            yield from _spans(read, request.turns[at].said, (*request.prefix, at))
+    yield from _spans(entered.system, request.system, ())
+
+
+def _spans(
+    read: TurnRead, strings: tuple[Said, ...], before: Where
+) -> Iterator[tuple[MemoryId, Span]]:
+    for one in read.recalled:
+        if one.said < len(strings):
+            where = (*before, *strings[one.said].where)
+            yield one.memory_id, Span(where=where, start=one.start, end=one.end)

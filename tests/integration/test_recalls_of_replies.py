@@ -1,0 +1,73 @@
+"""Which memories a model saw before a reply, and the searches that brought them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policy.model import Tenant
+from tests.integration.model_bench import APIS, asking, call, fronted
+from tests.integration.running import AGENT_KEY
+from tests.integration.test_model_coupling import answered
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TENANT = Tenant("default")
+TEA = "The office kitchen serves green tea at four every day."
+TRAIN = "The last train to the harbour leaves at half past nine."
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_reply_names_the_memories_of_its_request_and_the_reads_that_brought_them(
+    tmp_path: Path, api: str, *, stream: bool
+) -> None:
+    async with fronted(tmp_path) as bench:
+        for text in (TEA, TRAIN):
+            assert (await bench.front.write(AGENT_KEY, {"text": text}))[0] == 201
+        asked = {"query": "When is tea?", "limit": 1}
+        status, found = await bench.front.call("POST", "/v1/search", AGENT_KEY, asked)
+        assert status == 200
+        (hit,) = found["results"]
+        assert hit["text"] == TEA
+
+        body = asking(api, f"When is tea? {call('fetch', url='x')}", tools=("fetch",))
+        body["stream"] = stream
+        first = await bench.ask(api, body)
+        result = json.dumps({"results": found["results"]})
+        second = await bench.ask(api, answered(api, body, "call_0000", result))
+        assert second.status == 200
+
+        ledger = bench.front.sidecar.store.recalls
+        before, after = (_reply_id(one.raw) for one in (first, second))
+        without = await asyncio.to_thread(ledger.reply, TENANT, before)
+        reply = await asyncio.to_thread(ledger.reply, TENANT, after)
+        (recall,) = await asyncio.to_thread(ledger.recalls, TENANT)
+
+    assert without is not None
+    assert without.memories == (), "control: nothing was recalled yet"
+    assert without.calls == ("fetch",)
+    assert reply is not None
+    (inside,) = reply.memories
+    assert inside.memory_id == hit["id"]
+    assert inside.recall_id == recall.recall_id
+    assert not reply.incomplete
+    assert reply.session == without.session != ""
+    (span,) = inside.spans
+    place: object = answered(api, body, "call_0000", result)
+    for step in span.where:
+        place = place[step]  # type: ignore[index]
+    assert TEA in str(place)[span.start : span.end]
+    assert [one.memory_id for one in recall.hits] == [hit["id"]]
+    assert len(recall.nearest) == 2
+
+
+def _reply_id(raw: bytes) -> str:
+    found = re.search(rb'"id": ?"((?:msg|chatcmpl|resp)[^"]*)"', raw)
+    assert found is not None, raw[:300]
+    return found[1].decode()
