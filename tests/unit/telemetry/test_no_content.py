@@ -39,7 +39,7 @@ WORDS = {
     "api",
 }
 MINTED = {"trace_id", "span_id", "parent_span_id", "caller", "session", "drift_alarms"}
-MINTED_FOR_MEMORY = {"candidate_id", "memory_id"}
+MINTED_FOR_MEMORY = {"candidate_id", "memory_id", "recall_id"}
 OUR_NAMES = {"name", "dialect", "route", "error_type"}
 # What servers call their tools, hosts their calls, providers their models: one short word each, or
 # "other".
