@@ -202,7 +202,7 @@ def derive_provenance(
     source = own
     found = (*culprits, *(seen.contained if seen is not None else ()))
     if seen is not None and seen.endorsed and seen.joined is not Joined.NONE:
-        # These words stay the person's own, even where a web page repeats them afterwards.
+        # A person's words stay her own, even where a web page repeats them afterwards.
         found = ()
         if basis is Basis.UNJOINED:
             own = source = SourceKind.USER_INPUT

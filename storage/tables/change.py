@@ -133,7 +133,7 @@ class Change:
         self.held_gone: set[CandidateId] = set()
         # Words that persons of a tenant said, hashed: all of them are in the table of cells.
         self.said: dict[Tenant, set[bytes]] = {}
-        # Those of them that stood in persons' turns.
+        # Words of the turns of persons that this transaction stores, hashed, by tenant.
         self.heard: dict[Tenant, frozenset[bytes]] = {}
         # Whether the caller erases the key files of decided candidates, before anybody is answered.
         self.asker_erases = False

@@ -63,7 +63,7 @@ def check_vectors(joined: bytes, count: int, dimension: int) -> Floats:
         if count <= _FEW:
             near = all(abs(float(np.dot(row, row)) - 1.0) < _NORM_TOLERANCE for row in rows)
         else:
-            # This check is one pass over the vectors and copies nothing.
+            # `einsum` sums the squares in one pass over the vectors and copies nothing.
             squares = np.einsum("ij,ij->i", rows, rows)
             near = bool((np.abs(squares - 1.0) < _NORM_TOLERANCE).all())
     if near:
