@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = scenarios()
 QUICK = {"tool-policy", "nonce-replay", "staging-tampered"}
+RETOLD = {"delayed-tool-invocation", "calendar-invites", "sleeper-belief"}
 
 
 def chosen(names: set[str]) -> list[Scenario]:
@@ -53,6 +54,15 @@ async def test_scenarios_pass_with_the_gate_and_fail_without_one() -> None:
     assert set((await ended(OurAdapter(), chosen(QUICK))).values()) == {"pass"}
     without = await ended(OurAdapter(BY_NAME["B0"]), chosen(QUICK))
     assert set(without.values()) == {"fail"}
+
+
+async def test_retold_attacks_end_as_nobodys_word_and_land_without_a_gate() -> None:
+    assert set((await ended(OurAdapter(), chosen(RETOLD))).values()) == {"pass"}
+    without = await ended(OurAdapter(BY_NAME["B0"]), chosen(RETOLD))
+    assert list(without.values()) == ["fail"] * len(RETOLD)
+    invites = next(one for one in SUITE if one.id == "calendar-invites")
+    honest = 1
+    assert sum(step.do == "remember" for step in invites.step) - honest == 14
 
 
 class Nothing:
