@@ -136,7 +136,7 @@ REPORTING: Final = (
     Mutant(
         name="an address in the URL is judged by nobody",
         file=_WEBHOOK,
-        old="        if _is_address(self._host):\n            self._resolver.check(self._host)\n",
+        old="        if is_address(self._host):\n            self._resolver.check(self._host)\n",
         new="",
         invariant="an address is judged however it is written",
         tests=(
