@@ -33,6 +33,7 @@ from policy.query import EVERYTHING
 from storage.embedded import EmbeddedOptions
 from storage.incidents import Past, Reach
 from storage.values import Decision
+from storage.write.writer import WriterOptions
 from tests.conftest import WHOLE
 from tests.unit.storage.opening import (
     BY,
@@ -47,7 +48,13 @@ if TYPE_CHECKING:
     from policy.model import MemoryId
 
 WRITERS = tuple(Principal(principal_id=PrincipalId(name), tenant=TENANT) for name in ("ada", "eve"))
-SMALL = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, incident_batch_len=3)
+# Hours of patience: on a loaded machine the process may stand still for longer than a user waits.
+SMALL = EmbeddedOptions(
+    quota_bytes=1 << 28,
+    staging_quota_bytes=1 << 26,
+    incident_batch_len=3,
+    writer=WriterOptions(answer_timeout_s=3600.0, stop_timeout_s=3600.0),
+)
 STEPS_WHOLE = 100_000
 _LIFE_LEN = 50
 IN_MEMORY = next((one for one in ("/dev/shm",) if os.access(one, os.W_OK)), None)  # noqa: S108
