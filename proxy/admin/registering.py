@@ -10,13 +10,21 @@ from policy.anchors import content_words, contradicts
 from policy.model import Tenant
 from policy.text.skeleton import skeleton
 from policy.text.whole_words import PATTERN_PREFIX, compiled
-from proxy.admin.wire.registered import AnchorList, AnchorView, CanaryList, CanaryView
+from proxy.admin.wire.registered import (
+    AnchorList,
+    AnchorView,
+    CanaryList,
+    CanaryOutcomeView,
+    CanaryRunView,
+    CanaryView,
+)
 from proxy.seams.faults import MalformedRequest
 from storage.values import Anchor
 
 if TYPE_CHECKING:
     from policy.model import Principal
-    from proxy.admin.wire.registered import AnchorRequest, CanaryRequest
+    from proxy.admin.wire.registered import AnchorRequest, CanaryRequest, CanaryRunRequest
+    from proxy.aftermath.canaries import Canaries
     from proxy.seams.surroundings import Surroundings
     from storage.interfaces import MemoryReader, MemoryWriter
 
@@ -28,8 +36,14 @@ class Registering:
     """Anchors and canaries. Event loop only; `by` is the operator, and ends up in the leaf."""
 
     def __init__(
-        self, reader: MemoryReader, writer: MemoryWriter, surroundings: Surroundings
+        self,
+        reader: MemoryReader,
+        writer: MemoryWriter,
+        surroundings: Surroundings,
+        canaries: Canaries | None,
     ) -> None:
+        """`canaries`: None where the store embeds no text."""
+        self._canaries = canaries
         self._reader = reader
         self._writer = writer
         self._out = surroundings
@@ -66,6 +80,28 @@ class Registering:
         """The canaries of a tenant."""
         known = await asyncio.to_thread(self._reader.canaries)
         return CanaryList(canaries=tuple(canary_view(one) for one in known if one.tenant == tenant))
+
+    async def run_canaries(self, by: Principal, asked: CanaryRunRequest) -> CanaryRunView:
+        """Ask retrieval the questions of a tenant's canaries.
+
+        Raises:
+            MalformedRequest: The store embeds no text, so that it can be asked no question.
+        """
+        if self._canaries is None:
+            raise MalformedRequest("this store embeds no text: its canaries cannot be asked")
+        found = await self._canaries.run(Tenant(asked.tenant), by.principal_id)
+        return CanaryRunView(
+            outcomes=tuple(
+                CanaryOutcomeView(
+                    canary_id=one.canary_id,
+                    failing=one.failing,
+                    lacking=one.lacking,
+                    failure_id=one.failure_id,
+                    incident=one.case_id,
+                )
+                for one in found
+            )
+        )
 
     async def put_canary(self, by: Principal, asked: CanaryRequest) -> CanaryView:
         """Register questions for retrieval, or replace those of the same id.

@@ -14,6 +14,8 @@ from proxy.admin.wire.registered import (
     AnchorView,
     CanaryList,
     CanaryRequest,
+    CanaryRunRequest,
+    CanaryRunView,
     CanaryView,
 )
 from proxy.cli.command import Command
@@ -118,6 +120,23 @@ async def _canary_put(context: Context) -> Exit:
     return Exit.OK
 
 
+async def _canary_run(context: Context) -> Exit:
+    asked = context.arguments(_Tenant)
+    async with operator(context) as api:
+        ran = await api.post("/canaries/run", CanaryRunView, CanaryRunRequest(tenant=asked.tenant))
+    if context.terminal.as_json:
+        context.terminal.data(ran)
+    else:
+        context.terminal.table(
+            ("canary", "lacks what it asks for", "memories that say what it forbids"),
+            [
+                (one.canary_id, "yes" if one.lacking else "no", " ".join(one.failing))
+                for one in ran.outcomes
+            ],
+        )
+    return Exit.FAILED if any(one.failure_id for one in ran.outcomes) else Exit.OK
+
+
 def _canary_table(terminal: Terminal, canaries: Sequence[CanaryView]) -> None:
     terminal.table(
         ("id", "tenant", "since", "questions", "must", "must not"),
@@ -217,8 +236,14 @@ COMMANDS = (
     ),
     Command(
         words=("canary", "list"),
-        summary="list the questions that retrieval is asked again and again",
+        summary="list the questions that retrieval is asked",
         act=_canary_list,
+        arguments=_tenant,
+    ),
+    Command(
+        words=("canary", "run"),
+        summary="ask retrieval the questions of a tenant's canaries; 1 where one fails",
+        act=_canary_run,
         arguments=_tenant,
     ),
     Command(

@@ -25,6 +25,7 @@ from proxy.admin.repairing import Repairing
 from proxy.admin.retention import Retaining
 from proxy.admin.servers_behind import ServersBehind
 from proxy.admin.tracing import Tracing
+from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.feedback import TakingFeedback
 from proxy.aftermath.judges import Judges
 from proxy.fronts.admin import AdminFront
@@ -108,6 +109,19 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             authenticator=authenticator,
             surroundings=self.surroundings,
         )
+
+    def registering(self) -> Registering:
+        """What operators register as true, with the canaries where texts are embedded."""
+        store, out = self.store, self.surroundings
+        canaries = Canaries(
+            reader=store.reader,
+            embedder=self.embedder,
+            failures=store.failures,
+            cases=OpensNoCases(),
+            surroundings=out,
+        )
+        asks = not takes_client_vectors(self.embedder)
+        return Registering(store.reader, store.writer, out, canaries if asks else None)
 
     def feedback(self) -> TakingFeedback:
         """What is said of answers, where nobody opens cases."""
@@ -235,7 +249,7 @@ class Services:
             adopting=Adopting(self.guard, store.reader, store.writer),
             failing=Failing(store.failures, self.feedback),
             judge_tests=JudgeTests(Judges(settings.judges)),
-            registering=Registering(store.reader, store.writer, surroundings),
+            registering=foundation.registering(),
             repairing=Repairing(incidents=store.incidents),
             tracing=Tracing(store=store, ledger=ledger),
             ledger=ledger,

@@ -38,6 +38,11 @@ async def _canary_put(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.registering.put_canary(call.by, call.body(wire.CanaryRequest))
 
 
+async def _canaries_run(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Ask retrieval the questions of a tenant's canaries."""
+    return await operate.registering.run_canaries(call.by, call.body(wire.CanaryRunRequest))
+
+
 async def _failures(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """What was said of answers: ids, kinds and verdicts; claims of agents too."""
     return await operate.failing.all(call.tenant())
@@ -64,6 +69,7 @@ RULES: Final = (
     ("POST", "/anchors", _anchor_put, NoQuery, wire.AnchorRequest, wire.AnchorView),
     ("GET", "/canaries", _canaries, TenantQuery, None, wire.CanaryList),
     ("POST", "/canaries", _canary_put, NoQuery, wire.CanaryRequest, wire.CanaryView),
+    ("POST", "/canaries/run", _canaries_run, NoQuery, wire.CanaryRunRequest, wire.CanaryRunView),
     ("GET", "/failures", _failures, TenantQuery, None, FailureList),
     ("GET", "/failures/{failure_id}", _failure, NoQuery, None, FailureView),
     ("POST", "/judges/{judge}/test", _judge_test, NoQuery, Empty, JudgeTestView),

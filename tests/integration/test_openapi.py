@@ -196,6 +196,7 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await post("/keys/{key_id}/revoke", {}, turned["key"]["key_id"])
     await post("/tokens", {"principal": "ben", "text": ORDER, "to_class": "L1"})
     await post("/anchors", {"statement": "The office is in Lisbon.", "questions": ["Where?"]})
+    await post("/canaries/run", {})
     await post("/judges/{judge}/test", {}, "office")
     failure = await post("/failures", {"memory_id": memory_id})
     await operator.ask("GET", API + "/failures/{failure_id}", name=failure["failure_id"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from policy.after.matchers import Applies, Matcher
 from policy.model import MemoryClass, Tenant
-from tests.integration.running import running
+from tests.integration.running import AGENT_KEY, running
 from tests.integration.test_http_admin import Admin
 
 if TYPE_CHECKING:
@@ -101,3 +101,26 @@ async def test_an_operator_tries_a_judge_twice(tmp_path: Path) -> None:
         unread = {"fails": None, "problem": "judge_unreadable"}
         assert (page["answers"], page["same"]) == ([unread] * 2, False)
         await admin.ask("POST", "/judges/other/test", {}, status=404)
+
+
+async def test_a_canary_names_the_memories_that_say_what_it_forbids(tmp_path: Path) -> None:
+    async with running(tmp_path) as sidecar:
+        admin = Admin(sidecar)
+        canary = {"questions": ["Where is the office?"], "must": ["Lisbon"], "must_not": ["Madrid"]}
+        await admin.ask("POST", "/canaries", canary | {"canary_id": "office"})
+        _, true = await sidecar.write(AGENT_KEY, {"text": "The office is in Lisbon."})
+        before = sidecar.sidecar.store.reader.status().leaf_count
+        (outcome,) = (await admin.ask("POST", "/canaries/run", {}))["outcomes"]
+        assert (outcome["failing"], outcome["lacking"]) == ([], False)
+        assert outcome["failure_id"] == outcome["incident"] == ""
+        _, lie = await sidecar.write(AGENT_KEY, {"text": "The office moved to MADRID."})
+        (outcome,) = (await admin.ask("POST", "/canaries/run", {}))["outcomes"]
+        assert (outcome["failing"], outcome["lacking"]) == ([lie["id"]], False)
+        kept = await admin.ask("GET", f"/failures/{outcome['failure_id']}")
+        assert (kept["kind"], kept["rule_id"], kept["memory_id"]) == ("canary", "office", "")
+        await admin.ask("POST", f"/memories/{lie['id']}/quarantine", {})
+        await admin.ask("POST", f"/memories/{true['id']}/quarantine", {})
+        (outcome,) = (await admin.ask("POST", "/canaries/run", {}))["outcomes"]
+        assert (outcome["failing"], outcome["lacking"]) == ([], True), "what it asks for is gone"
+        assert sidecar.sidecar.store.reader.status().leaf_count > before
+        assert (await admin.ask("POST", "/canaries/run", {"tenant": "other"}))["outcomes"] == []

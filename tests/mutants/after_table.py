@@ -15,6 +15,7 @@ _RULE: Final = "policy/after/rule_judge.py"
 _RULES: Final = "tests/unit/policy/after/test_rule_judge.py"
 _FEEDBACK: Final = "tests/unit/proxy/aftermath/test_feedback.py"
 _JUDGES: Final = "tests/unit/proxy/aftermath/test_judges.py"
+_CANARIES: Final = "tests/integration/test_registered_words.py"
 _SIGNALS: Final = "tests/unit/policy/after/test_signals.py"
 
 _LEDGER: Final = "storage/recall_log/ledger.py"
@@ -281,5 +282,16 @@ AFTER: Final = (
         new="        if False:\n",
         invariant="texts of memories go to no address that nobody listed",
         tests=(at(_JUDGES, "test_a_server_is_asked_by_post_and_only_where_it_may_stand"),),
+    ),
+    Mutant(
+        name="a canary is content with finding nothing",
+        file="proxy/aftermath/canaries.py",
+        old="            if outcome.failing or outcome.lacking:\n",
+        new="            if outcome.failing:\n",
+        more=(
+            ("            lacking = lacking or bool(", "            lacking = lacking and bool("),
+        ),
+        invariant="a truth that nobody finds any more is noticed",
+        tests=(at(_CANARIES, "test_a_canary_names_the_memories_that_say_what_it_forbids"),),
     ),
 )

@@ -4,6 +4,7 @@ GET  /anchors?tenant=                   -> AnchorList
 POST /anchors            AnchorRequest  -> AnchorView
 GET  /canaries?tenant=                  -> CanaryList
 POST /canaries           CanaryRequest  -> CanaryView
+POST /canaries/run       CanaryRunRequest -> CanaryRunView
 """
 
 from __future__ import annotations
@@ -86,6 +87,31 @@ class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
     must_not: tuple[str, ...]
     memory_class: MemoryClass | None
     created_at_ms: int
+
+
+class CanaryRunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Ask the canaries of one tenant."""
+
+    tenant: TenantName = DEFAULT_TENANT
+
+
+class CanaryOutcomeView(msgspec.Struct, frozen=True, kw_only=True):
+    """What one canary found: memories that say what it forbids, and whether what it asks for lacks.
+
+    `failure_id`: "" where all is well.
+    """
+
+    canary_id: str
+    failing: tuple[str, ...]
+    lacking: bool
+    failure_id: str
+    incident: str
+
+
+class CanaryRunView(msgspec.Struct, frozen=True, kw_only=True):
+    """Every canary of a tenant, asked."""
+
+    outcomes: tuple[CanaryOutcomeView, ...]
 
 
 class CanaryList(msgspec.Struct, frozen=True, kw_only=True):
