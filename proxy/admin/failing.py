@@ -1,4 +1,7 @@
-"""What was said of answers, as operators see it, and say it themselves."""
+"""Failures: what users and operators said of wrong answers.
+
+An operator reads and files them here.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _SHOWN_MAX: Final = 1_000
 
 
 class Failing:
-    """Failures for operators. Event loop only."""
+    """Lists and files failures, for operators. Event loop only."""
 
     def __init__(self, failures: Failures, feedback: TakesFeedback) -> None:
         self._failures = failures
@@ -39,7 +42,7 @@ class Failing:
         """One failure.
 
         Raises:
-            NotFound: None of that id is kept.
+            NotFound: No failure of that id is kept.
         """
         found = await asyncio.to_thread(self._failures.get, failure_id)
         if found is None:
@@ -50,8 +53,9 @@ class Failing:
         """Say that an answer of a tenant was wrong, as an operator.
 
         Raises:
-            MalformedRequest: It does not name one answer, or an entry cannot be looked for.
-            NotFound: The answer is not known; the message says since when such things are kept.
+            MalformedRequest: The request does not name one answer, or an entry of its matcher
+                cannot be looked for.
+            NotFound: The answer is not known; the message says since when answers are recorded.
         """
         if asked.expect or asked.forbid:
             try:

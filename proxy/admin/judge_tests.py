@@ -19,13 +19,13 @@ _MEMORIES: Final = (
 
 
 class JudgeTests:
-    """Tries judges. Event loop only."""
+    """Lets an operator try a caller's judge. Event loop only."""
 
     def __init__(self, judges: AsksJudges) -> None:
         self._judges = judges
 
     async def test(self, name: str) -> JudgeTestView:
-        """Ask a judge a question of ours twice, one after the other.
+        """Ask a judge the same built-in question twice, one after the other.
 
         Raises:
             NotFound: No judge has this name.

@@ -1,4 +1,4 @@
-"""What operators register as true: statements, words that must and must not be said, questions."""
+"""Registers what operators hold to be true: statements, required or forbidden words, questions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _CONTENT_WORDS_MIN: Final = 3
 
 
 class Registering:
-    """Anchors and canaries. Event loop only; `by` is the operator, and ends up in the leaf."""
+    """Lists and registers anchors and canaries.
+
+    Event loop only; `by` is the operator, whom the leaf names.
+    """
 
     def __init__(
         self,
@@ -127,7 +130,8 @@ class Registering:
         return canary_view(canary)
 
     async def _put(self, by: Principal, anchor: Anchor) -> None:
-        # Both stand in one table, so one of an id would end the other one unsaid.
+        # Anchors and canaries are rows of one table, so that one with the other's id would replace
+        # it unnoticed.
         known = await asyncio.to_thread(self._reader.canaries)
         others = self._reader.anchors(anchor.tenant) if anchor.is_canary else known
         named = (anchor.tenant, anchor.anchor_id)
@@ -138,7 +142,7 @@ class Registering:
 
 
 def anchor_view(anchor: Anchor) -> AnchorView:
-    """One anchor, and what its author should know of it."""
+    """One anchor, with notes on weaknesses that its author should know."""
     matcher = anchor.matcher or _NO_MATCHER
     caught = sum(_caught(anchor.statement, matcher, entry) for entry in matcher.must_not)
     return AnchorView(

@@ -51,11 +51,12 @@ class TakingFeedback:
         self._out = surroundings
 
     async def take(self, by: Principal, said: GiveFeedback) -> Noted:
-        """Keep what somebody says of an answer of his tenant, and open a case where that counts.
+        """Keep what a principal says of an answer in its tenant; open a case if that counts.
 
         Raises:
             MalformedRequest: Not exactly one answer or memory is named.
-            NotFound: It is not known; the message says since when such things are kept.
+            NotFound: The answer or memory is not known; the message says since when answers are
+                recorded.
             RateLimited: The principal said enough for a day; nothing was kept.
             StorageError: Nothing was kept, or no case could be opened.
         """

@@ -1,9 +1,9 @@
 """Callers' judges: programs and servers that say whether an answer fails with these memories.
 
-A judge is somebody else's, and reads what an attacker wrote. It gets a question and texts, and
-nothing of ours: no environment, no credential, no place. It has a deadline and 64 KiB to answer in.
-What cannot be read is no answer, and no answer convicts nobody. The reason that it gives is read by
-nobody: it may repeat the texts.
+A judge is another author's program, and reads what an attacker wrote. It gets a question and texts,
+and nothing of the sidecar's: no environment, no credential, no directory. It has a deadline, and 64
+KiB for its answer. An answer that cannot be read counts as none, and blames no memory. The reason
+that a judge gives is not read, because it may repeat the texts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a judge answers. Its `why` is no member: it is skipped."""
+    """The answer of a judge. Its `why` is skipped, and so is no member here."""
 
     fails: bool | None
 
@@ -59,7 +59,7 @@ _DECODER: Final = msgspec.json.Decoder(_Judgement)
 
 
 class UnheardError(Exception):
-    """The judge gave no answer; the text is one of the words above."""
+    """The judge gave no answer; the text is one of the fixed words of this module."""
 
 
 class Judges:
@@ -85,7 +85,7 @@ class Judges:
     async def ask(
         self, name: str, *, case: str, question: str, memories: Sequence[ShownMemory]
     ) -> Opinion:
-        """What the judge says of exactly these memories.
+        """Ask a judge whether an answer fails with exactly these memories.
 
         Raises:
             KeyError: No judge has this name.
@@ -121,7 +121,8 @@ class Judges:
         resolver = JudgedResolver(
             table.allow, only_allowed=parts.scheme != "https", look_up=self._look_up
         )
-        # A connector does not ask its resolver about an address.
+        # For a host that is an IP address, the connector skips its resolver: check the address
+        # here.
         if is_address(host):
             resolver.check(host)
         limits = UpstreamLimits(
@@ -148,7 +149,7 @@ class Judges:
 
 
 async def _run(command: tuple[str, ...], asked: bytes) -> bytes:
-    """What the program prints, once it has ended well."""
+    """Run a judge's program; what it printed, if it ended with exit code 0."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -169,7 +170,8 @@ async def _run(command: tuple[str, ...], asked: bytes) -> bytes:
             raise UnheardError(FAILED)
         return said
     finally:
-        # Its children too, which may hold the pipe, and whatever it left behind.
+        # The whole process group is ended: children of the judge may live on and keep the pipe
+        # open.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
@@ -183,7 +185,8 @@ async def _read(process: Process) -> bytes:
         while piece := await process.stdout.read(ANSWER_BYTES_MAX):
             said += piece
             if len(said) > ANSWER_BYTES_MAX:
-                # It may wait for its output to be read, and never read the rest of the question.
+                # Killed at once: a judge whose output nobody reads may never read the rest of the
+                # question, and the writing of it would wait.
                 process.kill()
                 break
     return bytes(said)

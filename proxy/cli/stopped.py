@@ -22,7 +22,7 @@ async def stopped(settings: Settings) -> AsyncGenerator[None]:
     Raises:
         CommandFailed: The state cannot be opened.
     """
-    # There is one person and one command, which reports errors itself.
+    # No log: the one command that uses this application reports its errors itself.
     logging.disable()
     async with AsyncExitStack() as stack:
         with opening(settings.state):

@@ -63,7 +63,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     leaves: int
     rows: int
     version: int
-    root: str  # hex, recomputed from the leaves
+    root: str  # the root in hex, recomputed from the leaves
     vkey: str
     vkey_pinned: bool
     copy_size: int | None

@@ -32,7 +32,7 @@ _ALL: Final = 100.0
 
 
 class _Texts(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in the store before: of the leaked key, of the honest one, and derived by it."""
+    """Texts in the store before the isolation: of the leaked key, the honest one, and derived."""
 
     lies: frozenset[str]
     facts: frozenset[str]
@@ -41,12 +41,12 @@ class _Texts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def every(self) -> frozenset[str]:
-        """All of it."""
+        """All these texts."""
         return self.lies | self.facts | self.derived
 
 
 async def isolate(book: Book) -> None:
-    """One act of isolation, its undoing, and the same again with what was derived."""
+    """Isolate by principal, undo that, and isolate again together with derived memories."""
     draw = book.progress("isolate")
     async with running(BY_NAME["S4"]) as bench:
         texts = await _written(bench, min(book.trials, _LISTED))
@@ -74,7 +74,7 @@ async def isolate(book: Book) -> None:
 
 
 async def _written(bench: Bench, n: int) -> _Texts:
-    """So many memories of each kind, and one of the leaked key that a person hid already."""
+    """Write memories of each kind; a person hides one of the leaked key's before the isolation."""
     leaked, key = await bench.key(LEAKED), await bench.key(HONEST)
     lies = [f"Parcel {number} was signed for by the night guard." for number in range(n)]
     facts = [f"Locker {number} is opened with a brass key." for number in range(n)]

@@ -25,7 +25,7 @@ _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 
 
 class OperatorCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One authenticated operator's request, routed."""
+    """One request of an authenticated operator, whose route is known."""
 
     by: Principal
     incoming: Incoming

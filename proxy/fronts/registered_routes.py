@@ -1,4 +1,4 @@
-"""Routes of the operator API about what is registered as true, and of answers that fail."""
+"""Routes of the operator API for anchors, canaries, failures and judges."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ async def _canaries_run(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _failures(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """What was said of answers: ids, kinds and verdicts; claims of agents too."""
+    """The newest failures of a tenant: signals that an answer was wrong, claims of agents too."""
     return await operate.failing.all(call.tenant())
 
 
 async def _failure(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """One thing that was said of an answer."""
+    """One signal that an answer was wrong."""
     return await operate.failing.one(call.argument)
 
 

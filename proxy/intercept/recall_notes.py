@@ -25,7 +25,7 @@ class RecallNotes:
         version: Callable[[], int],
         now_ms: Callable[[], int],
     ) -> None:
-        """`version`: the store's, where an answer does not say at which it was read."""
+        """`version` gives the store's version, for answers that do not name the one they read."""
         self._ledger = ledger
         self._contexts = contexts
         self._version = version

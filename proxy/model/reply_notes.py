@@ -26,16 +26,16 @@ MEMORIES_MAX: Final = 1_000
 
 
 class ReplyNotes:
-    """Event loop only; it never waits."""
+    """Notes which memories a reply was based on. Event loop only; it never waits."""
 
     def __init__(self, ledger: Recalls, now_ms: Callable[[], int]) -> None:
         self._ledger = ledger
         self._now_ms = now_ms
-        # Row and last recall of what was served.
+        # For each memory that was served: its row, and the last recall that showed it.
         self._served: OrderedDict[tuple[PrincipalId, MemoryId], tuple[int, str]] = OrderedDict()
 
     def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
-        """Note which recall brings these memories; "" for one that is not kept."""
+        """Note which recall brings these memories; "" for a recall that is not kept."""
         for memory in memories_of(shown):
             name = (principal.principal_id, memory.memory_id)
             self._served[name] = (memory.ordinal, recall_id)
@@ -53,7 +53,7 @@ class ReplyNotes:
                 spans.setdefault(memory_id, []).append(span)
         found: list[InContext] = []
         for memory_id, stands in spans.items():
-            # After a restart the ledger finds the memory's newest row, and no recall.
+            # After a restart only the memory's newest row is known, and no recall.
             ordinal, recall_id = self._served.get((principal.principal_id, memory_id), (-1, ""))
             found.append(
                 InContext(
@@ -63,7 +63,7 @@ class ReplyNotes:
         return tuple(found)
 
     def replied(self, prepared: Prepared, reply: ModelReply) -> None:
-        """Note a reply, before the agent has the end of it."""
+        """Note a reply, before the agent gets the end of the reply."""
         principal = prepared.asked.principal
         self._ledger.note(
             Reply(

@@ -24,11 +24,11 @@ SaidText = Annotated[str, Meta(max_length=EXPECT_LEN_MAX)]
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody, or a rule, says that an answer was wrong.
+    """A signal, of a caller or a rule, that an answer was wrong.
 
-    Of what is about, at least one id is given. `expect` and `forbid` are content: they are handed
-    on in memory, and whoever keeps them keeps them sealed. `rule_id` names the anchor or canary,
-    `judge` the caller's judge, where one of these spoke.
+    At least one id says what the signal is about. `expect` and `forbid` are content: they are
+    handed on in memory, and stored encrypted only. `rule_id` names the anchor or canary, `judge`
+    the caller's judge, where one of these spoke.
     """
 
     signal_id: str
@@ -51,7 +51,10 @@ class TakesFeedback(Protocol):
     """Takes what a client says of an answer. Event loop only; any number at once."""
 
     async def take(self, by: Principal, said: GiveFeedback) -> Noted:
-        """What became of it; raises as `proxy.aftermath.feedback.TakingFeedback`."""
+        """Take what a client says, and return what became of it.
+
+        Raises as `proxy.aftermath.feedback.TakingFeedback`.
+        """
         ...
 
 
@@ -59,9 +62,11 @@ class OpensCases(Protocol):
     """Takes signals that set off the search for a culprit. Event loop only."""
 
     async def open_case(self, signal: Signal) -> str | None:
-        """The id of the case, new or the one that is open about the same; None where none is.
+        """Open a case for a signal.
 
-        Returns once the case is durable; nothing is replayed before.
+        Its id, or that of the open case about the same answer, or None.
+
+        It returns once the case is durable; no answer is replayed before that.
 
         Raises:
             StoreUnavailable: The case could not be made durable.
@@ -70,10 +75,10 @@ class OpensCases(Protocol):
 
 
 class OpensNoCases:
-    """For a sidecar without blame: a signal is kept as a failure, and nothing is searched."""
+    """For a sidecar that searches no culprits: a signal is kept as a failure, and no case opens."""
 
     async def open_case(self, signal: Signal) -> str | None:
-        """No case."""
+        """Open no case."""
         del signal
         return None
 
@@ -86,7 +91,7 @@ class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a judge says of one set: it fails, it does not, or (None) nobody can say.
+    """A judge's opinion on a set of memories: the answer fails, does not, or (None) is unknown.
 
     `problem` is one of the words of `proxy.aftermath.judges`, where `fails` is None and the judge
     did not say so itself. What a judge gives as its reason is in no field.
@@ -97,7 +102,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AsksJudges(Protocol):
-    """The callers' judges by name. Event loop only; several may be asked at once."""
+    """Asks the callers' judges, by name. Event loop only; several may be asked at once."""
 
     def names(self) -> tuple[str, ...]:
         """The names of the judges that are configured, in their order."""

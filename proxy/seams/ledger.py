@@ -65,7 +65,7 @@ class NoSessions:
 def seen_of(sessions: Sees, candidate: Candidate, proposal: Proposal) -> Seen | None:
     """The ledger's evidence about a candidate: its session, and who first said its words."""
     if isinstance(sessions, NoSessions):
-        return None  # before the lines below, so that the candidate need not be read in vain
+        return None  # without a ledger there is no evidence, so the candidate is not even read
     call = call_of(candidate) if proposal.guarded_key is not None else None
     if call is not None:
         texts = call.pieces

@@ -15,7 +15,7 @@ _RECALLS_MAX: Final = 100_000_000
 
 
 class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table, as it is written."""
+    """The `[after]` table, as it stands in the file."""
 
     keep_days: Annotated[int, Meta(ge=1, le=_DAYS_MAX)] = 30
     recalls_max: Annotated[int, Meta(ge=0, le=_RECALLS_MAX)] = 1_000_000
@@ -31,10 +31,10 @@ MEANINGS: Final[dict[str, str]] = {
 
 
 def after_write(tables: list[object]) -> RecallOptions:
-    """What the one `[after]` table says of the recall ledger.
+    """The settings of the recall ledger in the `[after]` table.
 
     Raises:
-        BadValue: Which key, and what is allowed.
+        BadValue: Names the key and what is allowed.
     """
     try:
         given = table_of(tables[0], AfterTable) if tables else AfterTable()

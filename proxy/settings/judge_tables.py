@@ -16,7 +16,7 @@ from storage.trusted_files import UnfitFile, refuse_replaceable
 
 
 class _JudgeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One table, as it is written."""
+    """One `[[judge]]` table, as it stands in the file."""
 
     name: Annotated[str, Meta(pattern=NAME_PATTERN)]
     command: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=64)] | None = None
@@ -40,7 +40,7 @@ MEANINGS: Final[dict[str, str]] = {
 
 
 class JudgeTable(msgspec.Struct, frozen=True, kw_only=True):
-    """One table, checked: either a command or a URL."""
+    """One `[[judge]]` table, checked: it has either a command or a URL."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -51,10 +51,10 @@ class JudgeTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge_tables(tables: list[object]) -> tuple[JudgeTable, ...]:
-    """The judges, in their order.
+    """The judges of these tables, in order.
 
     Raises:
-        BadValue: Which table and key, and what is allowed.
+        BadValue: Names the table and key, and what is allowed.
     """
     found: list[JudgeTable] = []
     for position, table in enumerate(tables, 1):
@@ -98,7 +98,7 @@ def _check_program(program: Path) -> None:
         if not program.is_file():
             raise BadValue("command: there is no such program")
     except UnfitFile as error:
-        # It runs as the gate does: who can replace it is the gate.
+        # The program runs as the gate's user: whoever can replace it can do what the gate can.
         raise BadValue(f"command: must be {error}") from None
     except OSError as error:
         raise BadValue(f"command: cannot be looked at ({error.strerror})") from None

@@ -9,14 +9,20 @@ import msgspec
 
 
 class JudgeAnswerView(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer: whether it fails, null where the judge does not know; `problem` says why not."""
+    """One answer of a judge: whether the texts fail.
+
+    Null if it does not know, with `problem` as the reason.
+    """
 
     fails: bool | None
     problem: str | None
 
 
 class JudgeTestView(msgspec.Struct, frozen=True, kw_only=True):
-    """A judge was asked one set twice. `same`: both answers were read, and are equal."""
+    """The result of asking a judge about one set twice.
+
+    `same`: both answers could be read, and are equal.
+    """
 
     name: str
     deterministic: bool

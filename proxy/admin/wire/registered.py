@@ -27,7 +27,7 @@ Questions = Annotated[
 class AnchorRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A statement to compare memories with, and the questions that it answers.
 
-    With `must` or `must_not` it has a matcher beside the comparison.
+    With `must` or `must_not`, memories are searched for these words as well.
     """
 
     statement: Annotated[str, Meta(min_length=1, max_length=4_096)]

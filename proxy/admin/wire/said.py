@@ -21,7 +21,8 @@ from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 class FailureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An operator says that an answer was wrong. Exactly one id is given.
 
-    `expect` and `forbid` are entries of a matcher: they go to the case, and are kept nowhere else.
+    `expect` and `forbid` are words that a right answer has, or may not have: only the case keeps
+    them.
     """
 
     tenant: TenantName = DEFAULT_TENANT
@@ -33,9 +34,9 @@ class FailureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class FailureView(msgspec.Struct, frozen=True, kw_only=True):
-    """One signal about one answer; "" for what it does not name. `at_ms`: Unix milliseconds.
+    """One signal about one answer; ids that it does not name are "". `at_ms`: Unix milliseconds.
 
-    `incident`: what it led to. One of kind `agent` leads to none, ever.
+    `incident` is the case that the signal led to. A signal of kind `agent` never leads to one.
     """
 
     failure_id: str

@@ -160,7 +160,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     pass_if: dict[Path, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=16)]] = {}
     # Other names under which the server takes an argument. A call with two of them is refused.
     aliases: dict[Word, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=8)]] = {}
-    # Arrays whose elements are items; several arrays are columns of the same items.
+    # Paths of arrays whose elements are items; several arrays are parallel, with an item per index.
     items: Paths = ()
     # Arguments that must be there, and not null.
     required: Paths = ()

@@ -109,7 +109,7 @@ class Hub:
         return line
 
     def forget(self, session_id: str) -> None:
-        """The session has ended."""
+        """Forget a session that has ended."""
         _, line = self._sessions.pop(session_id, (None, None))
         if line is not None:
             line.close()
