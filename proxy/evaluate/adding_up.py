@@ -19,6 +19,7 @@ from proxy.evaluate.attacks import Broken
 from proxy.evaluate.figures import share, skipped
 from proxy.evaluate.forged import CORPORA, corpora_directory
 from proxy.evaluate.labels import SAID
+from proxy.evaluate.recall_capped import recall
 from proxy.evaluate.systems import ADMITTED, BY_NAME, EVALUATOR, Extras, running
 from proxy.evaluate.tables import Tables
 from proxy.evaluate.wire import Write
@@ -98,6 +99,7 @@ async def drift(book: Book) -> None:
         uncapped = await _shown(bench)
     draw(3, 4)
     found |= await _benign(book)
+    found |= await recall(book)
     draw(4, 4)
     book.found(Tables(drift=found))
     three = found["vendor_admitted_hold"]

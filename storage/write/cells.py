@@ -338,9 +338,9 @@ class Cells:
 
     def _raise(self, change: Change, row: Row, text: str, words: Mentions | None) -> list[str]:
         tenant = row.tenant
+        if _is_said(row):
+            self._say(change, tenant, self.hashed(tenant, text))
         if not is_low(row):
-            if _is_said(row):
-                self._say(change, tenant, self.hashed(tenant, text))
             return []
         standing = bool(change.alarms or self.alarmed(tenant))
         if words is None or (standing and words.lower is None):

@@ -4,6 +4,8 @@ Step 10 is timed inside a write transaction of a store with a name under alarm: 
 told of the names in a text whose words were read before, as every text's are.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import tempfile
