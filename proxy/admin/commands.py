@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from proxy.admin.names_watched import NamesWatched
     from proxy.admin.persons_word import Deciding
     from proxy.admin.queue import Queue
+    from proxy.admin.recalled_reads import RecalledReads
     from proxy.admin.registering import Registering
     from proxy.admin.repairing import Repairing
     from proxy.admin.retention import Retaining
@@ -138,6 +139,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     behind: ServersBehind
     adopting: Adopting
     registering: Registering
+    recalled: RecalledReads
     failing: Failing
     judge_tests: JudgeTests
     repairing: Repairing

@@ -20,6 +20,7 @@ from proxy.admin.keys_and_tokens import Credentials
 from proxy.admin.names_watched import NamesWatched
 from proxy.admin.persons_word import Deciding
 from proxy.admin.queue import Queue
+from proxy.admin.recalled_reads import RecalledReads
 from proxy.admin.registering import Registering
 from proxy.admin.repairing import Repairing
 from proxy.admin.retention import Retaining
@@ -250,6 +251,7 @@ class Services:
             failing=Failing(store.failures, self.feedback),
             judge_tests=JudgeTests(Judges(settings.judges)),
             registering=foundation.registering(),
+            recalled=RecalledReads(store.recalls),
             repairing=Repairing(incidents=store.incidents),
             tracing=Tracing(store=store, ledger=ledger),
             ledger=ledger,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.admin.wire import registered as wire
 from proxy.admin.wire.judging import JudgeTestView
-from proxy.admin.wire.queries import TenantQuery
+from proxy.admin.wire.queries import RecallsQuery, TenantQuery
+from proxy.admin.wire.recalled import RecallList, RecallView, ReplyView
 from proxy.admin.wire.said import FailureList, FailureRequest, FailureView
 from proxy.admin.wire.store import Empty
 from proxy.dialects.query import NoQuery
@@ -58,6 +59,21 @@ async def _failure_file(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.failing.file(call.by, call.body(FailureRequest))
 
 
+async def _recalls(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Which memories reads showed to whom, newest first."""
+    return await operate.recalled.all(call.query(RecallsQuery))
+
+
+async def _recall(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """One read."""
+    return await operate.recalled.one(call.argument)
+
+
+async def _reply(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """The memories that stood in the request behind a reply of a model."""
+    return await operate.recalled.reply(call.tenant(), call.argument)
+
+
 async def _judge_test(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """Ask a judge about one set of memories twice."""
     call.body(Empty)
@@ -72,6 +88,9 @@ RULES: Final = (
     ("POST", "/canaries/run", _canaries_run, NoQuery, wire.CanaryRunRequest, wire.CanaryRunView),
     ("GET", "/failures", _failures, TenantQuery, None, FailureList),
     ("GET", "/failures/{failure_id}", _failure, NoQuery, None, FailureView),
+    ("GET", "/recalls", _recalls, RecallsQuery, None, RecallList),
+    ("GET", "/recalls/{recall_id}", _recall, NoQuery, None, RecallView),
+    ("GET", "/replies/{reply_id}", _reply, TenantQuery, None, ReplyView),
     ("POST", "/judges/{judge}/test", _judge_test, NoQuery, Empty, JudgeTestView),
     ("POST", "/failures", _failure_file, NoQuery, FailureRequest, FailureView),
 )

@@ -133,6 +133,7 @@ async def test_the_operator_api_is_what_its_document_says(tmp_path: Path) -> Non
         _, memory = await live.write(AGENT_KEY, {"text": "Ada moved to Lisbon."})
         for number in range(4):
             await live.write(AGENT_KEY, {"text": f"{ORDER} {number}"})
+        await live.call("POST", "/v1/search", AGENT_KEY, {"query": "Where is Ada?"})
         await _read_everything(operator, memory["id"])
         await _change_something(operator, memory["id"])
         for path, methods in document["paths"].items():
@@ -166,6 +167,8 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
     await get("/memories", query="tenant=default&offset=0&limit=5")
     await get("/memories/{memory_id}", memory_id, "tenant=default")
     await get("/memories/{memory_id}/history", memory_id)
+    recalls = await get("/recalls", query=f"tenant=default&memory_id={memory_id}&limit=5")
+    await get("/recalls/{recall_id}", recalls["recalls"][0]["recall_id"])
     traced = await get("/memories/{memory_id}/provenance", memory_id, "tenant=default")
     assert [one["status"] for one in traced["memories"]] == ["live"]
     await get("/audit/leaves", query="offset=0&limit=3")

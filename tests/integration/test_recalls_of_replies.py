@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from policy.model import Tenant
 from tests.integration.model_bench import APIS, asking, call, fronted
-from tests.integration.running import AGENT_KEY
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY
 from tests.integration.test_model_coupling import answered
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.integration.model_bench import Bench
 
 TENANT = Tenant("default")
 TEA = "The office kitchen serves green tea at four every day."
@@ -59,12 +61,41 @@ async def test_a_reply_names_the_memories_of_its_request_and_the_reads_that_brou
     assert not reply.incomplete
     assert reply.session == without.session != ""
     (span,) = inside.spans
-    place: object = answered(api, body, "call_0000", result)
+    place: Any = answered(api, body, "call_0000", result)
     for step in span.where:
-        place = place[step]  # type: ignore[index]
+        place = place[step]
     assert TEA in str(place)[span.start : span.end]
     assert [one.memory_id for one in recall.hits] == [hit["id"]]
     assert len(recall.nearest) == 2
+
+
+async def test_an_operator_is_told_what_a_reply_had_seen_without_a_word_of_it(
+    tmp_path: Path,
+) -> None:
+    async with fronted(tmp_path) as bench:
+        assert (await bench.front.write(AGENT_KEY, {"text": TEA}))[0] == 201
+        _, found = await bench.front.call("POST", "/v1/search", AGENT_KEY, {"query": "tea"})
+        (hit,) = found["results"]
+        body = asking("chat", f"When is tea? {call('fetch', url='x')}", tools=("fetch",))
+        assert (await bench.ask("chat", body)).status == 200
+        result = json.dumps({"results": found["results"]})
+        second = await bench.ask("chat", answered("chat", body, "call_0000", result))
+        told = await _operator(bench, f"replies/{_reply_id(second.raw)}")
+        listed = await _operator(bench, f"recalls?memory_id={hit['id']}")
+        alone = await _operator(bench, f"recalls/{listed[1]['recalls'][0]['recall_id']}")
+        lost = await _operator(bench, "replies/msg_never")
+    assert told[1]["memories"][0]["memory_id"] == hit["id"]
+    assert told[1]["memories"][0]["recall_id"] == listed[1]["recalls"][0]["recall_id"]
+    assert alone == (200, listed[1]["recalls"][0])
+    assert lost[0] == 404
+    assert f"begins at {listed[1]['kept_since_ms']}" in lost[1]["detail"]
+    assert TEA not in json.dumps([told, listed, lost]), "ids and numbers, no text"
+
+
+async def _operator(bench: Bench, path: str) -> tuple[int, Any]:
+    url, headers = bench.front.admin_url, {"Authorization": f"Bearer {OPERATOR_KEY}"}
+    async with bench.front.client.get(f"{url}/api/v1/{path}", headers=headers) as got:
+        return got.status, await got.json(content_type=None)
 
 
 def _reply_id(raw: bytes) -> str:

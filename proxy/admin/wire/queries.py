@@ -35,6 +35,14 @@ class MemoriesQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_field
     limit: _Limit = 100
 
 
+class RecallsQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose reads: of one session, or those that showed one memory."""
+
+    session: Annotated[str, Meta(max_length=64)] | None = None
+    memory_id: Annotated[str, Meta(max_length=64)] | None = None
+    limit: _Limit = 100
+
+
 class LeavesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which leaves of the audit log."""
 

@@ -1,0 +1,99 @@
+"""The recall ledger as operators ask it: who was shown which memories, and what a model saw."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from policy.model import MemoryId, Tenant
+from proxy.admin.wire.recalled import RecalledView, RecallList, RecallView, ReplyView, SeenView
+from proxy.seams.faults import NotFound
+
+if TYPE_CHECKING:
+    from proxy.admin.wire.queries import RecallsQuery
+    from storage.recalls import Recall, Recalls
+
+
+class RecalledReads:
+    """Event loop only; the ledger's files are read in a thread."""
+
+    def __init__(self, ledger: Recalls) -> None:
+        self._ledger = ledger
+
+    async def all(self, asked: RecallsQuery) -> RecallList:
+        """Reads of a tenant, newest first: of a session, or those that showed a memory."""
+        return await asyncio.to_thread(self._all, asked)
+
+    def _all(self, asked: RecallsQuery) -> RecallList:
+        found = self._ledger.recalls(
+            Tenant(asked.tenant),
+            session=asked.session,
+            memory_id=None if asked.memory_id is None else MemoryId(asked.memory_id),
+            limit=asked.limit,
+        )
+        since_ms = self._ledger.kept_since_ms
+        return RecallList(kept_since_ms=since_ms, recalls=tuple(map(recall_view, found)))
+
+    async def one(self, recall_id: str) -> RecallView:
+        """One read.
+
+        Raises:
+            NotFound: It is not kept; the detail says since when reads are.
+        """
+        found = await asyncio.to_thread(self._ledger.recall, recall_id)
+        if found is None:
+            raise await self._not_kept("recall")
+        return recall_view(found)
+
+    async def reply(self, tenant: str, reply_id: str) -> ReplyView:
+        """One reply of a model, by the id that its API gave it.
+
+        Raises:
+            NotFound: It is not kept; the detail says since when replies are.
+        """
+        found = await asyncio.to_thread(self._ledger.reply, Tenant(tenant), reply_id)
+        if found is None:
+            raise await self._not_kept("reply")
+        return ReplyView(
+            reply_id=found.reply_id,
+            at_ms=found.at_ms,
+            tenant=found.tenant,
+            principal=found.principal_id,
+            model=found.model,
+            session=found.session,
+            turn=found.turn,
+            memories=tuple(
+                SeenView(memory_id=one.memory_id, ordinal=one.ordinal, recall_id=one.recall_id)
+                for one in found.memories
+            ),
+            calls=found.calls,
+            incomplete=found.incomplete,
+        )
+
+    async def _not_kept(self, what: str) -> NotFound:
+        since_ms = await asyncio.to_thread(lambda: self._ledger.kept_since_ms)
+        return NotFound(
+            f"no such {what} is kept; what is kept begins at {since_ms} (Unix milliseconds)"
+        )
+
+
+def recall_view(found: Recall) -> RecallView:
+    """One read as the operator API shows it."""
+    return RecallView(
+        recall_id=found.recall_id,
+        at_ms=found.at_ms,
+        tenant=found.tenant,
+        principal=found.principal_id,
+        front=found.front,
+        operation=found.operation,
+        session=found.session,
+        version=found.version,
+        limit=found.limit,
+        hits=tuple(
+            RecalledView(memory_id=one.memory_id, ordinal=one.ordinal, score=one.score)
+            for one in found.hits
+        ),
+        nearest=found.nearest,
+        replayable=found.vector is not None,
+        query=found.query,
+    )

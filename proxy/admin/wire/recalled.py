@@ -1,0 +1,73 @@
+"""What the operator API says of the recall ledger: who was shown what, and what a model saw.
+
+GET /recalls?tenant=&session=&memory_id=&limit=  -> RecallList
+GET /recalls/{recall_id}                         -> RecallView
+GET /replies/{reply_id}?tenant=                  -> ReplyView
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RecalledView(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory of an answer, best first; `memory_id` is null where it was purged since."""
+
+    memory_id: str | None
+    ordinal: int
+    score: float | None
+
+
+class RecallView(msgspec.Struct, frozen=True, kw_only=True):
+    """One read. `at_ms`: Unix milliseconds; `nearest`: rows by their ordinals.
+
+    `replayable`: whether the vector and the filter of its question are still kept. `query`: its
+    words, where `keep_queries` has them kept.
+    """
+
+    recall_id: str
+    at_ms: int
+    tenant: str
+    principal: str
+    front: str
+    operation: str
+    session: str
+    version: int
+    limit: int
+    hits: tuple[RecalledView, ...]
+    nearest: tuple[int, ...]
+    replayable: bool
+    query: str | None
+
+
+class RecallList(msgspec.Struct, frozen=True, kw_only=True):
+    """Reads of one tenant, newest first. What is kept begins at `kept_since_ms`."""
+
+    kept_since_ms: int
+    recalls: tuple[RecallView, ...]
+
+
+class SeenView(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory in a model's context; `recall_id` "": no read that brought it is kept."""
+
+    memory_id: str | None
+    ordinal: int
+    recall_id: str
+
+
+class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
+    """One reply of a model, and the memories that stood in its request.
+
+    `incomplete`: a record is missing, so that more may have stood there.
+    """
+
+    reply_id: str
+    at_ms: int
+    tenant: str
+    principal: str
+    model: str
+    session: str
+    turn: int
+    memories: tuple[SeenView, ...]
+    calls: tuple[str, ...]
+    incomplete: bool
