@@ -396,7 +396,10 @@ class Cells:
             draft.put(CELLS, names.said(word), b"")
         # Any of these words may be dropped for room: a name whose word is dropped may raise an
         # alarm again.
-        gone = self._beside(draft, names.said(new[0]), names.said(b""))[: max(0, full)]
+        came = {names.said(word) for word in new}
+        beside = self._beside(draft, names.said(new[0]), names.said(b""))
+        # What was said just now stays: it is what is asked about next.
+        gone = [key for key in beside if key not in came][: max(0, full)]
         for key in gone:
             draft.delete(CELLS, key)
             known.discard(key[-_WORD_LEN:])
