@@ -138,7 +138,8 @@ def refused(seen: Seen) -> None:
     assert texts(seen["refused_get_all"]) == ["We spoke about dinner."]
     assert seen["refused_history"] == seen["history"]
     assert seen["refused_export"]["memories"] == seen["export_by_id"]["memories"]
-    assert seen["feedback"]["code"] == "HTTP_404", "there is no such memory"
+    taken = seen["feedback"]
+    assert taken.get("feedback") == "POSITIVE" or taken.get("raised") == "TypeError", taken
     if "profile" in seen:
         assert seen["profile"]["code"] == "HTTP_404"
     else:

@@ -38,7 +38,8 @@ seen: dict[str, Any] = {}
 def step(name: str, call: Callable[[], Any]) -> dict[str, Any]:
     try:
         seen[name] = call()
-    except (Mem0Error, ValueError) as error:
+    # 1.0.11 takes every answer to its feedback, and then fails in a call of its own (TypeError).
+    except (Mem0Error, TypeError, ValueError) as error:
         seen[name] = failure(error)
     found: dict[str, Any] = seen[name]
     return found
