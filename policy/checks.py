@@ -369,7 +369,7 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
 
 
 def _is_latched(facts: Facts) -> bool:
-    """Whether the principal is latched, or the server's tool that the text came from."""
+    """Whether bad outcomes latched the principal, or the server's tool that the text came from."""
     return any(one is not None and one.latched for one in (facts.trust, facts.origin_trust))
 
 

@@ -229,6 +229,6 @@ class Cases(Protocol):
     async def name_related(self, case_id: str, related: Sequence[Named]) -> Case:
         """Store the first `NAMED_MAX` of these memories with the case, and how many there are.
 
-        No leaf.
+        The audit log gets no leaf about it. Returns the case as it is then.
         """
         ...

@@ -23,14 +23,14 @@ class Due:
     def begin(self) -> bool:
         """The writer begins to decide; False where the request has given up.
 
-        Repeated calls agree.
+        A repeated call returns the same.
         """
         with self._lock:
             self._begun = not self._over
             return self._begun
 
     def expire(self) -> bool:
-        """The request gives up waiting; False where the writer has begun. Repeated calls agree."""
+        """The request gives up waiting; False, also when repeated, where the writer has begun."""
         with self._lock:
             self._over = not self._begun
             return self._over

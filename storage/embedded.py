@@ -209,7 +209,7 @@ class EmbeddedStore:
         """The session ledger's log, and what was in it (`Store.open_session_log`)."""
         state = self._directory.root
         keys = FrameKeys(self._store_key, self._engine.generation.header.incarnation_name)
-        # Without that directory no model front ever ran on this state, so no history was lost.
+        # Without the session log's directory no model API was ever served: no history was lost.
         is_new = not (state / DIRECTORY).exists()
         opened = open_session_log(state, keys, scar, is_new=is_new)
         return opened.log, opened.records

@@ -113,10 +113,10 @@ class MemoryWriter(Protocol):
     async def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId
     ) -> dict[CandidateId, Outcome | None]:
-        """Refuse as many of them as one short transaction can; None for each that is not held.
+        """Refuse as many of these held candidates as one short transaction can, at least one.
 
-        At least one is refused; candidates that the answer leaves out are undecided. Then keys are
-        erased.
+        Returns the outcomes, None for a candidate that is not held; one that is left out is
+        undecided. The staging keys of refused candidates are erased when this returns.
         """
         ...
 
@@ -164,8 +164,8 @@ class MemoryWriter(Protocol):
     ) -> tuple[Standing | None, ...]:
         """Raise the labels of memories, at these versions, to a tool's result where they are lower.
 
-        None for a memory at another version, with a class above knowledge, or that reads as an
-        order.
+        Returns one standing per memory: None where it is unchanged, because it is at another
+        version, has a class above knowledge, or reads as an order.
         """
         ...
 
@@ -225,11 +225,10 @@ class MemoryReader(TrustReader, Protocol):
         ...
 
     def turnover(self, tenant: Tenant, where: Filter, seen: object, limit: int) -> Turnover | None:
-        """Which of the live memories that match came and went since `seen`.
+        """Which of the live memories that match came and went since an earlier call.
 
-        None for `seen` at first.
-
-        Takes as long as there are changes. Returns None where more than `limit` became live.
+        `seen` is `Turnover.seen` of that call, None for a first call. The more changes, the longer
+        this takes; it returns None where more than `limit` memories became live.
         """
         ...
 
@@ -262,7 +261,7 @@ class MemoryReader(TrustReader, Protocol):
         without: frozenset[MemoryId] = frozenset(),
         as_of: int | None = None,
     ) -> Searched:
-        """The answer to a search, with what a replay of it needs; memories as in `search`.
+        """The live memories nearest to a vector that match, with what a replay of the search needs.
 
         A memory over the cap of its origin (`storage.read.exposure`) comes last. Scores are exact.
         In a large store the choice of rows is approximate, and may depend on what was merged
@@ -290,7 +289,7 @@ class MemoryReader(TrustReader, Protocol):
         ...
 
     def held_contents(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, Candidate]:
-        """The contents of these candidates, those that are held, of one moment. Any thread."""
+        """The contents of these candidates as of one moment, without those not held. Any thread."""
         ...
 
     def keys(self) -> tuple[KeyRecord, ...]:
@@ -408,7 +407,7 @@ class Forwards(Protocol):
         candidate_ids: tuple[CandidateId, ...],
         waiting: frozenset[CandidateId],
     ) -> bool:
-        """Whether each intent still rests on the same facts; `waiting`: other intents, not sent."""
+        """Whether the facts behind these admissions still hold; `waiting`: other unsent changes."""
         ...
 
 

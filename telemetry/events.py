@@ -74,8 +74,8 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     culprit_call_id: str = ""
     # Our own id of the session that the candidate belongs to; "" without one.
     session: str = ""
-    # The time is 0 where it was not measured: then the gate is taken to have ended when the commit
-    # began.
+    # When the gate began to judge; 0 where that was not measured: then the gate is taken to have
+    # ended when the commit began.
     gate_started_ns: int = 0
 
 

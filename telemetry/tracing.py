@@ -88,7 +88,7 @@ def is_traced(event: Event) -> bool:
         case ReadServed():
             return event.context.sampled
         case ModelServed():
-            # Refused calls are traced in any case, and need this span as their parent.
+            # Spans of refused writes are always made, and need this request's span as parent.
             return event.context.sampled or event.refused > 0
         case RequestServed():
             return False

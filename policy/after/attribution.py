@@ -296,7 +296,7 @@ class Plan:
     def _first_culprit(
         self, ids: Sequence[str]
     ) -> Generator[tuple[frozenset[str], Control | None], bool, int]:
-        """The place of the first suspect with which the suspects before it cause the failure."""
+        """The index of the first suspect that, added to those before it, brings the failure."""
         # Bisection: the first `good` suspects cause no failure, the first `bad` ones do.
         good, bad = 0, len(ids)
         while bad - good > 1:

@@ -90,7 +90,7 @@ def closure_of(
     *,
     blast_max: int = BLAST_MAX,
 ) -> Closure:
-    """The acts that follow from these convictions; each memory is named once, culprits first.
+    """What to do with each culprit and what was derived from it: each memory once, culprits first.
 
     `children` gives the memories of which a step later than `Fact.step` names the memory as a
     parent. A memory that is merely outdated was true once, so memories derived from it stay. The

@@ -27,7 +27,7 @@ class Applies(enum.Enum):
 
 
 class Matcher(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An operator's words about right and wrong. Each entry is a literal, or `re:` and a pattern.
+    """What texts must and must not say. An entry is a literal, or `re:` and a pattern.
 
     All entries are looked for in the skeleton, as whole words (`policy.text.whole_words`).
     """

@@ -55,7 +55,7 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Entries:
-    """Entries of many rules, found in one pass: a literal is tried where its longest word is."""
+    """Finds entries of many rules in a text; a literal is tried where its longest word is."""
 
     __slots__ = ("_always", "_by_word")
 

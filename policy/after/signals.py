@@ -42,7 +42,7 @@ def kind_of(channel: Channel) -> SignalKind:
 
 
 def opens_case(kind: SignalKind, grade: Grade) -> bool:
-    """Whether such a signal starts the search for a culprit.
+    """Whether a signal of this kind and grade starts the search for a culprit.
 
     An agent's signal does not: an agent that a memory steers could have honest memories blamed.
     Only the grade `wrong` does: the other two grades speak of one hit's rank in a search.
@@ -51,9 +51,9 @@ def opens_case(kind: SignalKind, grade: Grade) -> bool:
 
 
 def convicts_alone(kind: SignalKind) -> bool:
-    """Whether the rule behind the signal names culprits without any replay.
+    """Whether a signal of this kind names culprits by itself, so that no failure is replayed.
 
-    Registered rules do, memory by memory. What a person or an operator says of an answer names no
-    memory, and a caller's judge answers for whole sets of memories.
+    A registered rule names them, memory by memory. What a person or an operator says of an answer
+    names no memory, and a caller's judge answers for whole sets of memories.
     """
     return kind in _CONVICTS

@@ -86,7 +86,7 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
 
 
 def read_beside(reading: Reading, text: str) -> Reading:
-    """How a text reads together with another text that stands beside it."""
+    """The reading of a text, with the flags that another text beside it adds."""
     found = language_of(skeleton(text))
     return msgspec.structs.replace(
         reading,
@@ -343,7 +343,7 @@ def standing_label(
     stored: MemoryClass | None,
     rules: Mapping[MemoryClass, LabelRule],
 ) -> Provenance:
-    """The label at the moment of decision.
+    """The label that a candidate is judged by, made anew at the moment of decision.
 
     Other writes may have come between interception and decision, so the label of an edit counts
     only while the text to be edited is still the same. Class and text are read again, and of the

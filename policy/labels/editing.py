@@ -123,7 +123,7 @@ NOBODY_KNOWS: Final = TextStanding()
 
 
 class Looked(NamedTuple):
-    """A question about an edit: which segments share words with the new text, not with the old."""
+    """A search for what an edit brings in: words to look for (`fresh`), and words to ignore."""
 
     known: str
     fresh: str

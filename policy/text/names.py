@@ -68,7 +68,7 @@ class Mentioned(msgspec.Struct, frozen=True):
 
     @property
     def every(self) -> frozenset[str]:
-        """All of them: a known name is a name in lower case as well."""
+        """All words of the text: a known name counts in lower case as well."""
         return self.inner | self.first | self.lower
 
 

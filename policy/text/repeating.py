@@ -52,8 +52,8 @@ def _alone(line: str) -> str:
     item = _ITEM.match(line)
     if item is not None:
         line = line[item.end() :]
-    # A line of numbers alone has no words. The marks stay: the words behind one may be quoted
-    # alone.
+    # A field that is only a number has no words and is dropped. The marks behind other fields stay:
+    # the words behind a mark may be quoted alone.
     fields = _FIELDS.findall(line)
     return "".join([f"{cell}{mark}" for cell, mark in fields if not _NUMBER.fullmatch(cell)])
 

@@ -159,7 +159,7 @@ def _folded(found: re.Match[str]) -> str:
 
 
 def _pieces(run: str, length: int = _PIECE_LEN) -> Iterator[str]:
-    """The run cut into pieces whose normalised forms, joined, equal that of the whole run."""
+    """Cut a run of characters where the pieces can be normalised apart with the same result."""
     start = 0
     while len(run) - start > length:
         end = start + length

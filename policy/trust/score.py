@@ -68,7 +68,7 @@ def after_outcome(
 
 
 def _charged(state: TrustState, at_ms: int) -> TrustState:
-    """The state after a bad outcome: a probation starts anew, a full sum of evidence latches."""
+    """The trust after a bad outcome: a probation starts anew, enough evidence latches."""
     if state.latched:
         return msgspec.structs.replace(
             state, probation_left=PROBATION_OUTCOMES, probation_since_ms=None

@@ -62,7 +62,7 @@ class Terms(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """The place of a searched text. At two equal places the same texts are withheld."""
+    """Where a searched text stands. Where two are equal, the same refused texts are withheld."""
 
     # The ids of the conversation that the searched text is part of; some refused texts are withheld
     # in one conversation alone.
@@ -94,7 +94,7 @@ class Span(NamedTuple):
 class Index:
     """The runs of many refused texts.
 
-    `key` is a text's number; a run of several has the lowest key.
+    Each text has a number, its `key`; a run that several texts share is found under the lowest.
     """
 
     def __init__(self) -> None:
@@ -201,7 +201,7 @@ class WholeTexts:
         self._of: dict[int, list[tuple[int, int, int]]] = {}
 
     def add(self, key: int, words: bytes) -> None:
-        """Search for these words from now on."""
+        """Add the words of a refused text or sentence; from now on `find` searches for them."""
         numbers = tuple(unpacked(words))
         if numbers:
             begin = hash(numbers[:2])
@@ -301,7 +301,7 @@ class Withheld:
 
     @property
     def holds(self) -> bool:
-        """Whether a text that waits for a person is withheld in every conversation."""
+        """Whether some text that waits for a person is withheld in all conversations."""
         return self._counts["", True] > 0
 
     @property

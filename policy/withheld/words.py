@@ -42,7 +42,8 @@ _LETTER: Final = re.compile(f"[{UNSPACED}]")
 _ONE_WORD: Final = re.compile(r"[^\W\d_]+")
 _KNOWN_WORDS_MAX: Final = 200_000
 _LONG: Final = 1_024
-# Twice the number of texts that are judged together; each takes at most 130 KB.
+# How many lists of short texts are cached: twice as many as candidates are judged together; each
+# takes at most 130 KB.
 _EACH_MAX: Final = 512
 _NOTHING: Final = array("Q")
 NUMBER_LEN: Final = 8

@@ -51,9 +51,9 @@ class EmbeddedForwards:
         return await self._writer.run(lambda: self._settled(behind, settled))
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
-        """Give released items to the caller to send; returns those that nobody else was given.
+        """Give calls that a person released to the caller to send; returns those not given before.
 
-        After a crash such items are looked up on the server, and not sent again.
+        After a crash such calls are looked up on the server, and not sent again.
         """
         return await self._writer.run(lambda: self._claimed(behind, candidate_ids))
 
@@ -84,7 +84,7 @@ class EmbeddedForwards:
         candidate_ids: tuple[CandidateId, ...],
         waiting: frozenset[CandidateId],
     ) -> bool:
-        """Whether everything that these intents were admitted on is still the same."""
+        """Whether all facts that these changes were admitted on are still the same (`Unmoved`)."""
         parts = self._engine.parts
         with parts.store.reading() as view:
             looked = Unmoved(view, parts.names, self._engine.ruleset.epoch, waiting)
@@ -195,7 +195,7 @@ def _pending(key: bytes, record: ForwardRecord, row: Row) -> Pending:
 def _record(
     view: View, behind: Behind, candidate_id: CandidateId
 ) -> tuple[bytes, ForwardRecord | None]:
-    """The record of an item; None where it belongs to another tenant or server."""
+    """A candidate's key and the record of its call; None if for another tenant or server."""
     key = held_key(candidate_id)
     if key is None:
         raise UnknownCandidate("no candidate has such an id")

@@ -136,12 +136,12 @@ class Unmoved:
         """Whether another row still means for this admission what it meant at the verdict."""
         waits = one.sent.candidate_id in self._waiting
         if one.sent.version > row.version:
-            # The other row was judged later, knowing of this one. If it was done earlier, the order
-            # has changed.
+            # The other change was judged later, on the assumption that this one is done first. If
+            # the server did the other one already, the order is another.
             failed = one.status is MemoryStatus.DELETED and one.sent.change is not ChangeKind.DELETE
             return waits or (failed and one.row is one.sent)
         if waits or one.row.version > row.version:
-            # The other row was judged before and is not done yet, or was changed here since.
+            # The other change was judged earlier: it is not done yet, or was changed here since.
             return False
         how = ended.get(one.sent.candidate_id)
         if one.sent.change is ChangeKind.DELETE:

@@ -228,14 +228,14 @@ class Catalogue:
         return self.mask(self._listed(lists, now_ms)), exact
 
     def _asked(self, tenant: Tenant, where: Filter) -> tuple[list[_Ordinals], bool]:
-        """The lists that contain every match, and whether the filter tests nothing else."""
+        """Lists of ordinals, each with every match, and whether the filter tests nothing else."""
         narrowed = _narrow(where)
         lists = [self._tenants.get(tenant) or _Ordinals()]
         lists += [self._union(tenant, kind, names) for kind, names in narrowed.ids]
         return lists, narrowed.exact
 
     def _dense(self, entry: _Ordinals) -> bool:
-        """Whether a mask is cheaper than a list; only few lists may have one."""
+        """Whether this list is long enough to be worth a mask; only few lists may have one."""
         return len(entry) * _DENSE_SHARE >= self._reach > MARKED_OVER
 
     def _marked(self, lists: Sequence[_Ordinals], now_ms: int) -> Mask:

@@ -48,7 +48,7 @@ def marks_at(view: View, tenant: Tenant, live: Mask, version: int) -> Mask:
 def without_memories(
     view: View, names: KeyedNames, tenant: Tenant, marks: Mask, left_out: Iterable[MemoryId]
 ) -> Mask:
-    """The same mask without all states of these memories."""
+    """A copy of the mask that is False at every row of these memories."""
     rows = [one for memory in left_out for one in _states(view, names, tenant, memory)]
     marks = marks.copy()
     marks[[one for one in rows if one < len(marks)]] = False

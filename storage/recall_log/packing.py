@@ -19,9 +19,9 @@ _NO_ORDINAL: Final = 2**32 - 1
 
 
 class Private(msgspec.Struct, frozen=True, array_like=True):
-    """The parts of a recall that tell of its question.
+    """The fields of a recall that reveal what was searched for.
 
-    Sealed under the salts of the rows it showed.
+    They are encrypted under the salts of the rows that the recall showed.
     """
 
     vector: bytes

@@ -97,7 +97,7 @@ class SegmentKey:
         return self._under(salts).encrypt(_NONCE.pack(0, number), plain, None)
 
     def unseal_inner(self, number: int, salts: Sequence[bytes], sealed: bytes) -> bytes | None:
-        """Decrypt such a part; None if one of the salts is another, or gone."""
+        """Decrypt what `seal_inner` encrypted; None if one of the salts is another, or gone."""
         try:
             return self._under(salts).decrypt(_NONCE.pack(0, number), sealed, None)
         except (InvalidTag, ValueError):

@@ -79,7 +79,7 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counted(msgspec.Struct):
-    """How many entries of a transaction's lists the name cells have counted already."""
+    """How many of the rows that a transaction adds or ends the name cells have counted already."""
 
     added: int = 0
     superseded: int = 0
@@ -87,7 +87,7 @@ class Counted(msgspec.Struct):
     vouched: int = 0
 
     def all_of(self, change: Change) -> None:
-        """Count every entry that is in the lists now as counted."""
+        """Note that the name cells have counted every row that the change has so far."""
         self.added = len(change.added)
         self.superseded = len(change.superseded)
         self.readmitted = len(change.readmitted)
@@ -119,8 +119,8 @@ class Change:
         # raised.
         self.vouched: list[tuple[int, Row]] = []
         self.relabelled = False
-        # How much of these lists the name cells have counted, and the effect on alarms: by tenant
-        # and word whether the name is accepted, or None where its alarm ended.
+        # How many changed rows the name cells have counted, and what became of alarms: by tenant
+        # and word, whether the name under alarm is accepted, or None where its alarm ended.
         self.counted = Counted()
         self.alarms: dict[tuple[Tenant, bytes], bool | None] = {}
         # Candidates judged in this transaction, and the data to keep of those that are held.
@@ -137,7 +137,7 @@ class Change:
         self.heard: dict[Tenant, frozenset[bytes]] = {}
         # Whether the caller erases the key files of decided candidates, before anybody is answered.
         self.asker_erases = False
-        # Those of the decided candidates that nobody decided in time, and their outcomes.
+        # Held candidates that are refused because no person decided in time, and their outcomes.
         self.expired: list[tuple[HeldCandidate, Outcome]] = []
         self._tree = generation.tree.copy()
         self._nodes = _DraftNodes(draft)

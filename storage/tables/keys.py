@@ -79,7 +79,7 @@ class KeyedNames:
         return sha256(self._outer + inner).digest()[:_NAME_LEN]
 
     def check(self) -> str:
-        """A value by which another secret is recognised as another one."""
+        """A value that is stored so that a start with another secret is noticed."""
         return self._name(b"check").hex()
 
     def nonce(self, principal_id: PrincipalId, nonce: str) -> bytes:

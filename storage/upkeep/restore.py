@@ -1,4 +1,4 @@
-"""From a verified backup to a state directory that begins a new life."""
+"""Restores a verified backup into a new state directory, as a new incarnation of the store."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class EmbeddedBackup:
         return status
 
     def _against_the_copy(self, checkpoint: Path, *, accept_rollback: bool) -> str:
-        """What the leaf says about the checkpoint outside the store.
+        """What the leaf of the restore says about the checkpoint outside the store.
 
         Raises:
             StoreRolledBack: The checkpoint is not of the backup's past, and that was not accepted.

@@ -216,7 +216,7 @@ def outcome_of(
 
 
 def not_held(verdict: Hold) -> Reject:
-    """The refusal of what would be held while too many of its sender are held (step 9)."""
+    """The refusal of a candidate that would be held, where its sender has no hold left (step 9)."""
     return Reject(
         reason=Reason.QUOTA_EXCEEDED,
         step=_BUDGETS,

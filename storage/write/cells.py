@@ -419,7 +419,8 @@ class Cells:
         found = self._mentions(tenant, text, every=bool(change.alarms or self.alarmed(tenant)))
         words = [*found.inner, *found.first]
         if len(words) > NEW_NAMES_MAX:
-            # Some of its names were perhaps never counted, and what others say of them has to stay.
+            # Some names of this text were perhaps never counted: to lower those would take
+            # away what other texts counted.
             return
         spelt = found.lower or ()
         words += [word for word in spelt if self._accepted(change, tenant, word) is not None]
@@ -460,11 +461,12 @@ class Cells:
         )
 
     def _evict(self, change: Change, tally: Tally, word: bytes) -> Tally:
-        """The tally without one name: of those beside a new one an old one, or the least counted.
+        """Drop one name to make room for `word`; returns the tally without the dropped name.
 
-        Keys are hashes, so the names beside a new one are any sixteen. Names under alarm stay
-        longer, and longest stay names that a person said or accepted: else a flood of names would
-        make texts with these names wait again.
+        Dropped is one of the sixteen names beside `word` in the table, which are any sixteen, as
+        keys are hashes: an old one, else the least counted. Names under alarm stay longer, and
+        longest stay names that a person said or accepted: else a flood of names would make texts
+        with these names wait again.
         """
         tenant, draft, now_ms = tally.tenant, change.draft, change.now_ms
         names = self._names.cells(tenant)

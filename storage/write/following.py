@@ -51,7 +51,7 @@ class Following:
         self._anchors: frozenset[str] | None = None
 
     def closure(self, accused: Sequence[Accused]) -> Closure:
-        """The acts that follow from these.
+        """What to do with the memories that are accused, and with those derived from them.
 
         An accused memory that is gone, or never was, is left out.
         """

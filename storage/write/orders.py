@@ -84,10 +84,10 @@ class Operating:
     def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId
     ) -> dict[CandidateId, Outcome | None]:
-        """Refuse as many as one short transaction can; None for each that is not held.
+        """Refuse as many of these held candidates as one short transaction can, at least one.
 
-        At least one is refused; candidates that the answer leaves out are undecided. The keys of
-        refused ones are gone from memory; the caller erases the key files
+        Returns the outcomes, None for a candidate that is not held; one that is left out is
+        undecided. Keys of refused ones are gone from memory; the caller erases the key files
         (`Engine.erase_condemned`).
         """
         engine = self._engine

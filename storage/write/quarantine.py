@@ -170,9 +170,9 @@ class Quarantine:
     ) -> tuple[int, int]:
         """Hide these memories for an incident, in one transaction, each with a leaf naming it.
 
-        How many became hidden, and how many were hidden by somebody else already. A memory that
-        the incident hides, one that is gone, and one that a person paroled since the incident
-        began stay as they are and have no leaf. Nothing is hidden for an incident that is taken
+        Returns how many became hidden, and how many were hidden by somebody else already. A memory
+        that the incident hides, one that is gone, and one that a person paroled since the incident
+        began stay as they are and get no leaf. Nothing is hidden for an incident that is taken
         back meanwhile: its undoing may not look again.
         """
 

@@ -50,7 +50,7 @@ class _Text:
         self._waits = False
 
     def take(self, one: GuardedRow) -> None:
-        """Look at the next row."""
+        """Follow the text and its labels through the next row, in the order of admission."""
         change, gone = one.sent.change, one.status is MemoryStatus.DELETED
         whole = one.row is one.sent  # nobody changed or removed this memory here
         self._waits = self._waits or one.status is MemoryStatus.FORWARDING

@@ -185,7 +185,7 @@ class TrustIntake:
     def quarantined(
         self, change: Change, row: Row, memory_id: MemoryId, ruleset: Ruleset, cause: int
     ) -> None:
-        """An operator hid a memory."""
+        """Count it against principal and origin that an operator hid their memory."""
         self._row_turned_out(
             change, row, OutcomeKind.QUARANTINED_BY_HAND, memory_id, ruleset, cause=cause
         )
@@ -278,9 +278,9 @@ class TrustIntake:
         return self.take(change, event, ruleset)
 
     def take(self, change: Change, event: OutcomeEvent, ruleset: Ruleset) -> bool:
-        """Change the trust of the principal, and separately that of the origin.
+        """Apply an outcome to the trust of its principal, and separately to that of its origin.
 
-        Returns whether any of them changed.
+        Returns whether either trust changed.
         """
         holders = [self._principal(event.principal_id)]
         if event.origin is not None:

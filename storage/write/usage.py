@@ -29,7 +29,7 @@ VERDICT_BYTES: Final = 1_024
 # Deletions may use this much more than the quota, so that a full store can be emptied. The leaves
 # of a tenant's refusals may take this much more than its share.
 _OVERDRAFT: Final = 0.1
-# Purges may use this much beyond that: a full store can always be purged. The leaves of a purge
+# Purges may use this much more than deletions: a full store can always be purged. A purge's leaves
 # take two thirds of the smallest memory's size, because the log keeps them.
 _PURGE_RESERVE: Final = 0.8
 _REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})

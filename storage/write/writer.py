@@ -174,9 +174,9 @@ class EmbeddedWriter:
     async def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId
     ) -> dict[CandidateId, Outcome | None]:
-        """Refuse as many as one short transaction can, a leaf each.
+        """Refuse as many of these held candidates as one short transaction can, with a leaf each.
 
-        None for one that is not held.
+        Returns the outcomes, None for a candidate that is not held (`MemoryWriter.deny_many`).
         """
         decided = await self._run(lambda: self._operating.deny_many(candidate_ids, by))
         # Keys are not erased on the writer's thread: each file waits for the disk, and writes would

@@ -434,7 +434,7 @@ _EXFILTRATION = Group(
     ),
 )
 
-# The phrases above without spaces, for letters that were spaced out and are joined again.
+# Attacks and orders written without spaces, for letters that were spaced out and joined again.
 _DROP_JOINED = r"(?:ignore|disregard|forget|override|bypass)"
 _JOINED_INJECTION = re.compile(
     rf"{_DROP_JOINED}(?:all|any|the|your|these|my|of)*(?:previous|prior|earlier|above|preceding|"

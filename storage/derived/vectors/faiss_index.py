@@ -377,7 +377,7 @@ class Shortlist:
         answer.add_rows(self.part, rows if mask is None else rows[mask[rows]])
 
     def sure(self, floor: float) -> bool:
-        """Whether no unscored row is likely to reach the floor."""
+        """Whether no unscored row is likely to have a score above `floor`."""
         return self._cut + self._margin <= floor
 
     def rest(self) -> Part:
