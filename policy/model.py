@@ -34,8 +34,8 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 Text = Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
 
 
-# Members of the three enums below are single objects, so the hash by identity is right. `Enum`
-# computes its hash in Python, two dozen times per verdict.
+# Enum members are single objects, so three enums below are hashed by identity. `Enum` itself would
+# compute the hash in Python, two dozen times per verdict.
 
 
 class SourceKind(enum.Enum):
@@ -287,7 +287,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 class Entity(msgspec.Struct, frozen=True, kw_only=True):
     """One id that live memories of a tenant are filed under."""
 
-    kind: str  # "user", "agent", "run" or "app"
+    kind: str  # what the id names: "user", "agent", "run" or "app"
     name: str
     count: int
     first_at_ms: int

@@ -125,13 +125,13 @@ class Rewound(msgspec.Struct, frozen=True, kw_only=True):
     incident: Incident | None
     version: int  # the version whose state the rewind restores
     newest: int  # the store's version when the rewind was planned: a rewind to it takes this back
-    reached: int = 0  # the memories that are meant, also where nothing is done about them
+    reached: int = 0  # all memories in reach, also those about which nothing is done
     put_back: int = 0
     hidden: int = 0
     shown: int = 0
     behind: int = 0
     moved: int = 0
-    # Memories that were there at that time and are purged since: memory ids, or candidate ids where
+    # Memories that existed in that state and are purged since: memory ids, or candidate ids where
     # a client chose the memory's id.
     lost: tuple[str, ...] = ()
 

@@ -170,13 +170,13 @@ class MemoryWriter(Protocol):
         ...
 
     async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
-        """The operator's way back up the trust ladder; leaves a leaf of its own."""
+        """Reset a principal's trust to a newcomer's, as an operator orders; leaves a leaf."""
         ...
 
     async def restore_origin(
         self, tenant: Tenant, server: str, tool: str, by: PrincipalId
     ) -> TrustState:
-        """The operator's way to restore trust in what a server's tool brings into a tenant."""
+        """Reset the trust in what a server's tool brings into a tenant to a newcomer's."""
         ...
 
     async def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
@@ -381,24 +381,24 @@ class Retained(Protocol):
 
 
 class Forwards(Protocol):
-    """Items on their way to other servers. Any loop; raises as `submit`; reads on any thread."""
+    """Changes on their way to other servers. Any loop; raises as `submit`; reads: any thread."""
 
     async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
-        """Record the outcomes of items that were sent, one leaf each; returns which were new."""
+        """Record what became of changes that were sent, a leaf each; returns what was not known."""
         ...
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
-        """Give released items to the caller to send; returns those that nobody else was given."""
+        """Reserve changes that a person released for the caller; returns those not yet reserved."""
         ...
 
     def pending(
         self, tenant: Tenant | None = None, target: str | None = None
     ) -> tuple[Pending, ...]:
-        """The items to be sent or to be looked up, oldest first."""
+        """Admitted changes still to be sent to a server, or to be looked up on it, oldest first."""
         ...
 
     def standing(self, behind: Behind, key: str) -> TextStanding:
-        """What our own verdicts know of the text under a key, for a change by this principal."""
+        """What this gate's verdicts tell of the text that a server keeps under a key."""
         ...
 
     def unmoved(
@@ -431,9 +431,9 @@ class Pins(Protocol):
     """The tools of servers behind the gate. Coroutines on any loop, reads on any thread."""
 
     async def see(self, tenant: Tenant, server: str, tools: Tools) -> Pinned:
-        """Compare a server's tools with those approved.
+        """Record which tools a server has now; returns them, and those that were approved.
 
-        The very first list is approved as it is.
+        The very first list of a server is approved as it is.
         """
         ...
 

@@ -47,7 +47,7 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     where they were not kept, and where a hit was purged.
     """
 
-    recall_id: str  # 16 hex digits
+    recall_id: str  # the id of this recall: 16 hex digits
     at_ms: int
     tenant: Tenant
     principal_id: PrincipalId
@@ -67,7 +67,7 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
 class Served(msgspec.Struct, frozen=True, kw_only=True):
     """An answer of a server behind the gate that showed stored memories."""
 
-    served_id: str  # 16 hex digits
+    served_id: str  # the id of this answer: 16 hex digits
     at_ms: int
     tenant: Tenant
     principal_id: PrincipalId
@@ -180,7 +180,7 @@ class Recalls(Protocol):
         ...
 
     def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:
-        """The memories as these rows have them, for a replay of what a reader was shown.
+        """By ordinal, the memory in the state that the row records, to replay what a reader saw.
 
         Quarantined and deleted memories are included, so only an operator may see them; purged
         rows, and those of other tenants, are left out.

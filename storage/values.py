@@ -346,7 +346,7 @@ class Objection(msgspec.Struct, frozen=True, kw_only=True):
     """A stored memory, and the first step in its history that was admitted over an objection."""
 
     memory: Memory
-    decision: str  # "hold" or "reject"
+    decision: str  # what an enforcing gate would have answered: "hold" or "reject"
     reason: Reason | None
     step: int | None
     leaf_index: int

@@ -27,7 +27,7 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     step: int
     name: str
-    outcome: str  # "passed", "failed" or "not_reached"
+    outcome: str  # how the step ended: "passed", "failed" or "not_reached"
     started_us: int = -1
     duration_us: int = -1
 
@@ -40,7 +40,7 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     dialect: str
     started_ns: int
     ended_ns: int
-    decision: str  # "admit", "hold", "reject" or "error"
+    decision: str  # the gate's answer: "admit", "hold", "reject" or "error"
     reason: str
     step: int
     memory_class: str
@@ -98,7 +98,7 @@ class RequestServed(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
     """One HTTP request was answered, refused or failed; for metrics and the access log."""
 
     context: TraceContext
-    listener: str  # "data", "admin", "health" or "guard"
+    listener: str  # which listener took it: "data", "admin", "health" or "guard"
     method: str
     route: str  # the route's template, never the path that was asked for
     status: int
@@ -116,7 +116,7 @@ class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
 
     context: TraceContext
     provider: str  # "anthropic" or "openai": whose API the request is for
-    api: str  # "anthropic", "chat" or "responses"
+    api: str  # the API's form: "anthropic", "chat" or "responses"
     model: str  # the model's name as the agent wrote it
     status: int
     streamed: bool

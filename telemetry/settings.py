@@ -26,7 +26,7 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True):
     admit_detail_share: float = 0.01
     # Seconds that one export may take, retries included.
     export_timeout_s: float = 5.0
-    log_level: str = "info"  # "debug", "info", "warning" or "error"
+    log_level: str = "info"  # the least level written: "debug", "info", "warning" or "error"
     access_log: bool = True
 
     @property

@@ -53,7 +53,7 @@ class ForPerson(enum.Enum):
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
     """One stored memory, with what decides about the act for it.
 
-    `step` is the ordinal of the step that is to blame, `back_to` that of the last step before it
+    `step` is the ordinal of the version that is to blame, `back_to` that of the last version before
     with another text: None where the memory began with the wrong text, or where another server has
     the text. `moved`: the text was replaced since, so that no read shows the text that was to
     blame.

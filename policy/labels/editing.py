@@ -40,10 +40,10 @@ class How(enum.Enum):
 
 
 class Effect(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """How a call changes the text under its key.
+    """How a call to another server changes the text that the server keeps under the call's key.
 
-    `text` and `old` are indexes of the call's pieces, or `NOTHING`. They are indexes and no texts,
-    because the effect is kept in the candidate's metadata, which is read like the candidate's text.
+    `text` and `old` number strings among the call's arguments that a read shows, or are `NOTHING`.
+    They are no texts, because the candidate's metadata keeps the effect, and is read like its text.
     """
 
     how: How

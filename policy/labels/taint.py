@@ -44,18 +44,18 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     # The lowest label of everything in the session's context. Without a session: the lowest of the
     # principal's live sessions; without any: unknown.
     taint: SourceKind = SourceKind.UNKNOWN
-    # The segments that the text is contained in, lowest label first.
+    # The texts of the session that contain the candidate's text, lowest label first.
     contained: tuple[Origin, ...] = ()
-    # The segments that an edit of a known text brings words from; None where the candidate is no
-    # such edit.
+    # The texts of the session from which an edit of a known text takes new words; None where the
+    # candidate is no such edit.
     brought: tuple[Origin, ...] | None = None
     # Whether the whole text of the candidate is what one turn of a person in that very session
     # makes her own words.
     endorsed: bool = False
-    # Whether the operator vouches that people type the user turns of that front.
+    # Whether the operator vouches that people type the user turns of the session.
     by_person: bool = False
-    # Whether everything that entered the session can still be searched: no restart, no full ring,
-    # no text beyond the limit. If not, `contained` proves nothing, and taint counts.
+    # Whether everything that entered the session can still be searched: no restart, no text dropped
+    # for lack of room. If not, `contained` proves nothing, and taint counts.
     whole: bool = False
 
 

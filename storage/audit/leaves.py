@@ -73,7 +73,7 @@ class InterceptedLeaf(
     claimed_source: SourceKind | None
     claimed_class: MemoryClass | None
     class_named: bool
-    ruleset_digest: Annotated[str, Meta(max_length=64)]  # the first 16 hex digits
+    ruleset_digest: Annotated[str, Meta(max_length=64)]  # 16 hex digits of it
     trace_id: Annotated[str, Meta(max_length=64)]
 
 

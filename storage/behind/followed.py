@@ -55,7 +55,7 @@ class EmbeddedFollowed:
 
     def since(self, leaf_count: int) -> News:
         """The changes after the first `leaf_count` leaves of the log; all of them for -1."""
-        # This check is cheap and comes first: most reads come when nothing has changed.
+        # Leaf counts are compared first, which is cheap: mostly nothing has changed.
         if self._engine.generation.header.leaf_count == leaf_count:
             return News(leaf_count=leaf_count, moved=())
         with self._store.reading() as view:

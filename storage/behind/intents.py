@@ -51,16 +51,16 @@ class EmbeddedForwards:
         return await self._writer.run(lambda: self._settled(behind, settled))
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
-        """Give calls that a person released to the caller to send; returns those not given before.
+        """Reserve changes that a person released for the caller; returns those not yet reserved.
 
-        After a crash such calls are looked up on the server, and not sent again.
+        After a crash such changes are looked up on the server, and not sent again.
         """
         return await self._writer.run(lambda: self._claimed(behind, candidate_ids))
 
     def pending(
         self, tenant: Tenant | None = None, target: str | None = None
     ) -> tuple[Pending, ...]:
-        """The items to be sent or to be looked up, oldest first."""
+        """Admitted changes still to be sent to a server, or to be looked up on it, oldest first."""
         found: list[tuple[int, Pending]] = []
         with self._engine.parts.store.reading() as view:
             for key, payload in view.scan(FORWARDS):
@@ -72,7 +72,7 @@ class EmbeddedForwards:
         return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
 
     def standing(self, behind: Behind, key: str) -> TextStanding:
-        """What our own verdicts know of the text under a key, for a change by this principal."""
+        """What this gate's verdicts tell of the text that a server keeps under a key."""
         names = self._engine.parts.names
         with self._engine.parts.store.reading() as view:
             thing = read_thing(view, names, behind.tenant, behind.target, key, behind.by)

@@ -33,11 +33,11 @@ class EmbeddedPins:
         self._writer = writer
 
     async def see(self, tenant: Tenant, server: str, tools: Tools) -> Pinned:
-        """Compare a server's tools with the approved ones.
+        """Record which tools a server has now; returns them, and those that were approved.
 
-        The very first list is approved as it is.
+        The very first list of a server is approved as it is.
 
-        A leaf is written only where something is new.
+        A leaf is written only where the list differs from the last one.
         """
         seen = tuple(sorted(tools))
         known = self.get(tenant, server)
@@ -48,7 +48,7 @@ class EmbeddedPins:
     async def approve(
         self, tenant: Tenant, server: str, by: PrincipalId, digest: str | None = None
     ) -> Pinned:
-        """Approve the list that was seen last; with a digest, only if the list has that digest."""
+        """Approve the tools that a server had last; with a digest, only a list with that digest."""
         return await self._writer.run(lambda: self._approve(tenant, server, by, digest))
 
     def get(self, tenant: Tenant, server: str) -> Pinned | None:

@@ -52,10 +52,10 @@ class Unmoved:
         self._waiting = waiting
 
     def holds(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> bool:
-        """Whether each item is still an intent, and would be judged on the same facts.
+        """Whether each of these changes is still unsent, and would be judged on the same facts.
 
-        These facts are the trust level, the ruleset, decisions of people and operators, and the
-        memory under the item's key.
+        The facts are the trust level, the ruleset, decisions of people and operators, and the
+        memory under the key of the change.
         """
         return all(self._one(behind, one, frozenset(candidate_ids)) for one in candidate_ids)
 
@@ -120,7 +120,7 @@ class Unmoved:
     def _beside(
         self, record: ForwardRecord, row: Row, together: frozenset[CandidateId]
     ) -> Iterator[GuardedRow]:
-        """The other rows under the item's key that were considered for the verdict."""
+        """The rows of other changes under the same key, which the verdict took into account."""
         call = call_of(candidate_of(row))
         made_new = row.change is ChangeKind.CREATE and (call is None or call.effect is None)
         if made_new or call is None or not call.key:

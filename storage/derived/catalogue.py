@@ -213,7 +213,7 @@ class Catalogue:
     def candidates(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Ordinals, bool]:
         """The live ordinals of a tenant that may match a filter, ascending.
 
-        And whether all of them match.
+        Returns also whether all of them match.
         """
         lists, exact = self._asked(tenant, where)
         if all(self._dense(entry) for entry in lists):

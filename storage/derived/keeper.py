@@ -115,7 +115,7 @@ class DerivedState:
             self._complete.set()
 
     def _why(self) -> str | None:
-        """Why not all rows could be read."""
+        """The reason why the rows could not all be read; None where there is none."""
         return self._failure
 
     def _read(self, view: View, header: StoreHeader) -> None:

@@ -58,7 +58,7 @@ def without_memories(
 def stood(
     view: View, names: KeyedNames, ordinal: int, tenant: Tenant
 ) -> tuple[Row, MemoryStatus] | None:
-    """The row, if reads showed it at that time and may show it now, even if superseded since."""
+    """The row and its memory's status; None where it is purged, quarantined or never shown."""
     row = read_row(view, ordinal)
     if row.tenant != tenant or row.erased:
         return None

@@ -75,7 +75,7 @@ def check_store(engine: Engine) -> CheckReport:
 
 
 class _Walk:
-    """One pass over every table of one generation."""
+    """Walks every table of one generation, and collects the contradictions that it finds."""
 
     def __init__(
         self,

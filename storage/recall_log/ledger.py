@@ -173,7 +173,8 @@ class RecallLedger:
         try:
             self._segments.forget(now_ms - self._options.keep_days * _DAY_MS, self._next)
         except OSError:
-            # A failure is tried again with the next batch; no read shows records that are too old.
+            # Segments that could not be removed are tried again with the next batch; no read shows
+            # records that are too old.
             return
         self._forgotten_ms = now_ms
 
@@ -345,7 +346,7 @@ class RecallLedger:
         return tuple(map(self._complete, found))
 
     def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:
-        """The memories as these rows have them (`Recalls.memories`)."""
+        """By ordinal, the memory in the state that the row records (`Recalls.memories`)."""
         found: dict[int, Memory] = {}
         with self._store.reading() as view:
             for ordinal in ordinals:

@@ -46,7 +46,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps of a rewind, and the report about them."""
+    """What a rewind does to each memory, and the report about it."""
 
     point: int
     steps: tuple[PutBack, ...]
@@ -54,7 +54,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Life(msgspec.Struct):
-    """The rows of one memory: those before the point, and the newest."""
+    """The rows of one memory: those from before the point to rewind to, and the newest."""
 
     # (ordinal, index of the leaf, kind of the change) of each row
     before: list[tuple[int, int, ChangeKind]]
@@ -87,7 +87,7 @@ def point_at(view: View, index: int) -> Point:
 
 
 class _Walk:
-    """One pass over the leaves of the log."""
+    """Reads the leaves of the log once, in order, to find the point to rewind to."""
 
     def __init__(self, to: Past | None) -> None:
         self._to = to
@@ -95,11 +95,11 @@ class _Walk:
         self.hidden: dict[tuple[str, str], list[tuple[int, bool]]] = {}
         # The version and the time with which this incarnation of the store began.
         self._birth = (0, 0)
-        # Index and version of the point; None until the pass has reached it.
+        # Index and version of the point to rewind to; None until its leaf was read.
         self._point: tuple[int, int] | None = None
 
     def take(self, index: int, data: bytes) -> None:
-        """Pass one leaf, and note whether it is the point or hides a memory."""
+        """Read the next leaf, and note whether it is the point to rewind to, or hides a memory."""
         leaf = decode_leaf(data)
         if isinstance(leaf, InterceptedLeaf):
             return
@@ -130,7 +130,7 @@ class _Walk:
             self.hidden.setdefault((tenant, leaf.subject), []).append((index, hid))
 
     def found(self, now_ms: int) -> Point:
-        """The point that the pass found.
+        """The point to rewind to, after all leaves were read.
 
         Raises:
             NoSuchPast: The point is in the future, or in an earlier incarnation of the store.
@@ -194,7 +194,7 @@ def planned(
 
 
 class _Rows:
-    """One pass over the rows of a tenant."""
+    """Reads the rows of a tenant once, in order, and sorts them by memory."""
 
     def __init__(self, view: View, names: KeyedNames, reach: Reach, point: Point) -> None:
         self._view = view
@@ -202,13 +202,13 @@ class _Rows:
         self._reach = reach
         self._point = point
         self.lives: dict[bytes, _Life] = {}
-        # The purged memories, and whether each was there at the point.
+        # The purged memories, and whether each existed at the point to rewind to.
         self.lost: dict[str, bool] = {}
-        # The first version after the point of which some text is left.
+        # The first version after the point to rewind to of which some text is left.
         self.nearest: int | None = None
 
     def take(self, ordinal: int, row: Row) -> None:
-        """Pass one row, and note it with the rows of its memory."""
+        """Read the next row, and note it with the other rows of its memory."""
         if row.tenant != self._reach.tenant:
             return
         meant = fits(self._view, self._reach, row)
@@ -234,7 +234,7 @@ class _Rows:
 def _step(
     view: View, tenant: Tenant, name: bytes, life: _Life, point: Point, *, rewinds: frozenset[str]
 ) -> tuple[PutBack | None, list[str]]:
-    """The step for one memory, if one is needed, and under which counts the report lists it."""
+    """What a rewind does to one memory (None: nothing), and the counts that name it."""
     known = read_id(view, name)
     if known is None or known.status is MemoryStatus.FORWARDING:
         return None, []
@@ -264,7 +264,7 @@ def _step(
 
 
 def _was_hidden(tenant: Tenant, life: _Life, point: Point) -> bool:
-    """Whether the memory was under quarantine at the point, by the last leaf about it."""
+    """Whether the memory was quarantined at the point to rewind to, by the last leaf about it."""
     deleted = max((leaf for _, leaf, kind in life.before if kind in _GONE), default=-1)
     said = [
         one

@@ -247,7 +247,7 @@ class Staging:
                 self._shred(self._key_path(candidate_id))
             if some:
                 fsync_directory(self._key_directory)
-            # Other keys may have been condemned meanwhile; they stand behind these in the list.
+            # Keys that were condemned meanwhile stand behind the erased ones, and stay in the list.
             del self._condemned[: len(some)]
 
     @property

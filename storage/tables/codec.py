@@ -80,7 +80,7 @@ class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
     tell the format of any store.
     """
 
-    incarnation: str  # 16 hex digits, random
+    incarnation: str  # random part of the incarnation's name: 16 hex digits
     restores: int
     version: int
     epoch: int

@@ -286,9 +286,9 @@ class Cells:
     def accept(
         self, change: Change, tenant: Tenant, word: str, *, accepted: bool = True
     ) -> str | None:
-        """Exempt a name from holds, and from nothing else, or take that back; its cell as hex.
+        """Exempt a name from holds, and from nothing else, or take that back.
 
-        None where there is nothing to change.
+        Returns the key of the name's cell as hex; None where nothing had to be changed.
         """
         names = self._names.cells(tenant)
         hashed = names.word(word)

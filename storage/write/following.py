@@ -127,7 +127,7 @@ class Following:
 
 
 class Enforcing:
-    """Does the acts of a closure, on behalf of a case (by its id) or of an operator."""
+    """Carries out the acts of a `Closure`, on behalf of a case (by its id) or of an operator."""
 
     def __init__(
         self, change: Change, names: KeyedNames, rewinding: Rewinding, tenant: Tenant

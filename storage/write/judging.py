@@ -253,8 +253,8 @@ class Judge:
             approved_by=docket.by,
             objection=verdict.objection,
             guarded_key=submission.guarded_key,
-            # The waiting caller sends this call itself; a call that a person releases waits for a
-            # relay.
+            # The waiting caller sends this call itself; a call that a person releases waits until
+            # some relay to that server fetches it.
             sent=docket.case.held is None,
             culprit=culprit_of(provenance.culprits, submission.candidate),
             session=provenance.session,

@@ -208,7 +208,7 @@ class Operating:
         return self._engine.transact(lambda change: intake.restore(change, principal_id, by))
 
     def restore_origin(self, tenant: Tenant, server: str, tool: str, by: PrincipalId) -> TrustState:
-        """Put the trust of an origin back to a newcomer's."""
+        """Reset the trust of an origin to that of a newcomer, as an operator orders."""
         intake = self._engine.parts.judge.intake
 
         def work(change: Change) -> TrustState:
@@ -308,7 +308,7 @@ class Operating:
         self._engine.transact(work)
 
     def note(self, action: str, subject: str, detail: str, by: PrincipalId = THE_STORE) -> None:
-        """Log something that was done to the store as a whole."""
+        """Append a leaf about something that was done to the store as a whole."""
 
         def work(change: Change) -> None:
             self._log(change, action, subject, by, detail)

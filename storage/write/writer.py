@@ -224,13 +224,13 @@ class EmbeddedWriter:
         return await self._run(lambda: self._operating.vouching.lift(shown, tenant, by))
 
     async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
-        """The operator's way back up the trust ladder; leaves a leaf of its own."""
+        """Reset a principal's trust to a newcomer's, as an operator orders; leaves a leaf."""
         return await self._run(lambda: self._operating.restore_trust(principal_id, by))
 
     async def restore_origin(
         self, tenant: Tenant, server: str, tool: str, by: PrincipalId
     ) -> TrustState:
-        """The operator's way to restore trust in what a server's tool brings into a tenant."""
+        """Reset the trust in what a server's tool brings into a tenant to a newcomer's."""
         restore = self._operating.restore_origin
         return await self._run(lambda: restore(tenant, server, tool, by))
 
