@@ -1,4 +1,8 @@
-"""How all dialects read an expiry date, so that each can show what another took."""
+"""How every dialect reads an expiry date.
+
+All accept the same spellings, so a date that was stored through one API can be returned by any
+other.
+"""
 
 from __future__ import annotations
 

@@ -84,7 +84,8 @@ class StaticEmbedder:
         known = self._words
         strange = {word for words in split for word in words if word not in known}
         fresh = self._spelled(strange, known) if strange else known
-        # Each text by itself, so that its vector does not depend on the rest of the batch.
+        # Each text is embedded by itself, so that its vector does not depend on the rest of the
+        # batch.
         return [
             self._vector([*chain.from_iterable([known.get(word) or fresh[word] for word in words])])
             for words in split

@@ -47,7 +47,8 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
         return read_tensors(weights), Tokenizer.from_str(tokenizer.decode())
 
     def _read(self, name: str, sha256: str) -> bytes:
-        # Only the module's spec: an import would run the package's code and need its dependencies.
+        # `find_spec` only locates the package: an import would run its code and need its
+        # dependencies.
         spec = find_spec(self.package)
         if spec is None or not spec.submodule_search_locations:
             raise EmbedderUnavailable(f"{self.package} is not installed: {self.install_hint}")

@@ -1,1 +1,1 @@
-"""The gate's side for relays of servers behind: in this process, or over a socket."""
+"""What relays ask of the gate about other memory servers, in one process or over a socket."""

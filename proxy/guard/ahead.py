@@ -68,7 +68,10 @@ class Ahead:
             self._servers.popitem(last=False)
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
-        """The name that this principal's relays use for the server that the host names so."""
+        """The name under which this principal's relays know a server; None if no relay serves it.
+
+        `host_name` is the name that the agent's host gives to the server.
+        """
         return self._servers.get((principal, folded(host_name))) if host_name else None
 
     def add(
@@ -148,7 +151,10 @@ class Ahead:
         )
 
     def overdue(self) -> tuple[AdmittedAhead, ...]:
-        """The calls whose hour ended since the last call of this method."""
+        """Calls whose time for being taken over by a relay has ended since the last look.
+
+        The last look is the last call of this method.
+        """
         now_s = self._monotonic_s()
         found: list[AdmittedAhead] = []
         for mine in self._open.values():

@@ -104,7 +104,7 @@ class GuardClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave."""
+        """Give up the connection to the gate, and close the connection pool."""
         # The exception of the block is no matter of the task group, which only cancels its own
         # task.
         del kind, error, trace
@@ -192,7 +192,7 @@ class GuardClient:
         return await self._ask("pin", body, wire.PIN_STATE)
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
-        """Items to send or to look up.
+        """Admitted items that this relay has to send, or whose outcome it has to look up.
 
         Raises:
             StorageError: The answer is unknown. Items whose handing out got lost are looked up

@@ -1,4 +1,4 @@
-"""The gate, asked by a relay of its own process: the front of its socket, without the socket.
+"""How a relay in the gate's own process asks the gate: as at its socket, without the socket.
 
 The bytes are those that would cross the socket, and the same front reads them, as this process's
 own uid. So principal, limits and refusals are the same on both ways.
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class Direct:
-    """Answers a relay of this process while `serving`.
+    """Answers requests of a relay in this process while `serving`.
 
-    Event loop only; any number of questions at once.
+    Event loop only; any number of requests at once.
 
-    Their number needs no limit: the relay asks one question at a time for its client, and one for
-    its server.
+    No limit on their number is needed: the relay makes one request at a time for its client, and
+    one for its server.
     """
 
     def __init__(
@@ -57,12 +57,15 @@ class Direct:
 
     @property
     def serves(self) -> bool:
-        """Whether questions are answered now."""
+        """Whether requests are answered now."""
         return self._tasks is not None
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
-        """Take questions; at the end let those that run finish within the drain time."""
+        """Answer requests while the context is open.
+
+        At its end, running requests may finish within the drain time.
+        """
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             try:
@@ -75,7 +78,7 @@ class Direct:
                     task.cancel()
 
     async def ask(self, name: str, body: bytes, relay: str) -> tuple[int, bytes]:
-        """Status and body of the answer to one question of a relay.
+        """Status and body of the answer to one request of a relay.
 
         If the relay stops waiting, it counts as gone: items admitted for it are not sent.
 
@@ -85,8 +88,8 @@ class Direct:
         if self._tasks is None:
             raise ConnectionRefusedError
         departure = Departure()
-        # The question gets a task of its own, as a request at the socket does, so that cancelling
-        # the relay does not cut a verdict off half way.
+        # The request gets a task of its own, as at the socket, so that cancelling the relay does
+        # not cut a verdict off half way.
         asked = self._tasks.create_task(
             attempt(self._answered(name, body, relay, departure), self._halt)
         )

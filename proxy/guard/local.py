@@ -82,7 +82,7 @@ class Confirms(Protocol):
 
 
 class Notes(Protocol):
-    """Notes what relays saw: the session ledger, or a ring of prints where there is none."""
+    """Notes texts that relays saw: in the session ledger, or else in a bounded list of prints."""
 
     async def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
         """Note the texts of one segment."""
@@ -238,7 +238,7 @@ class Guarding:
         )
 
     def _edit(self, principal: Principal, call: GuardedCall, item: Item) -> Edit | None:
-        """The edit that a call makes, if verdicts of this gate know the text that it changes."""
+        """What a call changes in a stored text; None unless earlier verdicts know the text."""
         if item.change is not ChangeKind.UPDATE or not item.key or item.effect is None:
             return None
         behind = self._behind(principal, call.server)
@@ -320,7 +320,10 @@ class Guarding:
     # ---- calls that are admitted before they reach a relay --------------------------------------
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
-        """The name that this principal's relays use for the server that the host names so."""
+        """The name under which this principal's relays know a server; None if no relay serves it.
+
+        `host_name` is the name that the agent's host gives to the server.
+        """
         return self._ahead.server_of(principal, host_name)
 
     async def hand_over(

@@ -1,4 +1,4 @@
-"""How much one principal has asked for lately: the evidence behind step 9 (floods).
+"""How much one principal has asked for lately: the evidence for the gate's check against floods.
 
 Counters live in memory, so a restart forgets them. They can only throttle or hold, never admit.
 Event loop only.

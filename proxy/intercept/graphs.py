@@ -34,7 +34,10 @@ class _Kept:
 
 
 class Graphs:
-    """The graphs. Any thread, one call at a time, because a call may bring its graph up to date."""
+    """The graphs of all tenants; a call brings the graph that it reads up to date first.
+
+    Any thread, one call at a time.
+    """
 
     def __init__(self, reader: MemoryReader) -> None:
         self._reader = reader

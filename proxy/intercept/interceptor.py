@@ -194,9 +194,9 @@ class Writing:
         )
 
     async def _full_or_not(self, principal: Principal, now_ms: int) -> None:
-        """Note a full window.
+        """Note that a principal has used up its window, if it has.
 
-        Called where the rules hold writes over it, which are refused otherwise.
+        Called only where the ruleset holds writes beyond the window; otherwise they are refused.
         """
         most = self._ruleset().budgets.writes_per_window_max
         if self._budgets.is_full(principal.principal_id, most, now_ms):

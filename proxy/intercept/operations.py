@@ -199,7 +199,7 @@ class Operations:
         trace: TraceContext,
         started_ns: int,
     ) -> None:
-        """Tell who hears of recalls, then telemetry. The answer is sent after that."""
+        """Report a read to the recall ledger and to telemetry, before its answer is sent."""
         recall_id = self._recalls.served(principal, answered, dialect=dialect)
         self._out.record(
             ReadServed(
@@ -219,7 +219,7 @@ class Operations:
         """One delete for each live memory that matches; each of them is judged by itself."""
         if operation.nonce is not None and len(operation.nonce) > BULK_NONCE_LEN_MAX:
             raise MalformedRequest(f"nonce: at most {BULK_NONCE_LEN_MAX} characters for a bulk")
-        # Ids only: the texts of so many memories would not fit into memory.
+        # Only ids are read: the texts of so many memories would not fit into memory.
         found = await self._in_thread(
             self._reader.ids, principal.tenant, operation.where, DELETE_WHERE_MAX
         )

@@ -1,7 +1,8 @@
-"""Evidence that needs a model of the text or the operator's anchors, gathered before the gate.
+"""Evidence that needs an embedding model or the operator's anchors, gathered before the gate.
 
+An anchor is a statement that an operator wants to stay retrievable, with questions that lead to it.
 Cognitive staging (MWP 3.2, check 8): the candidate is put in a shadow of the retrieval, never in
-the real index, and the shadow is asked each anchor's own questions.
+the real index, and each anchor's questions are asked of that shadow.
 """
 
 from __future__ import annotations

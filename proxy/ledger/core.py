@@ -80,10 +80,10 @@ class Core:
         self.reader = Reader(key, rules)
         self._rings: OrderedDict[str, Ring] = OrderedDict()
         self.reads: OrderedDict[tuple[str, int], TurnRead] = OrderedDict()
-        # Texts in a ring with their keys, so that a reply that comes back as history is indexed
-        # once.
+        # For each indexed text its key in the principal's ring, so that a reply that comes back as
+        # history is not indexed again.
         self._indexed: OrderedDict[tuple[str, int, bool], int] = OrderedDict()
-        # When a text last came from a server, and where in the ring it is.
+        # For each text that a server sent: its key in the principal's ring, and when it last came.
         self._came: OrderedDict[_Came, tuple[int, int]] = OrderedDict()
         self._records: list[Record] = []
         self._under_way = _UnderWay()
@@ -120,8 +120,8 @@ class Core:
         if book is None or session is None or session.principal != principal_id:
             return
         if reply.heard:
-            # This is done before the words are indexed: the origins of these words are searched in
-            # the index.
+            # What the provider's own tools told the model is indexed before the model's words,
+            # because the origins of these words are searched in the index.
             self._heard(book, session, reply, now_ms)
         label = meet(SourceKind.MODEL_INFERENCE, taint_now(session))
         texts = [*reply.said]
@@ -261,14 +261,15 @@ class Core:
         if echo:
             return
         if any(key in book.calls for key in keys):
-            # The answer enters that call's session with the session's next request, and is read
-            # then.
+            # A model front knows the call, so the answer is read when the session's next request
+            # brings it in.
             return
         ring = self.ring_of(principal_id)
         call_id = segment.call_id[:_NAME_LEN_MAX]
         origin = Origin(kind=segment.kind, server=server, tool=tool, call_id=call_id)
         came = (principal_id, tenant, segment.kind, segment.server, segment.tool)
-        # The sentences may be known, and a sentence that runs across them may be new.
+        # Each single text may be known while the sentence that runs from one into the next is new,
+        # so all of them together are looked up as well.
         run = self.reader.digest([*segment.texts])
         stood = len(texts) > 1 and self._again((*came, "run", run), ring, now_ms)
         new = [
@@ -298,7 +299,10 @@ class Core:
     # ---- bounds ----------------------------------------------------------------------------------
 
     def book(self, principal_id: str, now_ms: int) -> Book:
-        """The book of a principal; for a new principal the longest inactive book may be dropped."""
+        """Everything that is known of a principal (its book).
+
+        For a new principal, the book that was inactive for longest may be dropped to make room.
+        """
         books = self.state.books
         if principal_id in books:
             books.move_to_end(principal_id)
@@ -306,7 +310,7 @@ class Core:
         while len(books) >= PRINCIPALS_MAX:
             oldest = next(iter(books))
             self._rings.pop(oldest, None)
-            # After a dropped book the ring begins anew, so places in it are void.
+            # The principal's ring is dropped as well, so keys that point into that ring are void.
             self._came.clear()
             self.do(Dropped(oldest, "", now_ms))
         book = self.state.book(principal_id)
@@ -319,7 +323,7 @@ class Core:
         return now_ms < max(self.state.distrusted_until_ms, book.distrusted_until_ms)
 
     def ring_of(self, principal_id: str) -> Ring:
-        """The indexed texts of a principal."""
+        """The bounded index (ring) of the texts that entered a principal's contexts."""
         ring = self._rings.get(principal_id)
         if ring is None:
             ring = self._rings[principal_id] = Ring(self._lost, self.reader.once.readings)
@@ -360,7 +364,7 @@ class Core:
 
     @property
     def print_count(self) -> int:
-        """The number of prints in all rings."""
+        """The number of fingerprints in the text indexes of all principals."""
         return sum(ring.print_count for ring in self._rings.values())
 
     def _bound_rings(self) -> None:

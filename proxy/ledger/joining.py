@@ -149,7 +149,7 @@ class Numbering:
 
 
 def length_of(said: Iterable[Said], calls: Iterable[ModelCall]) -> int:
-    """Characters of texts, and of the strings in the arguments of calls."""
+    """How many characters texts have, together with the strings in the arguments of calls."""
     made = (len(text) for call in calls for text in strings_in(call.arguments))
     return sum(len(one.text) for one in said) + sum(made)
 

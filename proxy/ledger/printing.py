@@ -112,7 +112,10 @@ class Printer:
         return [self.print(one) for one in said if not is_nobodys(one)]
 
     def wanted(self, asked: Asked) -> frozenset[int] | None:
-        """What one turn of a person must endorse to endorse a candidate."""
+        """Fingerprints of the texts that one turn of a person must endorse, to endorse a candidate.
+
+        None if no turn can endorse the candidate.
+        """
         wanted = wanted_by(asked)
         return None if wanted is None else frozenset(map(self.print, wanted))
 

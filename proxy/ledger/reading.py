@@ -63,9 +63,11 @@ class Reader(Printer):
         self._rules = rules
         # Fixed texts of servers' answers, from the maps in use.
         self.says: frozenset[str] = frozenset()
-        # Where people decide: the one address that the gate's own observations may have.
+        # The page where people decide. An observation of the gate may contain this address and no
+        # other.
         self.page = ReviewPage()
-        # The file of memory that a call reads or edits, by a name that every call of it has.
+        # Returns the name of the memory file that a call reads or edits, the same for every call on
+        # that file; None for other calls.
         self.file_of: Callable[[ModelCall], str | None] = lambda _: None
 
     def turn(self, turn: Turn, ground: TurnGround) -> Read:
@@ -286,10 +288,11 @@ class Reader(Printer):
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
     def _repeated(self, row: Row, ground: TurnGround, found: TurnSum, *, own: bool) -> None:
-        """Note a model's turn, or a call, that is repeated in a history.
+        """Note a turn of the model, or one of its calls, that a request repeats as history.
 
-        A person is shown the words once, in the turn in which they were said. Words that this
-        session did not say (`own` is false) may lower what the memory files that it read do not.
+        The operator's list shows the words once, in the turn in which they were said. A repetition
+        is listed only if its label is below the session's taint; for words that this session did
+        not say (`own` is false), below the taint without what memory files brought in.
         """
         taint = ground.session.taint
         here = taint if own or taint is None else ground.session.brought.get(0, taint)
@@ -428,8 +431,8 @@ class Reader(Printer):
         for line in resting(text.split("\n")):
             bare, parts = line.strip(), self.parts(line)
             its_own = bare.startswith(("<", *piece.host_lines)) and not _LIST.match(bare)
-            # A line of a memory's own text may begin like that; it is recognised, because the
-            # memory was served.
+            # A line of a memory's own text may begin like a line of the agent's program. It is told
+            # apart below, because the memory was served.
             if its_own and all(source(one) in _OWN for one in parts):
                 continue
             for one in parts:
@@ -479,7 +482,7 @@ class Reader(Printer):
     ) -> tuple[SourceKind, list[int]]:
         """The label of a tool's description, and the fingerprints to recognise it by.
 
-        For a `settled` description every sentence has to be known.
+        If `settled`, a sentence that is not known yet makes the label `unknown`.
         """
         label, host = _HOSTS, list[int]()
         texts = [one.text for one in said]
@@ -494,7 +497,10 @@ class Reader(Printer):
         return label, host if label is _HOSTS else []
 
     def _not_standing(self, text: str, ground: TurnGround) -> list[str]:
-        """The sentences in a later text of the agent's program that nothing explains."""
+        """The unknown sentences in a later text of the agent's program.
+
+        A sentence is unknown if nobody said it before and no splice rule covers it.
+        """
         pieces = pieces_of(text, self._rules)
         own = Inside.AGENT_SELF_EDIT
         left = (text[one.start : one.end] for one in pieces if one.inside is not own)

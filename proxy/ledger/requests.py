@@ -45,7 +45,10 @@ _UNKNOWN_SINCE: Final = ("distrusted", "history_lost")
 
 
 class Entered(msgspec.Struct, frozen=True, kw_only=True):
-    """What reading a request found. In `turns` and `system` spans cover every character."""
+    """What reading a request found: its session, its taint, and the labels of its texts.
+
+    The spans in `turns` and `system` cover every character.
+    """
 
     session: str
     taint: SourceKind
@@ -67,7 +70,7 @@ class Moment(NamedTuple):
 
 
 class Entering:
-    """Reads requests into one core."""
+    """Reads model requests, and notes in one ledger core what is new in them."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -240,9 +243,10 @@ class Entering:
     def _inherited(
         book: Book, session: SessionState, earlier: tuple[SessionState, ...], now_ms: int
     ) -> SourceKind:
-        """The label of a summary: that of this session, of those that said it, or of any other.
+        """The label of a summary, by the sessions whose words it may sum up.
 
-        A session that has read nothing has nothing to summarise, so its summary is of another
+        It is that of this session, of the sessions known to have said the words, or of any other. A
+        session that has read nothing has nothing to summarise, so its summary is of another
         session.
         """
         own = session.taint if session.falls else None

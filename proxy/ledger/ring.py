@@ -38,7 +38,7 @@ VERBATIM_RUNS: Final = 4
 
 
 class RingText(NamedTuple):
-    """One text of the ring, with where it came from."""
+    """One indexed text, with where it came from."""
 
     key: int
     origin: Origin
@@ -54,7 +54,7 @@ class RingText(NamedTuple):
 
 
 class Ring:
-    """The texts of one principal, oldest first."""
+    """The index of one principal's texts, oldest first; when it is full, the oldest is dropped."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Ring:
         return len(self._kept)
 
     def keeps(self, key: int) -> bool:
-        """Whether this text is in the ring, and will stay for half of the ring's capacity."""
+        """Whether this text is indexed, and stays so until half of the index is replaced."""
         here = bool(self._kept) and self._kept[0].key <= key
         return here and self.next - key <= SEGMENTS_MAX // 2
 

@@ -433,9 +433,10 @@ class Sessions:
         return [encode(record) for record in self._core.take()]
 
     async def _durable(self, taken: int) -> None:
-        """Make the records of a change durable.
+        """Wait until the records of one change are on disk.
 
-        `taken` counts how often records were taken before it.
+        `taken` is the number of times that records had been taken for writing before the change
+        began.
         """
         # If the change took several turns of the event loop, another request may be writing its
         # records.

@@ -1,4 +1,4 @@
-"""Separates what a person typed from what an agent's program inserted into her turn.
+"""Separates what a person typed from what an agent's program inserted into the person's turn.
 
 The rules for this are data. An inserted text is called a splice.
 """
@@ -30,7 +30,11 @@ class Inside(enum.Enum):
 
     @property
     def label(self) -> SourceKind:
-        """The highest label for the text; for the last two kinds the caller knows more."""
+        """The highest label that the inserted text may have.
+
+        For recalled memories and inherited summaries it is `unknown` here, because only the caller
+        knows their own labels.
+        """
         if self in {Inside.RECALL, Inside.INHERITED}:
             return SourceKind.UNKNOWN
         return SourceKind(self.value)
@@ -54,7 +58,7 @@ class _Span(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class _Preface(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent: str
     begins: str
-    # Whether the message ends at this mark.
+    # Whether everything from this mark to the end of the message is inserted.
     whole: bool = False
     label: Inside
     beside_results: bool = False

@@ -1,4 +1,4 @@
-"""What reading a turn takes, and what it returns."""
+"""The values that go into reading one turn of a conversation, and those that come out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TurnRead(NamedTuple):
 
     label: SourceKind
     spans: tuple[tuple[LabelledSpan, ...], ...]
-    # The memories that stand in it.
+    # The served memories that stand in the turn.
     recalled: tuple[RecalledSpan, ...] = ()
 
 

@@ -24,7 +24,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}")
 
 
 class UnmappedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """One such tool as a request offered it: names alone."""
+    """A tool that seems to be about memory and is in no tool map, with its arguments' names."""
 
     tool: str
     arguments: tuple[str, ...] = ()
@@ -53,10 +53,10 @@ class UnmappedTools:
         return tuple(new)
 
     def of(self, session: str) -> tuple[str, ...]:
-        """The names of such tools in one session."""
+        """The names of unmapped tools about memory that requests of one session offered."""
         return tuple(self._by_session.get(session, ()))
 
     def all(self) -> tuple[UnmappedTool, ...]:
-        """Each such tool once, by name."""
+        """All unmapped tools about memory that any session offered, each once, sorted by name."""
         found = {name: one for known in self._by_session.values() for name, one in known.items()}
         return tuple(found[name] for name in sorted(found))

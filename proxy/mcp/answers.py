@@ -52,7 +52,7 @@ REMEMBERED_BYTES_MAX: Final = 256 * 1024
 
 
 class _Unchanged(NamedTuple):
-    """An answer of which nothing was withheld, with its texts and the questions it took."""
+    """An answer of which nothing was withheld, with its texts and the strings looked up for it."""
 
     value: JsonValue
     shown: Shown

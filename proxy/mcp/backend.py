@@ -47,7 +47,7 @@ class McpBackend:
         if connection.server.is_never_written or connection.gone.is_set():
             return False
         if connection.server.tools(connection.principal.tenant) is None:
-            # the client has not asked for the tools yet, and leftovers can wait until it has
+            # The client has not asked for the tools yet; unsettled items can wait until it has.
             return False
         refusal = await self._catalogue.refusal(self._meta)
         return refusal is None and connection.tool_map is not None

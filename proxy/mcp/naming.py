@@ -45,6 +45,6 @@ def method_of(method: str | None) -> str:
 
 
 def call_of(request_id: RequestId) -> str:
-    """The number of a call."""
+    """A JSON-RPC id as the log may keep it: a small number as text, "other" for any other id."""
     counted = isinstance(request_id, int) and 0 <= request_id < _ID_MAX
     return str(request_id) if counted else OTHER

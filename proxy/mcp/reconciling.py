@@ -72,8 +72,8 @@ def told(question: Question, result: JsonValue) -> Forwarded | None:
     shown = texts_of(result, question.shown)
     found = [any(text in seen for seen in shown) for text in question.texts]
     if question.removes:
-        # A single text that is still there may belong to another memory; all of them mean this
-        # item.
+        # One text that is still there may belong to another memory. If all are still there, the
+        # item was not removed.
         if all(found):
             return Forwarded.FAILED
         return Forwarded.DONE if question.proves_absence and not any(found) else None

@@ -401,7 +401,7 @@ class Relay:
                 pending.own.set_result(message)
             return
         if side is Side.SERVER:
-            # This holds for a cancelled request too: its answer settles the items.
+            # The answer settles the items even if the client cancelled the request.
             await self._forwarding.settle(pending.admitted, outcome_of(message))
         if pending.cancelled.is_set():
             self.counts.late += 1
@@ -411,8 +411,8 @@ class Relay:
         if side is Side.SERVER:
             self._answered.remember(pending)
             if self._answers.needs_all_pages(pending, message):
-                # Fetched in the background: answers to the relay's own requests are handled by this
-                # same loop.
+                # The other pages are fetched in a task of its own, because this loop has to go on:
+                # it handles the answers to the relay's own requests.
                 self._spawn(self._answer_when_listed(pending, message, via))
                 return
             message = await self._answers.shown(pending, message)

@@ -143,8 +143,8 @@ class StoreServer:
             case dict():
                 await self._result(message, answer, via)
             case _:
-                # This plan is thrown away before it began, and made anew when the call's turn
-                # comes.
+                # The plan is closed unrun, and made anew when it is the call's turn: until then
+                # earlier calls may change the store.
                 answer.close()
                 if message.request_id is not None:
                     self._open.add(message.request_id)

@@ -66,7 +66,8 @@ class Veto:
         self._guard = guard
         # Held items by content: proposed again, an item is the same candidate.
         self._held: OrderedDict[bytes, CandidateId] = OrderedDict()
-        # Released items that we may send: the next call with such an item goes on.
+        # Items that a person released and that no relay sends: the next call with such an item goes
+        # on.
         self._released: OrderedDict[CandidateId, None] = OrderedDict()
 
     async def judge(

@@ -81,7 +81,11 @@ class Extraction:
         return Changed(text=replied.tool_map.model.empty if kept is None else spelled(kept))
 
     async def _passes(self, replied: Replied, text: str) -> bool:
-        """Whether an answer that is no JSON may go on, as the map's plain text."""
+        """Whether an answer that is no JSON may go on.
+
+        It may if the tool map has a tool for plain text, and the gate admits the text as a call of
+        that tool.
+        """
         name = replied.tool_map.model.text
         if name is None:
             return False

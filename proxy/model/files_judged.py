@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 def files_of(maps: Iterable[Maps]) -> Callable[[ModelCall], str | None]:
-    """What tells, by these maps, which file of memory a call reads or edits.
+    """A function that tells, by these maps, which memory file a call of a model reads or edits.
 
-    The name is that of the server and of the folded path; None where it is no such file.
+    It returns a name made of the server and the folded path; None for a call on no memory file.
     """
     known = tuple((one, MemoryPaths(one.memory_paths)) for one in maps)
 
@@ -86,7 +86,8 @@ class ConversationFiles:
             return None
         known = self._known = self._known or self._read_conversation()
         for earlier in self._earlier:
-            # An earlier call of the same reply: its result is not known yet.
+            # The result of an earlier call of the same reply is not known yet, so what it may have
+            # changed counts as unknown.
             self._ran(known, earlier)
         self._earlier.clear()
         return FileWrite(

@@ -1,4 +1,4 @@
-"""A layer of the loop coupling that judges a model's calls; it wraps another layer."""
+"""Judges the tool calls of a model's reply: one layer of what couples the model front to memory."""
 
 from __future__ import annotations
 

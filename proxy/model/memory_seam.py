@@ -1,4 +1,4 @@
-"""The interface of the loop coupling: what the model front asks of memory about a request.
+"""The interface through which the model front asks memory what to do with a request.
 
 The front only transports and edits. What is behind this interface decides what entered a context,
 what is withheld from it, and which call may write.
@@ -55,7 +55,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     request: ModelRequest
     body: dict[str, Json]
     session: str
-    # The memories that stand in it.
+    # The served memories that stand in the request.
     memories: tuple[InContext, ...] = ()
     # Identifies the conversation: some texts are withheld in one conversation only, and texts that
     # a person typed there are known.
@@ -147,7 +147,7 @@ class Coupling(Protocol):
 
 
 class UnsafeUncoupled:
-    """Passes everything: the control of tests that show the attack landing."""
+    """Protects nothing. Tests use it to show that an attack succeeds without Mnemogate."""
 
     async def prepare(self, asked: Asked) -> Prepared:
         """The request as it came."""
@@ -162,44 +162,44 @@ class UnsafeUncoupled:
         return (None,) * len(calls)
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
-        """Nothing is noted."""
+        """Note nothing."""
         del prepared, reply
 
     def filter(self, prepared: Prepared) -> Filter:
-        """Nothing is withheld."""
+        """A filter that passes every event."""
         del prepared
         return _Everything()
 
     async def settled(self, principal: Principal) -> None:
-        """Nothing is waited for."""
+        """Return at once, without waiting for any candidate."""
         del principal
 
     def withholds(self, principal: Principal) -> bool:
-        """Nothing is withheld."""
+        """False: nothing is withheld."""
         del principal
         return False
 
     def carries(self, principal: Principal, text: str) -> bool:
-        """Nothing is withheld."""
+        """False: no text counts as withheld."""
         del principal, text
         return False
 
     def sieved(self, principal: Principal, value: Json) -> Json:
-        """Nothing is withheld."""
+        """The same JSON, unchanged."""
         del principal
         return value
 
     def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
-        """Nothing is withheld."""
+        """The same reply, unchanged."""
         del prepared
         return body
 
     def passing(self, principal: Principal) -> Filter:
-        """Nothing is withheld."""
+        """A filter that passes every event."""
         del principal
         return _Everything()
 
     async def closing(self, prepared: Prepared, said: str) -> str | None:
-        """Nothing is added."""
+        """None: nothing is added to a reply."""
         del prepared, said
         return None

@@ -59,7 +59,8 @@ class Passing:
                 pieces = _cleaned(behind.pieces(reply, due_s), self._clean)
                 return head, _Passed(pieces, stack.pop_all())
             received = await self._fetched.edited(await behind.whole(reply))
-            # Cleared once more: a text may have been refused while the answer was fetched.
+            # The answer is searched again, because a text may have been refused while it was
+            # fetched.
             received = clearing.answer(received, reply.headers.get("content-type", ""))
             return msgspec.structs.replace(head, body=received), None
         raise UpstreamError("the server behind broke off its answer")

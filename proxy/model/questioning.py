@@ -140,7 +140,7 @@ class Questioning:
     # ---- who may be asked ----------------------------------------------------------------------
 
     async def _noted(self, prepared: Prepared) -> str:
-        """Note which tools a request offers; why no person can be asked in it, or ""."""
+        """Note which tools a request offers. Returns why no person can be asked in it, or ""."""
         asked, request = prepared.asked, prepared.request
         root, why = self._sessions.root_of(prepared.session), "off"
         if asked.confirm is not None and not asked.extracts:
@@ -153,7 +153,11 @@ class Questioning:
         return why or self._not_hers(prepared, root)
 
     def _not_hers(self, prepared: Prepared, root: str) -> str:
-        """Why this is no conversation of a person with listed tools alone; "" if it is one."""
+        """Why no person may be asked in a conversation; "" if one may.
+
+        A person must type its turns, no call may have begun it, and it may only ever have offered
+        listed tools.
+        """
         if prepared.asked.user_turns is not UserTurns.PERSON:
             return "user_turns"
         if root != prepared.session or not self._sessions.is_persons(root):
@@ -211,8 +215,8 @@ class Questioning:
         claimed = self._codes.claim(
             principal_id, (one.code for one in answers), prepared.session, came_ms
         )
-        # Noted before the first wait: if two windows send the answer, the first decides, and the
-        # second learns that.
+        # The answer is noted before this method first waits: if two windows send the same answer,
+        # the first decides, and the second learns that.
         self._codes.tell(principal_id, turn, Outcomes.BEFORE)
         await self._stored(self._codes.take(principal_id, turn))
         if not claimed:

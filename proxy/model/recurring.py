@@ -51,8 +51,8 @@ class Recurring:
         self._bytes_max = bytes_max // 2
         self._count_max = count_max // 2
         self._size = self._count = 0
-        # By principal, then by bytes. When the young generation reaches half of the room, elements
-        # of the old one that were not used again are dropped.
+        # By principal, then by bytes. An element that is used moves to `_young`. When that takes
+        # half of the room, it becomes `_old`, and what was left in `_old` is dropped.
         self._young: dict[PrincipalId, _Elements] = {}
         self._old: dict[PrincipalId, _Elements] = {}
         self._of: dict[int, _Element] = {}

@@ -31,7 +31,8 @@ class ReplyNotes:
     def __init__(self, ledger: Recalls, now_ms: Callable[[], int]) -> None:
         self._ledger = ledger
         self._now_ms = now_ms
-        # For each memory that was served: its row, and the last recall that showed it.
+        # For each memory that was served: the ordinal of its version in the store, and the id of
+        # the last recall that showed it.
         self._served: OrderedDict[tuple[PrincipalId, MemoryId], tuple[int, str]] = OrderedDict()
 
     def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:

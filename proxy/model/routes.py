@@ -49,7 +49,7 @@ KNOWN: Final = (
     *("responses/*", "responses/*/cancel", "chat/completions/*"),
     *("api/event_logging/batch", "api/event_logging/v2/batch"),
 )
-# Prefixes of such paths: versions, and base paths of compatible providers.
+# What may stand before a known path: an API version, or the base path of a compatible provider.
 _BASES: Final = ("", "v1", "openai", "openai/v1", "openai/deployments/*", "api/v1")
 
 

@@ -68,7 +68,7 @@ class Coupled:
             asked.user_turns,
             asked.system_text,
         )
-        # A name that a person says is under no drift alarm.
+        # Names in what a person said are exempt from drift alarms (`storage.drift`).
         await self._drift.said(principal.tenant, _typed(request, entered))
         # Wait again, for candidates that arrived while the ledger wrote to disk.
         await self._withholding.quiet(principal_id, QUIET_S)

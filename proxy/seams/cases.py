@@ -1,5 +1,9 @@
 # ruff: noqa: TC001 - msgspec reads these annotations
-"""What rooms say to each other when an answer was wrong: signals, cases, judges."""
+"""What rooms tell each other when an answer was wrong.
+
+A signal reports the wrong answer, a case is the search for the memory that caused it, and a judge
+tells whether an answer from a given set of memories is wrong.
+"""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class Guard(Protocol):
         ...
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
-        """Items of this server to send (released by a person) or to look up (answer lost)."""
+        """Items of this server to be sent (a person released them) or looked up (answer lost)."""
         ...
 
     async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
@@ -218,7 +218,10 @@ class GuardAhead(Protocol):
         ...
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
-        """The name that this principal's relays use for the server that the host names so."""
+        """The name under which this principal's relays know a server; None if no relay serves it.
+
+        `host_name` is the name that the agent's host gives to the server.
+        """
         ...
 
     async def hand_over(

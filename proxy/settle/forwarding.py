@@ -130,7 +130,7 @@ class Forwarding:
         await self._record(candidate_ids, state)
 
     async def unsettled(self) -> tuple[Unsettled, ...]:
-        """The items to send or to look up; none where the gate cannot answer."""
+        """Admitted items to be sent or looked up now; () where the gate cannot answer."""
         try:
             return await self._guard.unsettled(self._principal, self._server)
         except UNDECIDED:

@@ -383,7 +383,7 @@ def bound(
     channel: Channel = Channel.AGENT,
     claims: Claims = Claims.IGNORED,
 ) -> Principal:
-    """A principal as an operator binds it."""
+    """Make the principal for a key, user id or certificate that an operator bound to a name."""
     return Principal(
         principal_id=PrincipalId(principal_id),
         tenant=Tenant(tenant),

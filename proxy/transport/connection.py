@@ -437,8 +437,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _feed(self, part: bytes) -> None:
         if self._inner is None and self._transport is not None:
-            # Created with the first bytes: a peer that connects and is silent costs no parser and
-            # no task.
+            # aiohttp's parser and task are made only with the first bytes, so a peer that connects
+            # and stays silent costs neither.
             self._server = _server(self._handle, self._limits)
             self._inner = self._server()
             self._inner.connection_made(Spoken(self._transport, self))
@@ -453,7 +453,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._said_all or self._at is _At.PARSED or (self._inner_paused and self._held):
             return
         if self._at is _At.FED:
-            # In the next turn of the loop, when the reader of the body has run.
+            # The departure is reported in the next turn of the event loop, after the reader of the
+            # body has run.
             self._loop.call_soon(self.departure.happen)
         elif self._at is not _At.HELD and not self.broken:
             self.end()

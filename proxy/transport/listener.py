@@ -154,7 +154,9 @@ class Listener:
             await self.serve()
 
     async def serve(self) -> None:
-        """Accept who waits, and everybody who comes from now on. Again for what is served: nothing.
+        """Accept the waiting connections and all later ones.
+
+        Has no effect on a socket that accepts already.
 
         Raises:
             OSError: The system has no room for it.

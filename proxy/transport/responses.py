@@ -197,7 +197,8 @@ async def attempt(work: Awaitable[_T], halt: Callable[[], None]) -> _T | Failure
     except Exception as error:  # noqa: BLE001 - the one broad catch: it answers no
         name = type(error).__name__
         refusal = refusal_for(error)
-        # Logged as a failure of the sidecar, unlike a peer's mistake or too many requests.
+        # The error is logged as a failure of the sidecar; a peer's mistake or too many requests is
+        # not.
         if refusal.status >= 500 and not isinstance(error, Busy):  # noqa: PLR2004
             # Only the type is logged: an exception's message and frames may contain what the peer
             # sent.

@@ -163,7 +163,8 @@ class Kept:
         self.blocks: OrderedDict[bytes, Told] = OrderedDict()
         # A counter that moves when a text is withheld at one place only.
         self.stuck_count = 0
-        # Texts that were withheld once and may be shown now; they are listed until they are.
+        # Texts that were withheld once and may be shown now, by key; a text stays here until it is
+        # shown.
         self.uncovered: dict[bytes, int] = {}
         # For each text the generation at which it was found to have nothing to withhold.
         self.clean: OrderedDict[bytes, int] = OrderedDict()

@@ -55,7 +55,7 @@ def strings_of(metadata_json: str | None) -> Iterator[str]:
 def own_texts(page: str | None = None) -> Iterator[str]:
     """Every observation about a candidate that an agent may be shown.
 
-    `page` is where people decide: of the address of a candidate's page all but its id.
+    `page` is the address, without the candidate's id, of the page where a person decides.
     """
     for decision in ("reject", "hold"):
         for reason in Reason:

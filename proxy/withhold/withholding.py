@@ -137,9 +137,9 @@ class Withholding:
         self._own = [self._printer.numbers(text) for text in own_texts()]
 
     def page_served(self, page: ReviewPage) -> None:
-        """From now on notices name the page where a person decides.
+        """Let notices name the page where a person decides, from now on.
 
-        These notices count as our words too.
+        These notices are the sidecar's own text too, which is never withheld.
         """
         self._own = [self._printer.numbers(text) for text in own_texts(page.address)]
         for kept in self._kept.values():
@@ -309,7 +309,7 @@ class Withholding:
             kept.withheld.show(unpacked(numbers), stored)
 
     def shown(self, principal_id: PrincipalId, memories: Iterable[Memory]) -> None:
-        """These memories were served to the principal: proposing them again withholds no text."""
+        """Note memories served to the principal: proposing one of them again withholds no text."""
         kept = self._of(principal_id)
         for memory in memories:
             self._show(kept, memory)

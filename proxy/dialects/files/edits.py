@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from proxy.dialects.mcp.file_rules import FileRule
     from proxy.dialects.strict_json.strict import JsonValue
 
-# A memory file is loaded at the beginning of every later conversation, so its lines count as this
-# class.
+# The class under which lines of a memory file are judged: hosts load such a file at the beginning
+# of every later conversation.
 _CLASS: Final = MemoryClass.L2
 _PATH_LEN_MAX: Final = 512
 _DIGEST_LEN: Final = 32
@@ -119,7 +119,10 @@ def _made(
     hunks: tuple[Hunk, ...],
     went: tuple[str, ...] = (),
 ) -> Item:
-    """The item for a call. `change` is None if it is unknown what the call does to the file."""
+    """Make the item that the gate judges in place of a file tool's call.
+
+    `change` is None if it is unknown what the call does to the file.
+    """
     pieces = (*texts, *went) or (call.path,)
     packed = base64.b64encode(zlib.compress(canonical_json(dict(arguments)).encode(), 9)).decode()
     placed: dict[str, JsonValue] = {
@@ -167,7 +170,7 @@ def _strings(call: FileCall) -> tuple[str, ...]:
 
 
 def _key(path: str, *texts: str) -> str:
-    """A key of these texts in this file, which no other edit of the file shares."""
+    """A key made of a file's path and an edit's texts; any other edit has another key."""
     digest = hashlib.sha256(canonical_json(list(texts)).encode()).hexdigest()
     return f"{folded_path(path)}#{digest[:_DIGEST_LEN]}"
 

@@ -16,11 +16,11 @@ CELLS_MAX: Final = 250_000
 """Lines that were there, times lines that are there afterwards, between what both share."""
 HUNKS_MAX: Final = 100
 _NEIGHBOUR_LEN_MAX: Final = 1_000
-# Begins a line that is a block of its own: an entry of a list, a heading, a quotation, a row of a
-# table, a fence.
+# Matches the beginning of a line that is a block of its own: an entry of a list, a heading, a
+# quotation, a row of a table, a fence.
 _OWN_BLOCK: Final = re.compile(r"\s*(?:[-*+\u2022]\s|\d{1,4}[.)]\s|#|>|\||```|~~~)")
 _MARK: Final = re.compile(r"\s*(?:[-*+\u2022]\s+|\d{1,4}[.)]\s+|#+\s+|>\s*)*")
-# A sentence that is over, and one that goes on in what follows.
+# `_ENDED` matches a line whose sentence is over, `_GOES_ON` one whose sentence continues below.
 _ENDED: Final = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201d\u2019)\]*_`]*\s*$")
 _GOES_ON: Final = re.compile(r"[,:;\u2013\u2014-][*_`]*\s*$")
 # Finds `@file`, which imports a file. Before the `@` may stand what JavaScript takes for white
@@ -79,7 +79,11 @@ def _said(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _runs(old: Sequence[str], new: Sequence[str]) -> list[tuple[list[str], int, int]]:
-    """Removed lines, each run with the new lines in its place (longest common subsequence)."""
+    """Compare two texts line by line (longest common subsequence).
+
+    Returns each run of removed lines, with the indexes of the first and past the last new line that
+    stand in its place.
+    """
     rows = [[0] * (len(new) + 1)]
     for one in reversed(old):
         below, row = rows[-1], [0] * (len(new) + 1)
@@ -109,11 +113,11 @@ def _runs(old: Sequence[str], new: Sequence[str]) -> list[tuple[list[str], int, 
 
 
 def _beside(lines: list[str], first: int, last: int) -> str:
-    """New lines as a reader meets them: with the line before them and the line after.
+    """The new lines as one text, joined with the line before them and the line after.
 
-    Next to a neighbour that is an order, every line would read as one. So such a neighbour is left
-    out if it or the new line begins a block of its own, or if a blank line stands behind its last
-    sentence; otherwise the order may go on in the new line.
+    Next to a neighbour that is an order, every line would read as an order. So such a neighbour is
+    left out if it or the new line begins a block of its own, or if a blank line stands behind its
+    last sentence; otherwise the order may go on in the new line.
     """
     above = next((at for at in range(first - 1, -1, -1) if lines[at].strip()), None)
     below = next((at for at in range(last, len(lines)) if lines[at].strip()), None)

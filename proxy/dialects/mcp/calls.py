@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Call", "arguments_of", "kept_of", "read_call", "without"]
 
 KEY_LEN_MAX: Final = 1_024
-# Room for the key and the lengths that the candidate's metadata holds beside the arguments.
+# Bytes kept free in a candidate's metadata for the key and the lengths beside the arguments.
 ARGUMENTS_LEN_MAX: Final = METADATA_LEN_MAX - 8 * 1_024
 _KEY_TEXT_LEN_MAX: Final = 256
 
@@ -102,7 +102,7 @@ def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
 
 
 def _without_memory(tool_map: ToolMap, name: str, arguments: dict[str, JsonValue]) -> Call:
-    """A call to a server without memory, or with memory in files only (`proxy.mcp.files`)."""
+    """Read a call to a server that keeps no memory, or memory in files only (`proxy.mcp.files`)."""
     if tool_map.posture is Posture.CONTEXT:
         return Call(tool=name, kind=ToolKind.CONTEXT, rule=None, arguments=arguments)
     rule = tool_map.tool(name)

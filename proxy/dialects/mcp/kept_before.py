@@ -48,9 +48,10 @@ def items_listed(tool_map: ToolMap, result: JsonValue) -> tuple[Item, ...]:
 
 
 def _by_name(tool_map: ToolMap, tool: str, item: Item) -> Item:
-    """The item, of the class of a place where its name says so.
+    """The item, in a steering class if its key names a place that steers an agent.
 
-    The map's rules read the kind of a thing, which whoever filled the server before could choose.
+    The map's class rules test the type that the item has on the server; whoever filled the server
+    could choose that type, so here the same rules test the item's key as well.
     """
     rule = tool_map.tool(tool)
     classes = [one.memory_class for one in rule.class_rules if fits(one, item.key)] if rule else []

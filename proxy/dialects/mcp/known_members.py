@@ -30,7 +30,10 @@ _ALSO: Final = {
 
 
 class Members(NamedTuple):
-    """The members of one protocol version's messages. Shapes have names; "" is any value."""
+    """The members of one protocol version's messages.
+
+    A value's shape is named by a string; "" stands for any value.
+    """
 
     params: Mapping[str, str]  # shape of the params, by method
     results: Mapping[str, str]  # shape of the result, by method
@@ -120,7 +123,7 @@ def _read(table: str) -> Members:
 
 V2025_11_25: Final = _read(v2025_11_25.TABLE)
 V2026_07_28: Final = _read(v2026_07_28.TABLE)
-# By member: the protocol's own words, which are nobody's text.
+# For each member with a closed list of values: the words that the protocol defines for it.
 WORDS: Final = {
     name: V2025_11_25.words.get(name, frozenset()) | V2026_07_28.words.get(name, frozenset())
     for name in V2025_11_25.words.keys() | V2026_07_28.words.keys()

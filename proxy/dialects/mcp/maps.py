@@ -72,7 +72,11 @@ class KeyForm(enum.Enum):
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """With a removed `target`, elements `unit` that name it in one of `fields` are removed too."""
+    """What to remove together with an element: the elements that refer to it by name.
+
+    If an element at `target` is removed, so is each element at `unit` that has its name in one of
+    `fields`.
+    """
 
     unit: Path
     fields: Annotated[tuple[Word, ...], Meta(min_length=1, max_length=8)]
@@ -195,7 +199,7 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     path: Path
     cases: Annotated[dict[Word, Tool], Meta(min_length=1, max_length=64)]
-    # The case for an absent or null argument; without it such a call is refused.
+    # The value whose case applies to an absent or null argument; without it such a call is refused.
     absent: Word | None = None
 
 

@@ -227,7 +227,7 @@ def read_result(message: Message, method: str, era: Era, *, strict: bool = False
 
 
 def is_known_version(version: JsonValue) -> bool:
-    """Whether the version in an answer to `initialize` is one that the tables know."""
+    """Whether an answer to `initialize` names a protocol version whose members are listed here."""
     return version in HANDSHAKES
 
 

@@ -29,7 +29,8 @@ _STEERING: Final = _words(
 LISTS: Final = {
     # Names of types, tags, collections and kinds of notes that steer an agent.
     "$steering": _STEERING,
-    # Those, and names of files and blocks that hosts read at the start of later sessions.
+    # The words of "$steering", and names of files and blocks that hosts read at the start of later
+    # sessions.
     "$places": _STEERING
     | _words("user human about agents claude gemini copilot cursorrules system soul"),
 }

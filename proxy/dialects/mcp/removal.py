@@ -71,7 +71,7 @@ class Structure:
             yield text
 
     def asks(self, known: Known) -> Iterator[str]:
-        """The strings that still have to be asked about."""
+        """Yield the strings of which it is not known yet (`known`) whether they are withheld."""
         for location, text in self._strings:
             inner = self._inner.get(location)
             if inner is not None:

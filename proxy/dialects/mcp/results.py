@@ -53,12 +53,12 @@ _CACHED: Final = frozenset(
 def filtering(
     result: JsonValue, shown: Shown = PLAIN
 ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
-    """Plans the questions to the sieve about an answer, and removes what is withheld.
+    """Find out what of a server's answer is withheld, and return the answer without it.
 
-    A generator: it yields strings to sift, is sent one flag for each, and returns what may be
-    shown. If nothing was withheld, the same `result` object is returned, so that its bytes can be
-    passed on. Ordinary answers need one question; an answer from which something was removed is
-    asked about again.
+    A generator: it yields the strings to be looked up, is sent one flag for each (true: withheld),
+    and returns what may be shown. If nothing was withheld, the same `result` object is returned, so
+    that its bytes can be passed on. Ordinary answers need one round; an answer from which something
+    was removed is looked up again.
 
     Raises:
         MalformedRequest: The answer is too large or too deep to be searched; none of it may be
@@ -71,8 +71,8 @@ def filtering(
             flags = yield unknown
             known.update(zip(unknown, flags, strict=True))
             if not any(known.values()):
-                # All strings were asked about, and none is withheld: only parts of a withheld text
-                # are asked about.
+                # Every whole string was looked up and none is withheld, so no line or paragraph
+                # needs to be looked up by itself.
                 return result
         left = answer.without(known)
         if left is result:
@@ -214,8 +214,9 @@ class _Answer:
                     _Block(item, shown) for item in (value if isinstance(value, list) else [value])
                 ]
             elif not _is_word(name, value):
-                # A map's paths begin at `structuredContent`, so it is a structure of its own. Of
-                # resources, prompts and completions the list is the array of elements.
+                # A map's paths begin at `structuredContent`, so that member is a structure of its
+                # own. For resources, prompts and completions, the array of elements is the member's
+                # own list.
                 root = value if name == "structuredContent" else {name: value}
                 self._structures[name] = Structure(root, shown)
 

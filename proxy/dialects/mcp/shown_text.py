@@ -24,19 +24,19 @@ Known: TypeAlias = Mapping[str, bool]
 
 
 def asked(text: str) -> str:
-    """The text in the form in which the sieve is asked about it; "" if there is nothing to ask."""
+    """The form in which a text is looked up among withheld texts; "" if no look-up is needed."""
     return "" if text == WITHHELD else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def is_withheld(text: str, known: Known) -> bool:
-    """Whether the text is withheld. A text that the sieve was not asked about counts as shown."""
+    """Whether the text is withheld. A text that was not looked up counts as shown."""
     return known.get(asked(text), False)
 
 
 def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
-    """What the sieve still has to be asked about a text: first the whole text.
+    """Yield what still has to be looked up of a text: first the whole text.
 
-    If the whole is withheld, its lines and paragraphs are asked about.
+    If the whole is withheld, its lines and paragraphs are looked up one by one.
     """
     plain = asked(text)
     if plain and plain not in known:
@@ -51,7 +51,8 @@ def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
 def cut(text: str, known: Known) -> str:
     """The text without its withheld lines, or without its withheld paragraphs, or none of it.
 
-    The rest may still contain a memory of several lines, so the caller asks again.
+    What is left may still contain a withheld memory of several lines, so the caller looks it up
+    again.
     """
     if not is_withheld(text, known):
         return text

@@ -89,7 +89,8 @@ SEARCH_LIMIT_DEFAULT: Final = 10
 
 _VERSIONS: Final = ("/v1/", "/v2/", "/v3/")
 _IGNORED_EXPORT: Final = IGNORED_READ | {"schema", "export_instructions"}
-# Mem0's words, and ours. It changes no rank: what an agent's key says is a claim.
+# Mem0's grades of feedback, and the grade that each becomes here. No grade changes a memory's rank:
+# what an agent's key says is only a claim.
 _GRADES: Final = {
     "POSITIVE": Grade.GOOD,
     "NEGATIVE": Grade.IRRELEVANT,

@@ -36,8 +36,8 @@ _NAMESPACE: Final = "mcp__"
 _MARK: Final = "__"
 _PREFIXES: Final = ("mcp_", "functions_")
 _BEHIND: Final = "_mcp_"
-# A tool must have this in its name to be recognised alone by a prefixed name:
-# `browser_close_session` may be anything.
+# What a tool's name must contain for the tool to be recognised by a prefixed name alone: a name
+# such as `browser_close_session` may belong to any server.
 _OF_MEMORY: Final = "memor"
 _MANY: Final = 2
 # An unlisted API type of this form is a memory tool of an unknown version.
@@ -103,8 +103,8 @@ def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
 class _Option(msgspec.Struct, frozen=True, kw_only=True):
     found: MemoryTool
     place: tuple[str, str]  # the names of server and map
-    # The number of arguments that tool and map share. With 0 the tool counts as one of memory only
-    # beside other tools of its server.
+    # The number of arguments that the tool has in common with the map. With 0, the tool counts as a
+    # memory tool only if other tools of its server are memory tools.
     fitting: int
     # False: it counts as a memory tool only beside other tools of that server.
     likely: bool = True

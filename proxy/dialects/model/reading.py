@@ -57,7 +57,8 @@ STRUCTURE: Final = frozenset(
 )
 
 
-# Members of a tool that are the API's own (`_OWN`), or under which some APIs nest the others.
+# `_OWN` are members of a tool that the API itself defines; under those of `_HOLD_TOOLS` some APIs
+# nest all other members.
 _OWN: Final = frozenset(
     {"type", "name", "cache_control", "defer_loading", "strict", "eager_input_streaming"}
 )

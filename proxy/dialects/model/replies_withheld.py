@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _DELTAS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 _CALLS: Final = frozenset({"tool_use", "function_call", "custom_tool_call"})
-# Members that the judging of calls takes care of: of a call, and of a chat's delta.
+# Members that are left to the judging of tool calls: `_DECIDED` of a call, `_CHAT_CALLS` of a
+# chat's delta.
 _DECIDED: Final = frozenset({"name", "arguments", "input"})
 _CHAT_CALLS: Final = frozenset({"tool_calls", "function_call"})
 _CHAT_TEXTS: Final = ("content", "refusal", "reasoning_content", "reasoning", "thinking")

@@ -70,13 +70,13 @@ _APART: Final = "\n\u2014mnemogate0apart\u2014\n"
 
 
 class Asks(Protocol):
-    """Whether texts contain something refused. Each answer is the replacement text, or None.
+    """Tells for each text whether it contains something refused: the replacement text, or None.
 
     The same text gets the same answer until something new is refused.
     """
 
     def of_the(self, noun: str, *, by_model: bool = False) -> Asks:
-        """The same questions for another kind of place: a "result", a "call" or another "text".
+        """A copy that searches another kind of text: a "result", a "call" or any other "text".
 
         The model's own words (`by_model`) are also searched for texts that wait for a person.
         """
@@ -134,8 +134,8 @@ class Leave(msgspec.Struct, frozen=True, kw_only=True):
     trusted: frozenset[Where] = frozenset()
     # The trusted texts themselves, whose words may also stand elsewhere.
     stands: tuple[str, ...] = ()
-    # Indexes of turns in which nothing was withheld last time, and since when nothing new was
-    # refused.
+    # Indexes of turns that were searched before without a finding, and need no second search
+    # because nothing was refused since.
     clean: frozenset[int] = frozenset()
 
 
@@ -273,7 +273,7 @@ def _unsealed(text: str, asks: Asks) -> str:
     try:
         said = asks.of(b64decode(data).decode("utf-8"))
     except ValueError:
-        # A picture, a sound, a signature.
+        # The data is a picture, a sound or a signature, and so has no words.
         return text
     return text if said is None else f"{head}{mark}{b64encode(said.encode()).decode()}"
 

@@ -430,8 +430,8 @@ ROUTES: Final = (
         answers=WhoOut,
         reads=_identify,
     ),
-    # The description of the API needs no other right than asking who one is, so the same operation
-    # carries it.
+    # Whoever may ask who they are may read the API's description, so both routes carry the same
+    # operation.
     NativeRoute(
         method="GET",
         template=OPENAPI,

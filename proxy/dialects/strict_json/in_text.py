@@ -139,7 +139,8 @@ def _style(text: str, value: JsonValue) -> Style:
         for indent in (_INDENTS if "\n" in body else (None,))
         for item, key in (((",", ":"), (", ", ": ")) if indent is None else ((",", ": "),))
     ]
-    # If no guess fits exactly, the result keeps line breaks at least; the value is the same.
+    # If no guess reproduces the text exactly, the closest one is used, which at least keeps line
+    # breaks. The value is the same in any formatting.
     closest = guesses[0] if "\n" in body or ": " not in body else guesses[1]
     return next((guess for guess in guesses if _write(value, guess) == body), closest)
 

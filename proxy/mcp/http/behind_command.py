@@ -62,7 +62,7 @@ class CommandLine(Line):
         self.close()
 
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
-        """One line to the process."""
+        """Write one message to the process, as one line."""
         exchange = exchange_of(via)
         token = message.meta.get("progressToken")
         if exchange is not None and isinstance(token, int | str):
@@ -173,7 +173,7 @@ class Shared:
         await self._write(body, number)
 
     async def take_back(self, request_id: RequestId, line: SharedLine, body: Object) -> None:
-        """Cancel a request of this line."""
+        """Cancel a request that came over this line, under the id by which the process knows it."""
         for number, asked in self._asked.items():
             if asked.line is line and asked.request_id == request_id:
                 params = body.get("params")
@@ -230,7 +230,7 @@ class Shared:
 
 
 class SharedLine(Line):
-    """A line for one exchange at a time, on a process that other lines share."""
+    """A relay for one exchange at a time, on a server process that other lines share too."""
 
     def __init__(self, parts: LineParts, shared: Callable[[], Awaitable[Shared]]) -> None:
         super().__init__(parts)

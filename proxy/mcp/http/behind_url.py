@@ -70,7 +70,7 @@ def _print(event_id: str) -> bytes:
 
 
 class UrlLine(Line):
-    """A line to a URL. In the handshake era the server behind names the session."""
+    """A relay to a server at a URL. In the handshake era that server names the session."""
 
     def __init__(
         self,

@@ -116,7 +116,7 @@ class Exchange:
             self._tell()
 
     def leave(self) -> None:
-        """The client has left."""
+        """Note that the client has left, and drop the queued events."""
         if not self.over:
             self._left = True
             self._queue.clear()
@@ -153,7 +153,7 @@ class Exchange:
                 yield PING
 
     async def aclose(self) -> None:
-        """The client does not read any more."""
+        """Note that the client does not read any more, and drop the queued events."""
         self.leave()
         self._queue.clear()
 

@@ -1,4 +1,4 @@
-"""The lines to one configured server: sessions by id, and lanes for sessionless exchanges."""
+"""All relays to one configured server: one for each MCP session, others for single exchanges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plans of store mode that read, search or delete."""
+"""Store mode's tool calls that read, search or delete, each as a plan of store operations."""
 
 from __future__ import annotations
 

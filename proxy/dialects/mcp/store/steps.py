@@ -1,4 +1,4 @@
-"""What the plans of store mode share: reading the graph, writing, and reporting outcomes."""
+"""Steps that the plans of store mode share: reading the graph, writing, and reporting outcomes."""
 
 from __future__ import annotations
 

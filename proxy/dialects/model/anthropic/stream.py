@@ -161,8 +161,8 @@ class AnthropicEditor:
         self._sent += 1
         if decided.refusal is None:
             self._going_on += 1
-            # The block's index among those that the agent gets. A call whose pieces or place do not
-            # fit is written anew.
+            # `place` is the index of the call's block as the agent counts blocks. If its pieces
+            # have another index, or could be read as another call, the call is written anew.
             place = self._sent - 1
             given = "".join(block.added.get(_JSON_PIECE, ()))
             if (
@@ -233,7 +233,8 @@ class AnthropicEditor:
             self._blocks[index] = _Block(start, waits=calls)
         block = self._blocks.get(index)
         if block is None:
-            # These may be pieces of a call that has ended, or that never began.
+            # No open block has this index, so a piece of JSON arguments may belong to a call that
+            # has ended, or that never began: it is dropped.
             return (b"" if _JSON_PIECE in object_of(body.get("delta")) else event.raw), ()
         if kind == "content_block_delta":
             block.add(object_of(body.get("delta")))

@@ -114,8 +114,8 @@ def _message(
         for at, block in enumerate(blocks)
     ]
     if told is not None:
-        # A text that only waits for a person may stand in other calls, so those blocks are asked
-        # about without it.
+        # A text that only waits for a person may stand in calls other than the one that proposed
+        # it, so other blocks are not searched for it.
         asks = plain
         heard = []
         for at, block in enumerate(new):

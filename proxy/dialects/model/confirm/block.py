@@ -1,7 +1,8 @@
-"""What the sidecar asks a person at the end of a reply, and which turn of the person answers that.
+"""The question that asks a person to confirm a held memory, and the turns that answer it.
 
-A code is eight characters without vowels, so that no word is one. Only ASCII counts: a letter of
-another script that looks alike is another letter.
+The question shows a code for each memory; the person answers with yes or no and the code. A code is
+eight characters without vowels, so that no word is one. Only ASCII counts: a letter of another
+script that looks alike is another letter.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ _ANSWERS: Final = re.compile(
     rf"\s*{_ONE}(?:[ \t]*[\s,;][ \t]*{_ONE}){{0,{QUESTIONS_MAX - 1}}}[.!]?\s*",
     re.ASCII | re.IGNORECASE,
 )
-# What stands before a code, and in it where a person parts it.
+# `_WORD` matches the word before a code. `_PARTING` matches characters that a person may have typed
+# inside a code.
 _WORD: Final = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
 _PARTING: Final = re.compile(r"[\W_]+")
 _OTHERS_MAX: Final = 1
-# What looks like an answer anywhere in a text.
+# Matches the form of an answer, a word and a code, anywhere in a model's text.
 _FORM: Final = re.compile(
     rf"\b(?:yes|no)\W{{1,6}}(?:[{ALPHABET.lower()}]{{{CODE_LEN}}}"
     rf"|(?=[a-z]*[0-9])[0-9a-z]{{{CODE_LEN}}})\b"
@@ -143,10 +145,11 @@ def answers_in(turn: str) -> tuple[Answer, ...]:
 
 
 def is_attempt(turn: str) -> bool:
-    """Whether a turn means to be an answer: its word alone, or a code that may be mistyped.
+    """Whether a turn seems to be meant as an answer: `yes` or `no`, or a code that may be mistyped.
 
-    A code may be parted, of another script, with one character too few or too many, or with one
-    that no code has. Without `yes` or `no`, and among other words, it needs a digit.
+    A mistyped code may be split by other characters, be written in another script, have one
+    character too few or too many, or contain a character that no code has. Without `yes` or `no`,
+    and among other words, it counts only if it has a digit.
     """
     if len(turn) > _TURN_LEN_MAX:
         return False

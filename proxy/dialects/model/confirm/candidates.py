@@ -33,7 +33,8 @@ _ENGLISH: Final = "yes no code codes confirm confirms confirmed confirmation mne
 _GERMAN: Final = "ja nein kode codewort bestätige bestätigen bestätigt bestätigung"
 _ROMANCE: Final = "oui non sí si não sim sì codigo código codice confirmer confirmar confermare"
 WORDS: Final = frozenset(skeleton(f"{_ENGLISH} {_GERMAN} {_ROMANCE}").casefold().split())
-# Phrases of a question, and a gap after which the rest of a text could go unseen.
+# Phrases of the sidecar's own question, which a shown text must not imitate; and a run of blanks,
+# behind which the rest of a text could go unseen.
 _OURS: Final = ("conversation had read", "may it remember", "may it replace")
 _GAP: Final = re.compile(r"\s{4,}")
 # The words of which names of arguments in shipped maps are made. A candidate with another name is
@@ -109,7 +110,7 @@ def _fits(text: str) -> bool:
 
 
 def _files_only(candidate: Candidate) -> bool:
-    """Whether ids and argument names beside the text have no room for words of their own."""
+    """Whether the names and ids beside a candidate's text are too restricted to say anything."""
     scope = candidate.scope
     names = (scope.user_id, scope.agent_id, scope.run_id, scope.app_id)
     beside = (*names, candidate.role, candidate.actor)

@@ -68,13 +68,13 @@ def taken_out(api: str, body: dict[str, Json], ours: Ours) -> TakenOut:
 
 
 class _Looking:
-    """One walk through a conversation."""
+    """Walks through a conversation once, turn by turn, and takes questions and answers out."""
 
     def __init__(self, ours: Ours, turns: list[Json]) -> None:
         self._ours = ours
         self._turns = turns
-        # The question that the turn before ended with, and whether an answer, or what was meant to
-        # be one, stands before this.
+        # `_before` is the print of the question that ended the previous turn. `_answered` tells
+        # whether a person's answer, or a failed attempt at one, was met already.
         self._before: bytes | None = None
         self._answered = False
         self._begun = False
@@ -105,7 +105,8 @@ class _Looking:
             self.answer = TurnBehind(before, text, last, taken=True)
             return self._replaced(turn)
         if is_attempt(text):
-            # It stays, and what was told of it goes.
+            # An attempt is no valid answer, so it stays in the request. Only what the sidecar told
+            # the person about it is taken out.
             self._answered = True
             self.answer = TurnBehind(before, text, last, taken=False)
         return turn

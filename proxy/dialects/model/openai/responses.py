@@ -116,7 +116,7 @@ def _without_result(item: dict[str, Json]) -> dict[str, Json]:
 
 
 def _elsewhere(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
-    """The texts of an item that may stand for more, stored at the provider and unread here."""
+    """What can be read of an item whose content the provider keeps or encrypts; else ()."""
     if kind in _PROVIDED:
         call_id = text_of(item.get("id"))
         return (

@@ -221,7 +221,7 @@ def _item(
 
 
 def _heard(content: Json, where: Where, leave: Leave) -> list[str | None]:
-    """The texts of a message, with None for each that stays in any case."""
+    """The texts of a message, to be searched; None in place of a text that is never removed."""
     if isinstance(content, str):
         return _said(content, where, leave)
     heard: list[str | None] = []
