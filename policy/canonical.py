@@ -45,7 +45,7 @@ def _with_defaults(candidate: Candidate) -> Candidate:
 
 
 def decode_canonical(data: bytes) -> Candidate:
-    """The candidate that these staged bytes encode.
+    """Decode a candidate from its staged bytes.
 
     Raises:
         msgspec.DecodeError: The bytes are not a candidate's.

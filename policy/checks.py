@@ -74,7 +74,7 @@ _SHADOWED: Final = frozenset({MemoryClass.L1, MemoryClass.L2})
 
 
 def confirmed(facts: Facts) -> bool:
-    """Whether a person confirmed these very bytes, and the memory they change is still the same.
+    """Whether a person confirmed the candidate's bytes, and the memory to change is still the same.
 
     An approval of other bytes, or of another version of the memory, does not count.
     """

@@ -196,7 +196,7 @@ _NEVER_OBSERVED: Final = frozenset({Reason.GATE_UNAVAILABLE, Reason.TARGET_MISSI
 
 
 def unsafe_gate_without(numbers: frozenset[int]) -> Gate:
-    """A gate without the steps of these numbers, for controls and the evaluation.
+    """A gate that leaves out the steps of the given numbers, for tests and the evaluation.
 
     The commands that serve an agent cannot reach this function.
     """

@@ -246,8 +246,8 @@ def open_embedded(
     """
     options = options or EmbeddedOptions()
     if not holds_a_store(state):
-        # This check comes before anything is made: a refused start would leave an empty store
-        # behind.
+        # The checkpoint is looked for before anything is made: a refused start must not leave an
+        # empty store behind.
         check_new_store(checkpoint)
     directory = StateDirectory(state)
     store = LmdbStore(directory.store, options.quota_bytes)

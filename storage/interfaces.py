@@ -384,7 +384,7 @@ class Forwards(Protocol):
     """Changes on their way to other servers. Any loop; raises as `submit`; reads: any thread."""
 
     async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
-        """Record what became of changes that were sent, a leaf each; returns what was not known."""
+        """Record what became of sent changes, a leaf each; returns the ids not settled before."""
         ...
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:

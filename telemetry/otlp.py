@@ -66,7 +66,7 @@ class Envelope:
         self._scope = _field(_SCOPE, written.scope_spans[0].scope.SerializeToString())
 
     def around(self, spans: Sequence[bytes]) -> bytes:
-        """An ExportTraceServiceRequest with these spans, each as `encoded_span` gave it."""
+        """An ExportTraceServiceRequest with the given spans, each as `encoded_span` gave it."""
         scope_spans = self._scope + b"".join(spans)
         return _field(_RESOURCE_SPANS, self._resource + _field(_SCOPE_SPANS, scope_spans))
 

@@ -49,7 +49,7 @@ class Traces:
         return self._started()
 
     def accept(self, traceparents: Sequence[str]) -> TraceContext:
-        """The context of a request with these values of `traceparent`, in order.
+        """The context of a request, from the values of its `traceparent` headers, in order.
 
         A trace id of ours is continued, below the span that it came from. Any other id begins a new
         trace of ours. More than one header is ambiguous (W3C Trace Context 3.2), and counts as

@@ -136,7 +136,7 @@ class RuleJudge:
         return tuple(self.rules[place].rule_id for place in sorted(places))
 
     def lacking(self, texts: Iterable[str]) -> tuple[str, ...]:
-        """The ids of the rules of which a required word (`must`) stands in none of these texts.
+        """The ids of the rules of which a required word (`must`) stands in none of the given texts.
 
         The texts are the answer to a rule's own question, or what a search for that question finds.
         No memory is to blame: the missing word stands in none of those that are shown.

@@ -75,7 +75,7 @@ def confirmed_by_a_person(label: Provenance) -> Provenance:
 def lowered(
     label: Provenance, source: SourceKind, ceiling: SourceKind, basis: Basis = Basis.LINEAGE
 ) -> Provenance:
-    """The label with source and ceiling lowered to at most these.
+    """The label, with source and ceiling lowered to at most the given ones.
 
     Where the source falls, the basis changes with it.
     """

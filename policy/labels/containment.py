@@ -258,7 +258,7 @@ class Containing(NamedTuple):
 
 
 class Index:
-    """Prints of many texts, to find those that contain a given text. One thread at a time."""
+    """Prints of many texts: finds the texts that contain a given one. One thread at a time."""
 
     def __init__(self) -> None:
         self._texts: dict[int, tuple[Prints, frozenset[int]]] = {}

@@ -128,7 +128,7 @@ def _language_of_name(name: str) -> Language:
     return language_of(skeleton(_JOINTS.sub(" ", name))) | language_of(skeleton(name))
 
 
-# The same few names come with every write of an agent, so the readings of names are cached.
+# Every write of an agent comes with the same few names, so the readings of names are cached.
 _language_of_known_name = lru_cache(maxsize=_NAMES_KEPT_MAX)(_language_of_name)
 
 
@@ -402,7 +402,7 @@ def _asked_class(candidate: Candidate, stored: MemoryClass | None) -> MemoryClas
     if candidate.change is ChangeKind.UPDATE and candidate.class_named:
         return candidate.memory_class
     if candidate.change is ChangeKind.UPDATE and is_forwarded(candidate):
-        # Without this, renaming harmless notes into a folder `rules/` would make rules of them.
+        # Else harmless notes that are moved to a folder `rules/` would become rules.
         return more_powerful(candidate.memory_class, stored)
     return stored
 

@@ -170,7 +170,7 @@ def is_nobodys(sentence: str) -> bool:
 
 
 def are_common(words: Iterable[str]) -> bool:
-    """Whether all of these words belong to the two commonest ranks."""
+    """Whether each given word belongs to the two commonest ranks."""
     return all(_is_common(word) for word in words)
 
 

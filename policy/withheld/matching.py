@@ -127,7 +127,7 @@ class Index:
         self._begins = None
 
     def find(self, numbers: Sequence[int], applies: Applies) -> list[Span]:
-        """The longest refused stretches in these words, in order.
+        """The longest refused stretches in a text's words, in order.
 
         Runs that touch are one stretch.
         """
@@ -144,7 +144,7 @@ class Index:
         return found
 
     def keys(self, numbers: Sequence[int], applies: Applies) -> set[int]:
-        """The keys of all refused texts that share a run with these words."""
+        """The keys of all refused texts that share a run with the given words."""
         return {key for _, _, keys in self._matches(numbers) for key in filter(applies, keys)}
 
     def _matches(self, numbers: Sequence[int]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
@@ -167,7 +167,7 @@ class Index:
                     yield start, end, _all(keys)
 
     def whole(self, numbers: Sequence[int], applies: Applies) -> int | None:
-        """The key of a refused text that consists of exactly these words."""
+        """The key of a refused text that consists of exactly the given words."""
         keys = self._wholes.get(hash(tuple(numbers))) if self._wholes else None
         return None if keys is None else min(filter(applies, _all(keys)), default=None)
 
@@ -208,7 +208,7 @@ class WholeTexts:
             self._of.setdefault(begin, []).append((len(numbers), hash(numbers), key))
 
     def find(self, numbers: Sequence[int], applies: Applies) -> Iterator[Span]:
-        """The places where one of these texts or sentences stands, whole."""
+        """The places in a text where one of the added texts or sentences stands, whole."""
         if not self._of:
             return
         for start in range(len(numbers)):
@@ -346,7 +346,7 @@ class Withheld:
                 self._orders.add(key, order)
 
     def forgive(self, keys: Iterable[int]) -> None:
-        """Withhold these texts no longer."""
+        """Withhold the refused texts of these keys no longer."""
         gone = [(key, self._texts.pop(key)) for key in keys if key in self._texts]
         if not gone:
             return
@@ -475,7 +475,7 @@ class Withheld:
         return self._index.find(numbers, self._applying(sight))
 
     def whole(self, numbers: Sequence[int], looking: Looking) -> int | None:
-        """The key of a plain refused text that is equal to these words; None if there is none.
+        """The key of a plain refused text that has exactly the given words; None if there is none.
 
         A text counts as plain where it says too little to be searched for inside other texts.
         """
@@ -483,14 +483,14 @@ class Withheld:
         return None if key is None or looking.is_open(numbers) else key
 
     def said_in(self, numbers: Sequence[int], looking: Looking) -> int | None:
-        """The key of a refused text for which a call with these words is refused.
+        """The key of a refused text for which a call with the given words is refused.
 
         None if there is none.
         """
         return self._first((self._said, self._orders), numbers, looking)
 
     def mostly_in(self, numbers: Sequence[int], looking: Looking) -> int | None:
-        """The key of a refused text of which these words have more than half, or a whole order."""
+        """The key of a refused text of which the given words have over half, or a whole order."""
         ordered = self._first((self._orders,), numbers, looking)
         if ordered is not None:
             return ordered
@@ -501,7 +501,7 @@ class Withheld:
         return min((key for key in keys if self._is_mostly(key, there)), default=None)
 
     def _is_mostly(self, key: int, there: set[tuple[int, ...]]) -> bool:
-        """Whether these runs cover more than half of a refused text.
+        """Whether the runs that a search found cover more than half of a refused text.
 
         Of a text shorter than a run, all words must be there.
         """

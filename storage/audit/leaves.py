@@ -237,7 +237,7 @@ def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | N
 
 
 def plain_name(name: str, *texts: str | None) -> str:
-    """The name as a leaf may have it; "other" where the name could spell a part of these texts."""
+    """The name as a leaf may have it; "other" where it could spell a part of the given texts."""
     said = _letters(" ".join(text or "" for text in texts))
     letters = _letters(name)
     runs = (letters[at : at + _RUN_LEN] for at in range(len(letters) - _RUN_LEN + 1))
@@ -292,7 +292,7 @@ def encode_leaf(leaf: Leaf) -> bytes:
 
 
 def decode_leaf(data: bytes) -> Leaf:
-    """The leaf of these bytes; only what `encode_leaf` writes is accepted.
+    """Decode the bytes of a leaf; only what `encode_leaf` writes is accepted.
 
     Raises:
         StoreCorrupt: The bytes are no leaf, or another spelling of one.

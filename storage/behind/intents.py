@@ -47,7 +47,7 @@ class EmbeddedForwards:
         self._writer = writer
 
     async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
-        """Record the outcomes of items that were sent; returns which of these outcomes were new."""
+        """Record what became of sent changes; returns the ids not settled before."""
         return await self._writer.run(lambda: self._settled(behind, settled))
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:

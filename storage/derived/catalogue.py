@@ -262,13 +262,13 @@ class Catalogue:
         return self._unexpired(found, now_ms)
 
     def mask(self, found: Ordinals) -> Mask:
-        """A mask indexed by ordinal that is True at these ordinals."""
+        """A mask, indexed by ordinal, that is True at the given ordinals."""
         mask: Mask = np.zeros(int(found[-1]) + 1 if len(found) else 0, dtype=np.bool_)
         mask[found] = True
         return mask
 
     def entities(self, tenant: Tenant, now_ms: int) -> Iterator[tuple[str, str, Ordinals]]:
-        """Every id of a tenant that has live ordinals, with these ordinals."""
+        """Every id under which a tenant has live rows, with the ordinals of these rows."""
         for (owner, kind, name), entry in tuple(self._named.items()):
             if owner != tenant:
                 continue

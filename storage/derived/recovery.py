@@ -58,7 +58,7 @@ def found(embedder_id: str, dimension: int, now_ms: int) -> Generation:
 
 
 def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> Generation:
-    """The same generation under another embedder.
+    """A copy of the generation that names another embedder.
 
     The next transaction stores the embedder's name.
     """
@@ -69,7 +69,7 @@ def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> G
 
 
 def with_key(generation: Generation, key_check: str) -> Generation:
-    """The same generation, after its key was checked.
+    """A copy of the generation that has the key's check value, after the key was checked.
 
     The next transaction stores the key's check value.
 
@@ -88,7 +88,7 @@ def with_key(generation: Generation, key_check: str) -> Generation:
 
 
 def with_incarnation(generation: Generation) -> Generation:
-    """The same generation in a new incarnation: from here on earlier nonces are refused.
+    """A copy of the generation in a new incarnation: from here on earlier nonces are refused.
 
     An incarnation also has a new random part. With the counter alone, a second restore of a backup
     would begin the same incarnation again, and nonces spent in the first could be replayed.

@@ -77,7 +77,7 @@ class _Room:
         self.full = False
 
     def taken(self, memories: Iterable[Memory]) -> Iterator[Memory]:
-        """As many of these memories as fit into the answer, from the first on."""
+        """As many of the given memories as fit into the answer, from the first on."""
         for memory in memories:
             size = _MEMORY_BYTES + len(memory.text) + len(memory.metadata_json or "")
             self.full = self._left < size and self._left != ANSWER_BYTES_MAX
@@ -424,7 +424,7 @@ class EmbeddedReader(TrustReads):
         )
 
     def held_contents(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, Candidate]:
-        """The contents of these candidates, those that are held, of one moment. Any thread."""
+        """The contents of these candidates as of one moment, without those not held. Any thread."""
         texts = self._engine.parts.staging.held_texts(candidate_ids)
         return {candidate_id: decode_canonical(text) for candidate_id, text in texts.items()}
 

@@ -379,7 +379,7 @@ class RecallLedger:
         return frozenset(ordinals)
 
     def _by_id(self, recall_ids: set[str]) -> Iterator[Recall]:
-        """The recalls with these ids that are still stored."""
+        """Those of the recalls with the given ids that are still stored."""
         names = [one for one in recall_ids if _ID.fullmatch(one)]
         numbers = {int(one, 16) & (1 << _NUMBER_BITS) - 1 for one in names}
         for frame in self._segments.of(numbers):
@@ -400,7 +400,7 @@ class RecallLedger:
         return msgspec.structs.replace(reply, memories=memories, incomplete=True)
 
     def _read_recall(self, frame: Frame, among: frozenset[int] | None = None) -> Recall | None:
-        """A recall; with `among`, only one that showed one of these rows."""
+        """Decode a recall; with `among`, None for one that showed none of those rows."""
         plain = frame.plain()
         if plain is None or frame.at_ms < self._cutoff_ms():
             return None
@@ -483,6 +483,6 @@ def _name(view: View, tenant: Tenant, ordinal: int) -> MemoryId | None:
 
 
 def _salts(view: View, ordinals: Iterable[int]) -> list[bytes] | None:
-    """The salts of these rows, in order; None if one of the rows was purged."""
+    """The salts of the given rows, in order; None if one of the rows was purged."""
     rows = [_row(view, one) for one in ordinals]
     return None if None in rows else [row.salt for row in rows if row is not None]

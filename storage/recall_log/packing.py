@@ -95,7 +95,7 @@ def pack_ordinals(ordinals: Sequence[int]) -> bytes:
 
 
 def unpack_ordinals(packed: bytes) -> tuple[int, ...]:
-    """The ordinals from which `pack_ordinals` made these bytes."""
+    """The ordinals that `pack_ordinals` packed."""
     found = np.frombuffer(packed, dtype="<u4").tolist()
     return tuple(-1 if one == _NO_ORDINAL else one for one in found)
 
@@ -106,7 +106,7 @@ def pack_scores(scores: Sequence[float | None]) -> bytes:
 
 
 def unpack_scores(packed: bytes, count: int) -> tuple[float | None, ...]:
-    """The scores from which `pack_scores` made these bytes, for so many hits."""
+    """The scores that `pack_scores` packed, for so many hits."""
     return tuple(np.frombuffer(packed, dtype="<f4").tolist()) if packed else (None,) * count
 
 

@@ -93,7 +93,7 @@ class SegmentKey:
             return None
 
     def seal_inner(self, number: int, salts: Sequence[bytes], plain: bytes) -> bytes:
-        """Encrypt a part of a record so that it opens only while these rows' salts are there."""
+        """Encrypt a part of a record, which opens only while all the given salts are there."""
         return self._under(salts).encrypt(_NONCE.pack(0, number), plain, None)
 
     def unseal_inner(self, number: int, salts: Sequence[bytes], sealed: bytes) -> bytes | None:
@@ -212,7 +212,7 @@ class Segments:
                     yield frame
 
     def of(self, numbers: Collection[int]) -> Iterator[Frame]:
-        """Those records with these numbers that can be read."""
+        """Those of the records with the given numbers that can be read."""
         begun = self._numbers()
         for segment in sorted({bisect_right(begun, one) - 1 for one in numbers} - {-1}):
             yield from (one for one in self._frames(begun[segment]) if one.number in numbers)

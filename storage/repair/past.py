@@ -64,7 +64,7 @@ class _Life(msgspec.Struct):
 
 
 def point_of(view: View, to: Past, now_ms: int) -> Point:
-    """The point of the log at which the store had the state that is asked for.
+    """The point of the log at which the store had the state to rewind to.
 
     Raises:
         NoSuchPast: There is no such point; the error names the nearest one.

@@ -138,7 +138,7 @@ def read_contents(path: Path, keys: FrameKeys) -> Contents | None:
 
 
 def make(directory: Path, keys: FrameKeys, records: list[bytes]) -> tuple[bytes, int, int]:
-    """Write a new file with these records, whole or not at all; returns its id, frames and length.
+    """Write a new file of records, whole or not at all; returns its id, frames and length.
 
     Raises:
         OSError: The file could not be put in place.

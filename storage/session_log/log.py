@@ -127,7 +127,7 @@ class SealedLog:
         waiting.bytes += batch.bytes
 
     async def rewrite(self, records: Iterable[bytes]) -> None:
-        """Replace all records that were added before by these.
+        """Replace all records that were added before by the given ones.
 
         Records that are being written at this moment may be in the file twice.
         """

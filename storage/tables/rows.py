@@ -215,7 +215,7 @@ def _inherited_len(row: Row) -> int:
 
 
 def history_of(rows: list[Row]) -> tuple[HistoryEntry, ...]:
-    """The history that these rows of a memory record; a purge shows as a step without text."""
+    """The history of a memory, from its rows; a purge shows as a step without text."""
     entries: list[HistoryEntry] = []
     old_text: str | None = None
     for row in rows:

@@ -77,7 +77,7 @@ class CaseRecords:
     def convict(
         self, case_id: str, accused: Sequence[Accused], by: PrincipalId, progress: Progress
     ) -> Case:
-        """Do everything that follows from these convictions, or leave all of it to a person."""
+        """Hide accused memories and what was derived from them, or leave all of it to a person."""
 
         def work(change: Change) -> Case:
             case = read_case(change.draft, case_id)

@@ -249,7 +249,7 @@ class Engine:
         return self._with_good_vectors(cases)
 
     def _with_good_vectors(self, cases: list[Case | StorageError]) -> list[Case | StorageError]:
-        """The same cases, with a failure in place of each vector that the index would refuse."""
+        """The cases, with a failure in place of each whose vector the index would refuse."""
         vectors = [case.submission.vector for case in cases if isinstance(case, Case)]
         try:
             check_each([one for one in vectors if one], self.generation.header.dimension)

@@ -76,7 +76,7 @@ class Rewinding:
         self._engine = engine
 
     def apply(self, incident: Incident, by: PrincipalId, steps: Sequence[PutBack]) -> BatchRewound:
-        """Do these steps in one transaction, but for memories that changed since.
+        """Change memories as the steps say, in one transaction, but not those that changed since.
 
         Raises:
             QuotaReached: There is no room for the texts; nothing of the batch was written.
@@ -171,7 +171,7 @@ class Rewinding:
     def _readmitted(
         self, change: Change, by: PrincipalId, old: Row, newest: int, previous_index: int
     ) -> Row:
-        """The same bytes under the same label, as an admission by an operator."""
+        """A row with an earlier row's bytes and label, logged as an admission by an operator."""
         verdict = read_leaf(change.draft, old.leaf_index)
         if not isinstance(verdict, VerdictLeaf):
             raise StoreCorrupt(f"leaf {old.leaf_index} is no verdict")

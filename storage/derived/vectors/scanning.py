@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from storage.derived.vectors.segments import Floats, Mask, Ordinals
 
-# This bound is far above the rounding error of a float32 inner product of unit vectors of any size
+# A bound far above the rounding error of a float32 inner product of unit vectors of any size
 # used here.
 SCORE_ERROR: Final = 1e-5
 _RESCORE_ROWS: Final = 1_024
@@ -39,7 +39,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def part_of(ordinals: Ordinals, vectors: Floats, flat: object, allowed: Mask | None) -> Part:
-    """The part of these rows that the search may use."""
+    """A segment or the tail as a `Part`, with the rows that the search may use."""
     mask = None if allowed is None else _local(allowed, ordinals)
     count = len(ordinals) if mask is None else int(np.count_nonzero(mask))
     if count == len(ordinals):
@@ -48,7 +48,7 @@ def part_of(ordinals: Ordinals, vectors: Floats, flat: object, allowed: Mask | N
 
 
 def _local(allowed: Mask, ordinals: Ordinals) -> Mask:
-    """The part of the caller's mask for these ordinals.
+    """The part of the caller's mask that concerns the given ordinals.
 
     Ordinals beyond it are newer than the caller's read.
     """
@@ -108,7 +108,7 @@ class Answer:
         self._keep(part, chosen, scores[chosen])
 
     def add_rows(self, part: Part, rows: Ordinals) -> None:
-        """Score these rows of a part, and keep the best as `add` does; each row at most once."""
+        """Score given rows of a part, and keep the best as `add` does; each row at most once."""
         if not len(rows):
             return
         scores = self._products(part.vectors.take(rows, axis=0))

@@ -90,7 +90,7 @@ def check_each(vectors: Sequence[bytes], dimension: int) -> Floats:
 
 
 def seal(ordinals: Ordinals, vectors: Floats) -> Segment:
-    """An immutable segment of these rows, which must have been checked; their data is copied."""
+    """An immutable segment of the given rows, which must be checked already; copies their data."""
     count, dimension = vectors.shape
     if count == 0 or ordinals.shape != (count,) or (np.diff(ordinals) <= 0).any():
         raise InvariantBroken("a segment has ascending ordinals, one for each vector")
@@ -104,7 +104,7 @@ def seal(ordinals: Ordinals, vectors: Floats) -> Segment:
 
 
 def merged(segments: Sequence[Segment]) -> Segment:
-    """One segment with the rows of these neighbouring segments, in ascending order."""
+    """One segment with the rows of several neighbouring segments, in ascending order."""
     return seal(
         np.concatenate([segment.ordinals for segment in segments]),
         np.concatenate([segment.vectors for segment in segments]),

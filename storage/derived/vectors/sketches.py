@@ -40,7 +40,7 @@ def turn(query: Floats) -> Floats:
 
 
 def sketch_of(vectors: Floats) -> Sketch:
-    """A sketch of these vectors; equal vectors give equal sketches.
+    """A sketch of the given vectors; equal vectors give equal sketches.
 
     Releases the GIL for most of it.
     """
@@ -59,7 +59,7 @@ def sketch_of(vectors: Floats) -> Sketch:
 
 
 def with_sketch(segment: Segment) -> Segment:
-    """The same segment with a sketch beside it."""
+    """A copy of the segment that has a sketch of its vectors."""
     return msgspec.structs.replace(segment, sketch=sketch_of(segment.vectors))
 
 
