@@ -116,7 +116,7 @@ class Basis(enum.Enum):
 
     CHANNEL = "channel"  # the credential is bound to people or to an operator
     VOUCHED = "vouched"  # claims = "trusted": the operator vouches for the harness's labels
-    UNJOINED = "unjoined"  # an agent's channel, and no model front saw where the text came from
+    UNJOINED = "unjoined"  # an agent's channel; where the text came from was not seen
     # TAINT: the label is the lowest of everything in the session's context. CONTAINMENT: the label
     # is the lowest of the segments that the text is contained in, if there are any.
     TAINT = "taint"
@@ -222,7 +222,7 @@ class MemoryStatus(enum.Enum):
 
 
 class Forwarded(enum.Enum):
-    """What is known of an admitted item after it was sent to the server behind."""
+    """What is known of an admitted change after it was sent to the server behind the gate."""
 
     __hash__ = object.__hash__
 

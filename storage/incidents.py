@@ -44,7 +44,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Kind(enum.Enum):
-    """Why many memories change together."""
+    """What an incident does: hide many memories, or put them back into an earlier state."""
 
     ISOLATE = "isolate"
     REWIND = "rewind"

@@ -77,7 +77,7 @@ class Failpoint(Protocol):
     """Called by name at each crash point of the write path; the shipped one does nothing."""
 
     def __call__(self, name: str, /) -> None:
-        """Return, raise, or kill the process."""
+        """The named point is reached: return, raise, or kill the process."""
 
 
 class MemoryWriter(Protocol):
@@ -209,7 +209,7 @@ class MemoryReader(TrustReader, Protocol):
     """
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
-        """One live memory of a tenant."""
+        """One live memory; None where the tenant has none of that id."""
         ...
 
     def ceiling(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
@@ -246,7 +246,7 @@ class MemoryReader(TrustReader, Protocol):
         *,
         exact: bool = False,
     ) -> tuple[Hit, ...]:
-        """The hits of `searched`."""
+        """The live memories nearest to a vector that match; only the hits of `searched`."""
         ...
 
     def searched(

@@ -52,7 +52,7 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its newline."""
+        """The record as one line of JSON, without a newline."""
         fields: dict[str, Field] = {
             "time": _rfc3339(int(record.created * 1e9)),
             "level": record.levelname.lower(),
@@ -114,7 +114,7 @@ class EventLog:
         return self._pipe.counts()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Write what can be written in time."""
+        """Write queued lines, as many as the timeout allows; the rest is dropped."""
         self._pipe.close(timeout_s)
 
     def _deliver(self, events: list[Event]) -> int:

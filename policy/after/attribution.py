@@ -30,7 +30,7 @@ BISECT_ABOVE: Final = 12
 
 
 class Control(enum.Enum):
-    """A question that checks the replay itself."""
+    """Which replay checks the replaying itself, and asks about no suspect."""
 
     EVERYTHING = "everything"
     NO_SUSPECT = "no_suspect"
@@ -38,7 +38,7 @@ class Control(enum.Enum):
 
 
 class Ending(enum.Enum):
-    """How a plan ended."""
+    """How the search for the memories to blame ended."""
 
     CONVICTED = "convicted"
     NOT_REPRODUCED = "not_reproduced"
@@ -47,7 +47,7 @@ class Ending(enum.Enum):
 
 
 class Open(enum.Enum):
-    """Why a plan that ended with `NEEDS_PERSON` could not name a culprit."""
+    """Why a search that ended with `NEEDS_PERSON` could not name a culprit."""
 
     TRUSTED_MEMORY = "trusted_memory"
     """It fails without any suspect and not without memories: one above suspicion is wrong."""
@@ -60,7 +60,7 @@ class Open(enum.Enum):
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory that may be to blame, with what decides its place in the order of questions.
+    """One memory that may be to blame, with what decides when it is put back.
 
     Its trust in 0..1, the time it was written (Unix ms), and its score in the search that failed.
     """
@@ -72,10 +72,10 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a question is asked.
+    """How often the same replay is judged, and how many replays there may be.
 
-    A judge that is `deterministic` answers each question once. Any other judge is asked the same
-    question until one answer leads by `lead`, `repeats_max` times at most. At a lead of three, a
+    A judge that is `deterministic` judges each replay once. Any other judge is asked about the same
+    replay until one answer leads by `lead`, `repeats_max` times at most. At a lead of three, a
     judge that errs one time in ten convicts one innocent memory in a hundred; at four, three in a
     thousand.
     """
@@ -88,7 +88,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """A question: replay the failure with exactly the memories in `present`.
+    """One question of a `Plan`: replay the failure with exactly the memories in `present`.
 
     `control` is set where the question only checks that the replay works.
     """
@@ -100,7 +100,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a plan: which memories are to blame, and how many replays that took."""
+    """The end of a `Plan`: which memories are to blame, and how many replays that took."""
 
     ending: Ending
     open: Open | None = None
@@ -129,7 +129,7 @@ def believed_first(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
 
 
 def questions_max(suspects: int) -> int:
-    """The most distinct questions that a plan over this many suspects asks, controls included."""
+    """The most distinct replays that a search among this many suspects asks for."""
     if suspects <= BISECT_ABOVE:
         return suspects + 3
     return suspects + math.ceil(math.log2(suspects)) + 3
@@ -142,7 +142,7 @@ class Plan:
         suspects: The memories that may be to blame, as `believed_first` orders them; ids are
             distinct.
         trusted: The memories that are above suspicion; every question but a control includes them.
-        limits: How often a question is asked, and how many replays there may be.
+        limits: How often the same replay is judged, and how many replays there may be.
         whole_cause: Also ask about each suspect that was not blamed, alone beside the trusted ones;
             this finds every memory that is enough by itself to cause the failure.
 
@@ -177,9 +177,9 @@ class Plan:
         self._advance(outcome=None)
 
     def next(self) -> Ask | Done:
-        """The question to replay now, or the end.
+        """The replay to do now, or the end of the search.
 
-        The same question until `tell` has its outcome.
+        It is the same replay until `tell` was given its outcome.
         """
         if self._ask is not None:
             return self._ask
@@ -248,7 +248,7 @@ class Plan:
         self._put(present, control)
 
     def _run(self) -> Generator[tuple[frozenset[str], Control | None], bool]:
-        """The plan as a generator: it yields sets of memories and is sent the outcomes."""
+        """The search as a generator: it yields sets of memories and is sent the outcomes."""
         suspects = frozenset(self._ids)
         fails = yield from self._control(Control.EVERYTHING, suspects | self._trusted)
         if not fails:

@@ -69,7 +69,7 @@ class Pass:
         return self._rules.expired_grace_days is None and not self._rules.classes
 
     def see(self, item: Item) -> None:
-        """Take one memory into account."""
+        """Note one memory, so that `due` can say whether it is to be erased."""
         grace = self._rules.expired_grace_days
         expiry = item.expires_at_ms
         if grace is not None and expiry is not None and expiry + grace * _DAY_MS <= self._now_ms:

@@ -192,8 +192,8 @@ def derive_provenance(
 
     A client's claim counts only where the operator vouches for the harness. Even there the claimed
     label cannot be above that of a bound channel, or of a segment that the text is found in. `seen`
-    is None where no model front saw the conversation; `rule` is that of the class the candidate is
-    judged as.
+    is None where no request of the conversation was seen; `rule` is that of the class the candidate
+    is judged as.
 
     The last culprit is always the channel itself, with the label that the channel has before
     anything lowers it.

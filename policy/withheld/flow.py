@@ -57,7 +57,7 @@ class Flow:
 
     @property
     def holds(self) -> bool:
-        """Whether some words are held back."""
+        """Whether some words are held back until more of the text is known."""
         return bool(self._rest or self._singles or any(atom.raw for atom in self._held))
 
     def feed(self, text: str) -> str:

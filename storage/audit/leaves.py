@@ -316,12 +316,12 @@ def decode_leaf(data: bytes) -> Leaf:
 
 
 class Results:
-    """What the log says of the items that were sent to other servers, collected leaf by leaf."""
+    """What the log says of changes that were sent to other servers, collected leaf by leaf."""
 
     def __init__(self, problem: Callable[[str], None]) -> None:
         self._problem = problem
-        # By index of the admitting leaf: the final result of the item, and the items whose answer
-        # was lost.
+        # By index of the admitting leaf: the final result of each change, and the changes whose
+        # answer was lost.
         self.ended: dict[int, Forwarded] = {}
         self.lost: set[int] = set()
 

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from storage.values import Behind, Row
 
 LOOKED_BACK_MAX: Final = 8_192
-# A relay has its server's tools recorded just before its first call, so a leaf about that does not
-# count as a change.
+# A relay between a host and a server has the server's tools recorded just before its first call, so
+# a leaf about that does not count as a change.
 _OF_TOOLS: Final = "tools."
 _ORDINAL_LEN: Final = 8
 
 
 class Unmoved:
-    """One snapshot of the store, in which the items of one call are examined."""
+    """One snapshot of the store, in which admitted changes are examined before they are sent."""
 
     def __init__(
         self, view: View, names: KeyedNames, epoch: int, waiting: frozenset[CandidateId]

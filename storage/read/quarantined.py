@@ -39,7 +39,7 @@ class EmbeddedQuarantined:
         return tuple(sorted(found, key=lambda memory: memory.updated_at_ms))
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
-        """One quarantined memory."""
+        """One quarantined memory; None where the tenant has none of that id."""
         with self._store.reading() as view:
             known = self._known(view, tenant, memory_id)
             return None if known is None else memory_of(read_row(view, known.ordinal), known.status)

@@ -105,7 +105,7 @@ class EmbeddedReader(TrustReads):
     # ---- memories ------------------------------------------------------------------------------
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
-        """One live memory of a tenant."""
+        """One live memory; None where the tenant has none of that id."""
         with self._store.reading() as view:
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status is not MemoryStatus.LIVE:
@@ -252,7 +252,7 @@ class EmbeddedReader(TrustReads):
         *,
         exact: bool = False,
     ) -> tuple[Hit, ...]:
-        """The hits of `searched`."""
+        """The live memories nearest to a vector that match; only the hits of `searched`."""
         return self.searched(tenant, vector, where, limit, threshold, exact=exact).hits
 
     def searched(

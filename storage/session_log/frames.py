@@ -84,7 +84,7 @@ class FrameKeys:
         return records
 
     def header(self, file_id: bytes, frame_count: int) -> bytes:
-        """The bytes of the first sector."""
+        """The bytes of the file's header, which fill its first sector."""
         head = _HEAD.pack(_MAGIC, file_id, self.belongs_to, frame_count)
         return (head + self._mac(head)).ljust(SECTOR_LEN, b"\0")
 

@@ -129,7 +129,7 @@ class _Line:
             job.loop.call_at(until, self._look)
 
     def settle(self) -> None:
-        """Remove the jobs that have an answer."""
+        """Remove the jobs that have an answer from those that wait."""
         waiting = self._waiting
         while waiting and waiting[0][1].future.done():
             waiting.popleft()

@@ -217,7 +217,7 @@ class Operating:
         return self._engine.transact(work)
 
     def record_outcome(self, reported: Reported) -> bool:
-        """Count an outcome that another room reports; returns whether it counted."""
+        """Count an outcome for trust that another package reports; returns whether it counted."""
         engine = self._engine
         intake = engine.parts.judge.intake
         return engine.transact(lambda change: intake.report(change, reported, engine.ruleset))

@@ -172,8 +172,8 @@ class Quarantine:
 
         Returns how many became hidden, and how many were hidden by somebody else already. A memory
         that the incident hides, one that is gone, and one that a person paroled since the incident
-        began stay as they are and get no leaf. Nothing is hidden for an incident that is taken
-        back meanwhile: its undoing may not look again.
+        began stay as they are and get no leaf. Nothing is hidden for an incident that is being
+        undone meanwhile: the undoing might leave some hidden.
         """
 
         def work(change: Change) -> tuple[int, int]:

@@ -259,7 +259,7 @@ class TrustIntake:
             self.take(change, event, ruleset)
 
     def report(self, change: Change, reported: Reported, ruleset: Ruleset) -> bool:
-        """Count an outcome that another room reports: a burst, an incident, recalls.
+        """Count an outcome that another package reports: a burst, an incident, recalls.
 
         Returns whether it counted.
         """

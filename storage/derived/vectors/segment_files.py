@@ -82,7 +82,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class _Unfit(Exception):  # noqa: N818 - a finding about one file, caught in this module
-    """Why a file is not loaded."""
+    """A segment's file cannot be loaded; says why."""
 
 
 _HEADER_DECODER: Final = msgspec.json.Decoder(_Header)
