@@ -77,10 +77,7 @@ class Ahead:
     def add(
         self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[Judged, ...]
     ) -> AdmittedAhead | None:
-        """Keep one call.
-
-        Returns the oldest call if it had to make room, unless that one is known to have ended.
-        """
+        """Keep an admitted call until a relay takes it over or it ends."""
         mine = self._open.setdefault(principal, OrderedDict())
         before = mine.pop(call_id, None)
         if before is None and len(mine) >= OPEN_MAX:
@@ -116,7 +113,7 @@ class Ahead:
         return frozenset(self._open.get(principal, ()))
 
     def get(self, principal: Principal, call_id: str) -> AdmittedAhead | None:
-        """The call of this id."""
+        """The admitted call of this principal with this id; None if there is none."""
         mine = self._open.get(principal)
         return None if mine is None else mine.get(call_id)
 

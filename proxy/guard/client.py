@@ -59,9 +59,9 @@ _PROBLEM: Final = msgspec.json.Decoder(_GuardProblem)
 
 
 class GuardClient:
-    """Implements `proxy.seams.guard.Guard` for one relay process. Event loop only; a context.
+    """Implements `proxy.seams.guard.Guard` for one relay process, inside an `async with`.
 
-    The gate ignores the principal in each call: it knows the peer by its uid.
+    Event loop only. The gate ignores the principal in each call: it knows the peer by its uid.
     """
 
     def __init__(

@@ -490,7 +490,7 @@ class Guarding:
         )
 
     def abandon(self, candidate_ids: tuple[CandidateId, ...]) -> None:
-        """Note that the relay that was sending these items has gone.
+        """Note that the relay that was sending the given items has gone.
 
         Unless the relay comes back soon, the items are looked up.
         """

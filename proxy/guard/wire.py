@@ -36,7 +36,7 @@ CandidateName = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `settle`."""
+    """Body of a `settle` request: what became of items that were sent to a server."""
 
     server: Name
     settled: Annotated[tuple[tuple[CandidateName, Forwarded], ...], Meta(max_length=4_096)]
@@ -47,35 +47,36 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Strings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `sift`."""
+    """Body of a `sift` request: strings that a server's answer would show to the agent."""
 
     server: Name
     strings: Annotated[tuple[str, ...], Meta(max_length=STRINGS_MAX)]
 
 
 class ToolList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `pin`."""
+    """Body of a `pin` request: the tools that a server lists now."""
 
     server: Name
     tools: Annotated[tuple[PinnedTool, ...], Meta(max_length=TOOLS_MAX)]
 
 
 class ServerName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `unsettled`."""
+    """Body of an `unsettled` request: the server whose items are to be sent or looked up."""
 
     server: Name
 
 
 class OneCandidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `decided`."""
+    """Body of a `decided` request: the held candidate whose decision is asked for."""
 
     candidate_id: CandidateName
 
 
 class Performance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `perform`.
+    """Body of a `perform` request.
 
-    An operation on the gate's own store, where this program is the memory server (store mode).
+    It has an operation on the gate's own store, for a relay in whose place this program is the
+    memory server (store mode).
     """
 
     operation: Operation | GraphOperation

@@ -491,7 +491,10 @@ class Writing:
 
 
 def _read(candidate: Candidate, edit: Edit | None) -> Reading:
-    """The reading of a candidate's text; for an edit, of the text that it leads to."""
+    """The text of a candidate in the form that the gate matches.
+
+    For an edit, the text that the edit makes is read as well.
+    """
     reading = read_candidate(candidate)
     return reading if edit is None else read_beside(reading, edit.after)
 

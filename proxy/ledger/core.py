@@ -99,7 +99,7 @@ class Core:
             self._records += found
 
     def take(self) -> list[Record]:
-        """The records that were made since the last call."""
+        """Take the records that were made since the last call of this method."""
         records, self._records = self._records, []
         return records
 

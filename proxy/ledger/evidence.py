@@ -74,7 +74,8 @@ def evidence(
         return SeenCall()
     asked = tuple(_CandidateText(text, core.reader) for text in texts if text)
     ring = core.ring_of(principal_id)
-    # An edit of a file names what goes as well, which a call with the whole new text does not say.
+    # An edit of a file also names the lines that it removes; a call that has the whole new text
+    # does not.
     come = asked if wanted is None else tuple(one for one in asked if one.text in wanted.texts)
     joined, session, calls, taint = _joined(book, asked, come or asked, core.reader, join)
     if session is None:
@@ -181,7 +182,7 @@ def _says(call: CallMade, asked: tuple[_CandidateText, ...]) -> bool:
 
 
 def _meet(book: Book, calls: list[CallMade]) -> tuple[SessionState, SourceKind] | None:
-    """The session of the first call, and the lowest taint of the sessions of all these calls."""
+    """The session of the first call, and the lowest taint of the sessions of all given calls."""
     sessions = [one for call in calls if (one := book.sessions.get(call.session)) is not None]
     if not sessions or len(sessions) < len(calls):
         return None

@@ -221,9 +221,10 @@ def _pointers(book: Book, request: ModelRequest, history: History, reader: Reade
 def _by_what_was_said(
     book: Book, request: ModelRequest, history: History, reader: Reader
 ) -> SessionState | None:
-    """A session with the same beginning whose model said these turns.
+    """A session whose conversation began alike, and whose model said the request's model turns.
 
-    Or one that has all of these turns: a program may drop the beginning of a long conversation.
+    Or one that has all turns of the request: a program may drop the beginning of a long
+    conversation.
     """
     first = history.models[0]
     spoken = _spoken(request.turns[first], reader)
@@ -303,9 +304,9 @@ def most_of(
 
 
 def lowest_live(book: Book, now_ms: int, but: str = "") -> SourceKind | None:
-    """The lowest taint of the sessions, but for those given, that may still write.
+    """The lowest taint of a principal's sessions that may still write, except the given ones.
 
-    None for no session.
+    None if there is no other session.
     """
     lowest: SourceKind | None = None
     for session in book.sessions.values():

@@ -194,7 +194,7 @@ class Printer:
         return self.print(" ".join([one.strip(_MARKS) for one in words[:BEGIN_WORDS]])) ^ BEGINS
 
     def served(self, texts: Iterable[str]) -> list[int]:
-        """The fingerprints of a served memory: those of its sentences, and of their beginnings."""
+        """The fingerprints of a served memory's sentences, and of the sentences' beginnings."""
         said = [one for text in texts for one in self.once.sentences(text)]
         words = [one.split(" ") for one in said if not is_nobodys(one)]
         begun = (self.begins(one) for one in words if len(one) >= BEGIN_WORDS)

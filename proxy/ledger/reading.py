@@ -508,7 +508,7 @@ class Reader(Printer):
         return [*self._unknown_of(said, ground)]
 
     def _unknown_of(self, sentences: Iterable[str], ground: TurnGround) -> Iterator[str]:
-        """The sentences that nobody said before, be it with these numbers or others."""
+        """The sentences that nobody said before, with the same numbers or with others."""
         source = ground.book.sentences.source
         for one in resting(sentences):
             (stands,) = self.standing((one,), ground.model)
@@ -525,7 +525,7 @@ class Reader(Printer):
 def _said_before(
     prints: Iterable[int], book: Book, label: SourceKind, why: str = ""
 ) -> tuple[SourceKind, str]:
-    """The label, lowered to that of the first speaker of these sentences, and the reason."""
+    """The label, lowered to that of whoever said one of the sentences first, and the reason."""
     for one in resting(prints):
         source = book.sentences.source(one)
         if source is not None and source.trust < label.trust:
@@ -547,7 +547,7 @@ def _brings(prints: Iterable[int], book: Book, found: TurnSum, start: int, end: 
 def _recalled(
     prints: Iterable[int], book: Book, label: SourceKind
 ) -> tuple[SourceKind, str] | None:
-    """The lowest label of the served memories in these sentences, if it is below the given one."""
+    """The lowest label of served memories with one of the sentences, if below the given label."""
     found = [there[0] for one in resting(prints) if (there := book.recalls.get(one))]
     lowest = min(found, key=lambda one: one.trust, default=label)
     return (lowest, "recalled") if lowest.trust < label.trust else None

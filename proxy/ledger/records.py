@@ -192,7 +192,7 @@ class Forgotten(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Heard(msgspec.Struct, frozen=True, array_like=True):
-    """Sentences that a principal's agent was shown by a front without sessions."""
+    """Sentences that a principal's agent was shown by a front without sessions, as a search."""
 
     principal: str
     at_ms: int
@@ -262,7 +262,7 @@ class KeptCall(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptBook(msgspec.Struct, frozen=True, array_like=True):
-    """In a snapshot: what else is known of a principal."""
+    """In a snapshot: everything known of a principal, apart from sessions and sentences."""
 
     principal: str
     ambiguous: Prints

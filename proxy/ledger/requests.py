@@ -59,7 +59,7 @@ class Entered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Moment(NamedTuple):
-    """The time, an id for a new session, and what is known of the principal."""
+    """When a request came, an id for a new session, and what the operator says of the principal."""
 
     now_ms: int
     fresh_id: str

@@ -100,7 +100,7 @@ class Sessions:
 
     @staticmethod
     def scar(now_ms: int) -> bytes:
-        """The record that marks a log as incomplete."""
+        """The record that marks a log as incomplete, written where a part of it was lost."""
         return encode(Distrusted(now_ms + DISTRUST_MS))
 
     def restore(self, records: Iterable[bytes], *others: Keeps) -> None:
@@ -312,7 +312,7 @@ class Sessions:
         return entered
 
     async def _in_turn(self, tenant: str, size: int, call: Callable[[], _R]) -> _R:
-        """Every front notes through this method what enters a context; it has `size` characters.
+        """Run `call`, by which a front notes what enters a context of `size` characters.
 
         Within a tenant entries keep the order in which they came, because a text that one agent was
         told counts for the others. A long entry is read in slices. An entry is always completed,
@@ -350,10 +350,11 @@ class Sessions:
         asked: Asked | None = None,
         looked: Looked | None = None,
     ) -> Seen:
-        """The evidence about a candidate with these texts.
+        """The ledger's evidence about a candidate.
 
-        `asked` is what a person must have said to endorse it; without it nothing is endorsed.
-        `looked` is set for an edit of a known text: only the words that it adds are searched for.
+        `asked` is what a person must have said to endorse the candidate; without it nothing is
+        endorsed. `looked` is set for an edit of a known text: only the words that it adds are
+        searched for.
         """
         now_ms = self.surroundings.now_ms()
         return evidence(

@@ -164,11 +164,11 @@ class Relay:
         await self._tasks.__aexit__(kind, error, trace)
 
     async def from_client(self, raw: bytes, via: object = None) -> None:
-        """Take one message of the client."""
+        """Take one message that the client sent."""
         await self._take_in(Side.CLIENT, raw, via)
 
     async def from_server(self, raw: bytes, via: object = None, *, again: bool = False) -> None:
-        """Take one message of the server.
+        """Take one message that the server sent.
 
         `again`: the client resumed a lost stream. An answer that was passed on before is then
         filtered by the present state, and passed on again.
@@ -178,10 +178,7 @@ class Relay:
     async def refused(
         self, side: Side, request_id: RequestId | None, detail: str, via: object = None
     ) -> None:
-        """A transport dropped a message (mostly for its length).
-
-        Report that to its sender or receiver.
-        """
+        """Tell sender or receiver that a transport dropped a message, mostly for its length."""
         await self._refuse(side, NotRelayed(INVALID_REQUEST, detail, request_id), via)
 
     async def flushed(self, side: Side) -> None:

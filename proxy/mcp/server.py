@@ -89,15 +89,15 @@ class Server:
             self._tools[tenant] = tools
 
     def approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> None:
-        """Note that the gate confirmed these tools as the approved ones."""
+        """Note that the gate confirmed a list of tools as the approved one."""
         self._approved[tenant] = tools
 
     def is_approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> bool:
-        """Whether the gate confirmed exactly these tools."""
+        """Whether the gate confirmed exactly this list of tools."""
         return self._approved.get(tenant) == tools
 
     def has_approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> bool:
-        """Whether the gate confirmed each of these tools."""
+        """Whether the gate confirmed each tool in this list."""
         return set(tools) <= set(self._approved.get(tenant, ()))
 
     def wait_for(self, state: str, waiting: Waiting) -> None:

@@ -98,7 +98,7 @@ class StoreServer:
         await self._tasks.__aexit__(kind, error, trace)
 
     async def from_client(self, raw: bytes, via: object = None) -> None:
-        """Take one message of the client; returns when it is answered or queued."""
+        """Take one message that the client sent; returns when it is answered or queued."""
         try:
             message = parse(raw, bytes_max=self._limits.message_bytes_max)
         except NotRelayed as refusal:
@@ -117,7 +117,7 @@ class StoreServer:
     async def refused(
         self, side: Side, request_id: RequestId | None, detail: str, via: object = None
     ) -> None:
-        """A transport dropped a message; report it."""
+        """Report a message that a transport dropped."""
         if side is Side.CLIENT:
             await self._fail(request_id, INVALID_REQUEST, detail, via)
 

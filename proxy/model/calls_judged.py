@@ -45,10 +45,7 @@ _V = TypeVar("_V")
 
 
 class _ReplyOf(NamedTuple):
-    """What the judging of calls needs to know about their reply.
-
-    The principal, the tools, and the parent span of its verdicts.
-    """
+    """The reply whose calls are judged: principal, tools, and the verdicts' parent span."""
 
     principal: Principal
     catalogue: OfferedTools

@@ -25,7 +25,7 @@ class CleanTurns:
         self._kept: ByIdentity[Turn, tuple[tuple[int, ...], TurnRead]] = ByIdentity()
 
     def of(self, stamp: tuple[int, ...], request: ModelRequest, entered: Entered) -> frozenset[int]:
-        """The indexes of a request's turns that are known to be clean."""
+        """The indexes of a request's turns that need no new search for withheld text."""
         known = zip(self._kept.each(request.turns), entered.turns, strict=False)
         return frozenset(
             at
@@ -43,7 +43,10 @@ class CleanTurns:
         body: dict[str, Json],
         edited: dict[str, Json],
     ) -> None:
-        """Note as clean the turns equal in `body` and `edited`; `clean` are known already."""
+        """Note the turns that are equal in `body` and `edited`, so that they need no new search.
+
+        `clean` are the indexes of turns that needed no search this time.
+        """
         if len(request.prefix) != 1:
             return
         (key,) = request.prefix

@@ -55,7 +55,7 @@ class TookAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OfferedOnly(msgspec.Struct, frozen=True, array_like=True):
-    """The record of whether a conversation, from its beginning, offered only listed tools."""
+    """The record of whether a whole conversation offered only tools of the operator's list."""
 
     session: str
     listed: bool
@@ -69,7 +69,7 @@ _DECODERS: Final = {tag: msgspec.msgpack.Decoder(kind) for tag, kind in TAGS.ite
 
 
 class OpenCode(NamedTuple):
-    """A code that may decide.
+    """A code with which a person may still decide.
 
     `stands` is the version of the memory that its candidate would change.
     """
@@ -159,7 +159,7 @@ class Codes:
         return [] if known is stands else [self._do(OfferedOnly(session, stands))]
 
     def only_listed(self, session: str) -> bool:
-        """Whether this conversation never offered any tool but listed ones."""
+        """Whether this conversation never offered a tool that the operator had not listed."""
         return self._offered.get(session, False)
 
     def may_ask(self, session: str) -> bool:
@@ -206,9 +206,9 @@ class Codes:
     def claim(
         self, principal: PrincipalId, codes: Iterable[str], session: str, now_ms: int
     ) -> tuple[OpenCode, ...]:
-        """Use up these codes, for one decision each.
+        """Use up a person's codes, each for one decision.
 
-        None if any may not decide in this session now.
+        Returns (), and uses up no code, if any of them may not decide in this session now.
         """
         kept = self._of(principal)
         found = [kept.open.get(one) for one in codes]
@@ -262,7 +262,7 @@ class Codes:
     def void_if_in(
         self, principal: PrincipalId, texts: Iterable[str], why: str, session: str | None = None
     ) -> None:
-        """End each code that stands in one of these texts, in any reading.
+        """End each code that stands in one of the given texts, in any reading of the text.
 
         Args:
             principal: The principal whose codes are ended.
@@ -304,7 +304,7 @@ class Codes:
         return block if block in self._of(principal).given else None
 
     def are_of(self, principal: PrincipalId, block: bytes | None, codes: Iterable[str]) -> bool:
-        """Whether all these codes were given out with this question, or with any if it is None."""
+        """Whether all codes of a turn were given out with this question; if None, with any one."""
         kept = self._of(principal)
         if block is None:
             found = {one for given in kept.given.values() for one in given.codes}

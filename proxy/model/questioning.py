@@ -1,8 +1,9 @@
-"""Asks a person, at the end of a reply, whether a held memory may be stored: a loop coupling.
+"""Asks a person, at the end of a reply, whether a held memory may be stored.
 
-An answer needs a code. It counts only as the turn that directly follows the question, in the same
-conversation, where no tool was ever offered that could have read the code or typed the answer.
-Words of a page or a model decide nothing, and a code that appears in them is void.
+One layer of what couples the model front to memory. An answer needs a code. It counts only as the
+turn that directly follows the question, in the same conversation, where no tool was ever offered
+that could have read the code or typed the answer. Words of a page or a model decide nothing, and a
+code that appears in them is void.
 """
 
 from __future__ import annotations

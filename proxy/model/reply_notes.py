@@ -36,7 +36,7 @@ class ReplyNotes:
         self._served: OrderedDict[tuple[PrincipalId, MemoryId], tuple[int, str]] = OrderedDict()
 
     def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
-        """Note which recall brings these memories; "" for a recall that is not kept."""
+        """Note which recall shows the memories about to be served; "" if the recall is not kept."""
         for memory in memories_of(shown):
             name = (principal.principal_id, memory.memory_id)
             self._served[name] = (memory.ordinal, recall_id)

@@ -54,7 +54,7 @@ _BASES: Final = ("", "v1", "openai", "openai/v1", "openai/deployments/*", "api/v
 
 
 def _matcher(routes: tuple[str, ...]) -> re.Pattern[str]:
-    """A pattern that fits any of these paths, in lower case, without slashes at the ends."""
+    """A pattern that fits any of the given paths, in lower case, without slashes at the ends."""
     spelled = "|".join(re.escape(one).replace(r"\*", "[^/]+") for one in routes)
     return re.compile(spelled)
 

@@ -160,7 +160,10 @@ class Turn:
         )
 
     async def ask_again(self, more: list[Json], stack: AsyncExitStack) -> Reply | None:
-        """Ask the model again; its new reply, or None if there is none and the first reply ends."""
+        """Ask the model again; returns its new reply.
+
+        Returns None if there is no new reply; then the first one ends as it is.
+        """
         late = asyncio.get_running_loop().time() > self.due_s
         if not self.wire.asks or self.askings > AGAIN_MAX or late:
             return None
@@ -264,7 +267,10 @@ class Turn:
 
 
 class StreamedReply:
-    """The pieces of one reply, with those of a second request joined to it. See `Pieces`."""
+    """The body of one streamed reply, in pieces. See `Pieces`.
+
+    If the model is asked a second time, the pieces of its second reply follow.
+    """
 
     def __init__(self, turn: Turn, stack: AsyncExitStack, reply: Reply) -> None:
         """`stack` keeps the upstream's answer open; it is closed with this."""

@@ -68,7 +68,8 @@ class OpensCases(Protocol):
     async def open_case(self, signal: Signal) -> str | None:
         """Open a case for a signal.
 
-        Its id, or that of the open case about the same answer, or None.
+        Returns the id of the case, or of the open case about the same answer; None if no case
+        opens.
 
         It returns once the case is durable; no answer is replayed before that.
 
@@ -82,7 +83,7 @@ class OpensNoCases:
     """For a sidecar that searches no culprits: a signal is kept as a failure, and no case opens."""
 
     async def open_case(self, signal: Signal) -> str | None:
-        """Open no case."""
+        """Open no case, and return None."""
         del signal
         return None
 
@@ -123,7 +124,7 @@ class AsksJudges(Protocol):
     async def ask(
         self, name: str, *, case: str, question: str, memories: Sequence[ShownMemory]
     ) -> Opinion:
-        """What the judge says of exactly these memories, within its deadline.
+        """What the judge says of an answer from exactly these memories, within its deadline.
 
         A judge that fails, hangs or cannot be read does not know; that is no exception.
 

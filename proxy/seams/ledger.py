@@ -31,10 +31,11 @@ class Sees(Protocol):
         asked: Asked | None = None,
         looked: Looked | None = None,
     ) -> Seen | None:
-        """The evidence about a candidate with these texts; None where no model front is configured.
+        """The evidence about a candidate; None where no model front is configured.
 
-        `asked` is what a person must have said to endorse it; without it nothing is endorsed.
-        `looked` is set for an edit of a known text: only the words that it adds are searched for.
+        `asked` is what a person must have said to endorse the candidate; without it nothing is
+        endorsed. `looked` is set for an edit of a known text: only the words that it adds are
+        searched for.
         """
         ...
 

@@ -164,7 +164,7 @@ Relation: TypeAlias = tuple[str, str, str]
 
 
 class ReadGraph(msgspec.Struct, frozen=True, kw_only=True, tag="read_graph"):
-    """Store mode: read all of the graph, or these entities, or those that match a query."""
+    """Store mode: read the whole graph, the entities of given names, or those matching a query."""
 
     names: tuple[str, ...] | None = None
     query: str | None = None

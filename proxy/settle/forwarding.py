@@ -69,9 +69,9 @@ async def record(
     candidate_ids: tuple[CandidateId, ...],
     state: Forwarded,
 ) -> bool:
-    """Tell the gate the outcome of these items; whether it recorded it.
+    """Tell the gate the outcome of these items; returns whether the gate recorded it.
 
-    Otherwise they stay unsettled.
+    Items whose outcome was not recorded stay unsettled.
     """
     try:
         if candidate_ids:
@@ -106,7 +106,7 @@ class Forwarding:
         self._closed = False
 
     def sent(self, candidate_ids: tuple[CandidateId, ...], *, timed: bool = True) -> None:
-        """The server has these items now. They stay open until they are settled.
+        """Note that the server has these items now. They stay open until they are settled.
 
         `timed`: after the time limit they are recorded as unknown; an answer may still come.
         """
@@ -121,7 +121,7 @@ class Forwarding:
         return candidate_id in self._open
 
     async def settle(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
-        """Record the outcome of these items, as soon as the gate is reachable."""
+        """Record the outcome of sent items, as soon as the gate is reachable."""
         for candidate_id in candidate_ids:
             late = self._open.pop(candidate_id, None)
             # The items of one call share a timer: it is cancelled with the last of them.
@@ -137,7 +137,7 @@ class Forwarding:
             return ()
 
     async def close(self) -> None:
-        """No answer can arrive any more, so open items are recorded as unknown.
+        """Record open items as unknown, because no answer can arrive any more.
 
         A write that gets its verdict while this waits for the gate is recorded as unknown too: it
         may have been sent.

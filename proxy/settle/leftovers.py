@@ -48,7 +48,7 @@ class Leftovers(Generic[Reply]):
             await asyncio.sleep(seconds)
 
     async def send_released(self, candidate_id: CandidateId) -> Reply | None:
-        """Send the released items. Returns the server's answer for this item, if we sent it."""
+        """Send the released items; returns the server's answer for this one, if it was sent now."""
         await self.round()
         return self._replies.pop(candidate_id, None)
 
@@ -65,7 +65,7 @@ class Leftovers(Generic[Reply]):
                     await self._send(one)
 
     async def _send(self, one: Unsettled) -> None:
-        """Send an item that the gate gave to us alone, once."""
+        """Send, once, an item that the gate gave to this relay alone."""
         ours = (one.candidate_id,)
         self._forwarding.sent(ours, timed=False)
         try:

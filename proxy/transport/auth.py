@@ -96,7 +96,7 @@ def mint_key(principal: Principal, now_ms: int) -> NewKey:
 
 
 class FirstKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """What to store at start, and which plain keys to print, once."""
+    """The keys that a start of the sidecar adds: records to store, and plain keys to print once."""
 
     records: tuple[KeyRecord, ...]
     shown: tuple[NewKey, ...]
@@ -210,7 +210,7 @@ class Authenticator:
             self.invalidate()
 
     def ends_later(self, record: KeyRecord) -> None:
-        """A key was given an end in the future: its open requests end then."""
+        """Note that a key was given an end in the future: its open requests end then."""
         self.invalidate()
         if record.key_sha256 in self._accesses:
             self._end_in_time(record)

@@ -49,7 +49,7 @@ class Chunks:
         return self._expects is _Expects.NOTHING
 
     def through(self, data: bytes) -> int:
-        """How many of these bytes belong to the body: all, until it has ended.
+        """How many of the bytes belong to the body: all of them, until the body has ended.
 
         Raises:
             Unframed: The bytes are no valid chunked body.

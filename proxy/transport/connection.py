@@ -70,10 +70,10 @@ _SILENT: Final = _nowhere()
 
 
 def check_aiohttp(installed: str = aiohttp.__version__) -> None:
-    """Refuse an aiohttp version that was not tested with these options.
+    """Refuse an aiohttp version that was not tested with the options that this module sets.
 
-    A version that does not know one of them drops all of them, the bounds and the silent logger
-    included.
+    A version that does not know one of the options drops all of them, the bounds and the silent
+    logger included.
 
     Raises:
         SettingsError: Another version than the project's metadata ask for is installed.
@@ -90,7 +90,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def may_begin(data: bytes) -> bool:
-    """Whether these bytes can be the beginning of a request."""
+    """Whether the bytes can be the beginning of a request."""
     line, ended, _ = data.lstrip(b"\r\n").partition(b"\r\n")
     if ended:
         return _REQUEST_LINE.fullmatch(line) is not None
@@ -209,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pump()
 
     def eof_received(self) -> bool:
-        """The peer sends no more. Its requests are still answered.
+        """Note that the peer sends no more. Its requests are still answered.
 
         Over TLS asyncio has no half-closed connection: it ends.
         """
@@ -220,13 +220,13 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
-        """The peer does not read its answer fast enough: start its deadline."""
+        """Start a deadline for the peer, which does not read its answer fast enough."""
         if self._inner is not None:
             self._inner.pause_writing()
         self._unread = self._loop.call_later(self._limits.body_seconds, self.abort)
 
     def resume_writing(self) -> None:
-        """The peer reads again."""
+        """Stop the deadline, because the peer reads again."""
         self._heed()
         if self._inner is not None:
             self._inner.resume_writing()

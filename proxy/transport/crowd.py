@@ -68,7 +68,7 @@ class Crowd:
     """
 
     def __init__(self, connections_max: int) -> None:
-        """`connections_max` counts those with a credential."""
+        """`connections_max` is the number of connections with a credential."""
         self._known_max = connections_max
         self._all_max = connections_max + max(1, connections_max // STRANGERS_SHARE)
         self._known_count = 0
@@ -184,7 +184,7 @@ class Turns:
         self._known += 1
 
     def finish(self, principal: str | None) -> None:
-        """A counted request was answered."""
+        """Note that a counted request was answered."""
         if principal is None:
             self._strangers -= 1
             return

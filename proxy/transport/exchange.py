@@ -43,7 +43,7 @@ class Departure:
             self._told.remove(told)
 
     def happen(self) -> None:
-        """The peer left; called once by the connection."""
+        """Tell everybody who asked that the peer left; called once by the connection."""
         self._happened = True
         told, self._told = self._told, []
         for one in told:

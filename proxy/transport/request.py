@@ -46,7 +46,7 @@ class Connects(Protocol):
         ...
 
     def say(self, raw: bytes) -> None:
-        """Write these bytes."""
+        """Write bytes that are no answer of a front, such as a fixed refusal."""
         ...
 
     def abort(self) -> None:

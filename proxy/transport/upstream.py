@@ -76,7 +76,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def end_to_end(headers: dict[str, str]) -> dict[str, str]:
-    """Headers without hop-by-hop ones, including those that `Connection` names."""
+    """The headers that are meant for the final receiver: without hop-by-hop ones.
+
+    Headers that `Connection` names are hop-by-hop too.
+    """
     named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
     return {
         name: value for name, value in headers.items() if name not in _HOP and name not in named

@@ -74,16 +74,16 @@ class Records(Protocol):
     """The log of the session ledger; `storage.interfaces.SessionLog` is one."""
 
     def add(self, records: Iterable[bytes]) -> asyncio.Future[None]:
-        """Queue records to be written soon."""
+        """Queue records for the log, to be written soon."""
         ...
 
     async def append(self, records: Iterable[bytes] = ()) -> None:
-        """Make these records durable, and all that were queued before them."""
+        """Write records to the log; they and all queued before are on disk when this returns."""
         ...
 
 
 class Verdicts(Protocol):
-    """The store's verdicts on candidates, for those decided elsewhere or before a restart."""
+    """How the store decided on candidates that were decided elsewhere, or before a restart."""
 
     def leaf_count(self) -> int:
         """A counter that moves with every verdict."""
@@ -190,7 +190,7 @@ class Withholding:
     # ---- verdicts ------------------------------------------------------------------------------
 
     async def begun(self, submissions: Sequence[Submission]) -> list[Submission]:
-        """The candidates were intercepted: from here on their principal's model requests wait.
+        """Note intercepted candidates: from now on their principal's model requests wait.
 
         Raises:
             StoreUnavailable: The record could not be written; none of the candidates may be judged.
@@ -321,7 +321,7 @@ class Withholding:
     async def forgive(
         self, candidate_id: str, leaf: Callable[[], Awaitable[int]]
     ) -> tuple[int, int]:
-        """A person ends the withholding of a refused text.
+        """End the withholding of a refused text, as a person asked.
 
         Returns how many refused candidates that covers, and the leaf's index. `leaf` writes the
         leaf; nothing is forgiven before the leaf is durable.

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _CLASS: Final = MemoryClass.L2
 _PATH_LEN_MAX: Final = 512
 _DIGEST_LEN: Final = 32
-# The member with the packed call. Packed, because the call also repeats text that the file had
-# before, which must not be read as words of this call.
+# The name under which an item's arguments hold the whole call, packed. The call is packed because
+# it repeats text that the file had before, which must not be read as words of this call.
 _CALL: Final = "call"
 
 

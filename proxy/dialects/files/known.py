@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proxy.dialects.mcp.file_rules import FileRule
 
 _NUMBERED: Final = re.compile(r" *([0-9]{1,9})(?:\t|\u2192)(.*)", re.DOTALL)
-# What a host may add after the lines of a file.
+# Matches what may follow the lines of a file in a read's answer: a note that the host adds.
 _SAID_BEHIND: Final = re.compile(r"\s*(?:<system-reminder>.*</system-reminder>\s*)?", re.DOTALL)
 
 
@@ -40,14 +40,14 @@ class KnownFiles:
         self._texts.clear()
 
     def forget(self, call: FileCall) -> None:
-        """Forget the files of a call whose result is unknown."""
+        """Forget the files that a call may have changed, because its result is unknown."""
         paths = [path for path in (call.path, call.to) if path is not None]
         meant = frozenset[str]().union(*map(readings_of_path, paths))
         for one in [one for one in self._texts if _may_be_one(meant, readings_of_path(one[1]))]:
             del self._texts[one]
 
     def was_read(self, server: str, call: FileCall, answer: str | None) -> None:
-        """Note the answer of a read; None if a part of it was withheld."""
+        """Note what the answer of a read shows; `answer` is None if a part was withheld."""
         text = None if answer is None else text_of(call.rule, answer)
         if text is not None:
             self._texts[server, plain_path(call.path)] = text
@@ -55,7 +55,7 @@ class KnownFiles:
             self.forget(call)
 
     def is_missing(self, server: str, call: FileCall) -> None:
-        """A read was answered that there is no such file: all that is written there is new."""
+        """Note that a read found no such file, so that all text written there is new."""
         self._texts[server, plain_path(call.path)] = ""
 
     def was_written(self, server: str, call: FileCall) -> None:

@@ -38,9 +38,9 @@ _HOW: Final = {
 
 
 class EffectRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a tool does to the text under its key, and where the call says so.
+    """What a tool does to the text under its key, and which of its arguments say so.
 
-    The paths lead to the new text, the old text and the line in the arguments.
+    The paths lead to the new text, the old text and the line number in the arguments.
     """
 
     how: Makes

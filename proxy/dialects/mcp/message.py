@@ -141,7 +141,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(raw: bytes, *, bytes_max: int = LINE_BYTES_MAX) -> Message:
-    """The message that these bytes are. No line break is expected at the end.
+    """Read one JSON-RPC message from bytes, which need no line break at their end.
 
     Text may have any code point of UTF-8, because most of it is only passed on; `calls` checks what
     would be stored.
@@ -402,7 +402,7 @@ class TopLevelId:
 
     @classmethod
     def of(cls, raw: bytes) -> RequestId | None:
-        """The id in a whole message."""
+        """The id in the bytes of a whole message; None if it has no valid id, or several."""
         finder = cls()
         finder.feed(raw)
         return finder.found()
@@ -426,7 +426,7 @@ class TopLevelId:
             at = end + 1
 
     def found(self) -> RequestId | None:
-        """The id, if exactly one valid id was seen."""
+        """The id, if exactly one valid id was seen; else None."""
         if len(self._found) != 1 or self._tokens > _TOKENS_MAX:
             return None
         raw = self._found[0]

@@ -23,14 +23,17 @@ Place = tuple["str | int", ...]
 def replaced(
     value: JsonValue, found: Iterator[tuple[Place, str]], by: Callable[[str], str]
 ) -> JsonValue:
-    """The value with other strings at these places; the same object if there are none."""
+    """The value with the strings at the given places replaced; the same object if none is given."""
     for place, text in tuple(found):
         value = _with(value, place, by(text))
     return value
 
 
 def given(method: str | None, value: JsonValue) -> Iterator[tuple[Place, str]]:
-    """The places of such strings in a server's result, or in the params of its notification."""
+    """Find the strings in a server's message that its client only gives back, each with its place.
+
+    `value` is a result, or the params of a notification.
+    """
     if not isinstance(value, dict) or method is None:
         return
     if method.endswith("/list"):
@@ -47,7 +50,10 @@ def given(method: str | None, value: JsonValue) -> Iterator[tuple[Place, str]]:
 
 
 def given_back(method: str, params: JsonValue) -> Iterator[tuple[Place, str]]:
-    """The places of handles in a client's request; a state that the sidecar itself gave is none."""
+    """Find the handles that a client's request gives back, each with its place.
+
+    A request state that the sidecar itself gave is no handle.
+    """
     if not isinstance(params, dict):
         return
     if method.endswith("/list"):

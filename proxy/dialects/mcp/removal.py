@@ -40,7 +40,7 @@ class Structure:
     """One JSON value of an answer, including JSON inside its strings.
 
     Raises:
-        MalformedRequest: The value is deeper or larger than the sieve can search.
+        MalformedRequest: The value is deeper or larger than can be searched.
     """
 
     def __init__(self, value: JsonValue, shown: Shown, depth: int = 0) -> None:
@@ -167,7 +167,7 @@ class Structure:
         return found
 
     def _hollow(self, gone: set[Location]) -> set[Location]:
-        """Elements to remove as well, because only a memory's name would be left of them."""
+        """Elements to be removed as well, because only a memory's name would be left of them."""
         found: set[Location] = set()
         for text in self._shown.hollow:
             pattern = path(text)
@@ -236,7 +236,7 @@ class Structure:
 
     def _note(self, location: Location, value: dict[str, JsonValue]) -> None:
         self._units.append((location, value))
-        # Ordinary member names are not asked about: otherwise a withheld memory of one word would
+        # Ordinary member names are not looked up: otherwise a withheld memory of one word would
         # remove the member of that name from every answer.
         self._names.extend(
             ((*location, name), name) for name in value if not ORDINARY_NAME.fullmatch(name)

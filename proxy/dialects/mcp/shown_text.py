@@ -1,7 +1,8 @@
-"""One text of an answer: what to ask about it, and what remains of it.
+"""One text of an answer: what has to be looked up about it, and what remains of it.
 
-The sieve is asked about a text as it stands, and considers every reading that a model may give it:
-a withheld memory that comes back inside JSON, or inside a link, is still that memory.
+A text is looked up among withheld memories as it stands. The look-up considers every reading that a
+model may give it: a withheld memory that comes back inside JSON, or inside a link, is still that
+memory.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def read_blob(data: str) -> str | None:
 
 
 def write_blob(text: str) -> str:
-    """A text in base64."""
+    """Encode a text as base64."""
     return base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
 
 

@@ -68,7 +68,7 @@ def claims_of(
 
 
 def scope_of(ids: Ids, filters: dict[str, Any] | None) -> Scope:
-    """The ids at the top level, and those that the 2.x client moves into `filters`.
+    """The ids at the top level of a body, and those that the 2.x client moves into `filters`.
 
     If both name an id, the two must agree.
     """

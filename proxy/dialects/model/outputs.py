@@ -56,7 +56,7 @@ def outputs_of(api: str, body: dict[str, Json]) -> tuple[Output, ...]:
 
 
 def with_outputs(api: str, body: dict[str, Json], changed: dict[int, Changed]) -> dict[str, Json]:
-    """The reply with these outputs; an output without a replacement is removed."""
+    """The reply with its outputs replaced; an output without a replacement is removed."""
     return _walked(api, body, lambda output: changed.get(output.key, Changed(text="")))
 
 

@@ -239,7 +239,7 @@ _UNIQUE: Final = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def call_of(call_id: Json, name: Json, arguments: Json, server: Json = None) -> ModelCall:
-    """A tool call of these parts. A missing part is left empty, so that the call is not lost."""
+    """Make a tool call of its parts. A missing part is left empty, so that the call is not lost."""
     read = arguments_of(arguments)
     return ModelCall(
         call_id=text_of(call_id) or "",

@@ -159,9 +159,9 @@ class ReplyFilter:
         return known.flow.feed(text)
 
     def _flush(self, prefix: _Key) -> list[Event]:
-        """Events with the words that still wait in texts under this key.
+        """Events that release the words still waiting in all texts whose key begins with `prefix`.
 
-        Each is like the last event of its text.
+        Each event is like the last one of its text.
         """
         out: list[Event] = []
         for key in [key for key in self._texts if key[: len(prefix)] == prefix]:

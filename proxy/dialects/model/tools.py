@@ -48,7 +48,7 @@ def tools_of(body: dict[str, Json]) -> tuple[Declared, ...] | None:
 
 
 def outcomes_of(body: dict[str, Json], call_ids: Collection[str]) -> dict[str, bool]:
-    """For each of these calls with a result in a request: whether it says that nothing was done.
+    """For each given call with a result in a request: whether it says that nothing was done.
 
     If a call has two results, the later one counts.
     """

@@ -88,7 +88,7 @@ class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reply_of(reply_id: str | None, *turns: Turn) -> ModelReply:
-    """One reply that is made of these turns."""
+    """Make one reply of the turns of its messages or output items."""
     said = [one for turn in turns for one in turn.said]
     return ModelReply(
         reply_id=reply_id,

@@ -392,7 +392,10 @@ def around(text: str, typed: Sequence[tuple[int, int]]) -> list[str | None]:
 
 
 def beside(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
-    """Everything outside the messages: system prompt, tools, settings. Trusted parts stay."""
+    """A value outside the messages (system prompt, tool list, settings), without refused texts.
+
+    Trusted parts stay.
+    """
     if isinstance(value, str):
         named = names(str(where[-1]), value)
         return value if named else spoken(value, where, leave, asks)

@@ -46,7 +46,7 @@ class RelayFor(Protocol):
     """Makes relays for one configured server."""
 
     def __call__(self, principal: Principal, deliver: Deliver) -> Relay:
-        """A relay that is not started yet."""
+        """Make a relay that is not started yet."""
         ...
 
 

@@ -31,12 +31,12 @@ class OpenRelay(Protocol):
     """Makes the relay of one line."""
 
     def __call__(self, deliver: Deliver) -> Relay:
-        """A relay that is not started yet."""
+        """Make a relay that is not started yet."""
         ...
 
 
 class LineParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What every line needs apart from its server."""
+    """What every relay over HTTP needs, whatever kind of server is behind it."""
 
     open_relay: OpenRelay
     halt: Callable[[], None]
@@ -103,7 +103,7 @@ class Line:
         return len(self._listening)
 
     async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
-        """Take one message of the client."""
+        """Take one message that the client sent."""
         self.used_s = self._parts.now_s()
         if message.kind is Kind.REQUEST and message.request_id is not None:
             self._keep(message.request_id, exchange, lasts=message.method == LISTEN)

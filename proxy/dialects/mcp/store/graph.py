@@ -162,10 +162,10 @@ class GraphIndex:
     # ---- reads -------------------------------------------------------------------------
 
     def read(self, names: Iterable[str] | None, query: str | None) -> Shown:
-        """These entities, or those whose name, type or observations contain the query.
+        """The entities of these names, or those whose name, type or observations contain the query.
 
-        The relations that touch one of these entities are included. Without names and query, the
-        whole graph.
+        The relations that touch one of the entities found are included. Without names and query,
+        the whole graph.
         """
         if names is not None:
             return self._shown({name for name in names if self._is_there(name)})
@@ -176,7 +176,7 @@ class GraphIndex:
         return self._shown({name for name in everything if self._says(name, wanted)})
 
     def find(self, asked: FindInGraph) -> InGraph:
-        """Which of these parts exist; see `FindInGraph`."""
+        """Which of the entities, texts and relations asked for exist; see `FindInGraph`."""
         names = dict.fromkeys(asked.names)
         names.update((self._name_of[one], None) for one in asked.memory_ids if one in self._name_of)
         entities = [self._known(name, hanging=asked.hanging) for name in names]
@@ -249,7 +249,8 @@ class GraphIndex:
         for name in names:
             made = [*self._made.get(name, {}).values()]
             said = [one for group in self._groups(name) for one in group.items()]
-            # In the order in which they were made; a repeated text stands where it came first.
+            # Observations stand in the order in which they were made; a repeated text stands where
+            # it came first.
             first = sorted((min(found), text) for text, found in said)
             memories += made
             memories += (one for _, found in said for one in found.values())

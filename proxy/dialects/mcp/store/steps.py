@@ -88,7 +88,7 @@ def shown_relation(relation: Relation) -> Object:
 
 
 def written_items(proposals: Sequence[Proposal]) -> Step[tuple[WrittenItem, ...]]:
-    """The outcome of each proposal, in order."""
+    """A step that writes proposals, and returns the outcome of each, in order."""
     items: list[WrittenItem] = []
     for start in range(0, len(proposals), BATCH_LEN_MAX):
         result = yield Write(proposals=tuple(proposals[start : start + BATCH_LEN_MAX]))
@@ -99,7 +99,7 @@ def written_items(proposals: Sequence[Proposal]) -> Step[tuple[WrittenItem, ...]
 
 
 def deleted_items(memory_ids: Sequence[MemoryId]) -> Step[tuple[WrittenItem, ...]]:
-    """The outcome of each delete, in order."""
+    """A step that deletes memories, and returns the outcome of each delete, in order."""
     return written_items(
         [Proposal(change=ChangeKind.DELETE, memory_id=memory_id) for memory_id in memory_ids]
     )

@@ -38,7 +38,7 @@ _VOICES: Final = {"assistant": Voice.MODEL, "user": Voice.USER, "system": Voice.
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
-    """Who said what in a request.
+    """Parse a request: which texts it has, and who said each.
 
     Parts that are not understood count as unplaced, and are never refused.
     """
@@ -55,7 +55,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
 
 
 def read_turn(message: dict[str, Json]) -> Turn:
-    """One message; the places of its texts are relative to the message."""
+    """Parse one message; the places of its texts are relative to the message."""
     voice = _VOICES.get(text_of(message.get("role")) or "", Voice.UNPLACED)
     content = message.get("content")
     if isinstance(content, str):

@@ -49,7 +49,7 @@ _TURN_LEN_MAX: Final = 256
 
 
 class TextAsked(NamedTuple):
-    """One held text, as a question shows it. `before` is the text that it replaces."""
+    """One held text, as a question shows it. `before` is the text that it would replace."""
 
     text: str
     kind: str

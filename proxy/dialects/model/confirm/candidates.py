@@ -57,7 +57,7 @@ _LETTERS: Final = re.compile(r"[^\W_]+")
 
 
 class ShownWhole(NamedTuple):
-    """A candidate as a question shows it. `before` is the text that it replaces."""
+    """A candidate as a question shows it. `before` is the text that it would replace."""
 
     text: str
     kind: str

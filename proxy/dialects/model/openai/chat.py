@@ -47,7 +47,7 @@ _OWN_TOOLS: Final = frozenset({"function", "custom", ""})
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
-    """Who said what in a request.
+    """Parse a request: which texts it has, and who said each.
 
     Parts that are not understood count as unplaced, and are never refused.
     """
@@ -77,7 +77,7 @@ def searches(body: dict[str, Json]) -> bool:
 
 
 def read_turn(message: dict[str, Json]) -> Turn:
-    """One message; the places of its texts are relative to the message."""
+    """Parse one message; the places of its texts are relative to the message."""
     voice = _VOICES.get(text_of(message.get("role")) or "", Voice.UNPLACED)
     call_id = text_of(message.get("tool_call_id")) if voice is Voice.TOOL else None
     content = message.get("content")

@@ -65,7 +65,7 @@ class _Call:
 
 
 class _WaitingChoice(msgspec.Struct):
-    """The part of a waiting chunk that belongs to one choice; `raw` if that is the whole chunk."""
+    """The part of a waiting chunk that belongs to one choice; `raw` if it is the whole chunk."""
 
     name: str
     body: dict[str, Json]

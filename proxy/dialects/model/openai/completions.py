@@ -20,7 +20,7 @@ _PROMPTS: Final = ("prompt", "suffix")
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
-    """The texts that a request puts before its model."""
+    """Parse a request: the texts that it puts before its model."""
     if "messages" in body:
         return chat.read_request(body, readings)
     said = [one for key in _PROMPTS for one in said_in(body.get(key), (key,), Voice.UNPLACED)]

@@ -46,7 +46,10 @@ _PROVIDED: Final = frozenset(
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
-    """Who said what in a request. Parts that are not understood are never refused."""
+    """Parse a request: which texts it has, and who said each.
+
+    Parts that are not understood are never refused.
+    """
     given = body.get("input")
     whole = isinstance(given, str)
     turns = (
@@ -71,7 +74,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
 
 
 def read_turn(item: dict[str, Json]) -> Turn:
-    """One input or output item; the places of its texts are relative to the item."""
+    """Parse one input or output item; the places of its texts are relative to the item."""
     kind = kind_of(item) or ("message" if "role" in item else "")
     if kind in _CALLS:
         return Turn(said=_outcome(item, kind), calls=(_call(item, kind),))
