@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NAMED_MAX: Final = 200
-"""Memories that a case names; what is beyond is counted."""
+"""How many memories a case names; further ones are only counted."""
 
 
 class CaseStep(enum.Enum):

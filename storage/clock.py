@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SLACK_NS: Final = 2_000_000_000
-"""A wall clock may be set back by so much: that is how clocks are put right."""
+"""By how much a wall clock may be set back, as happens when clocks are corrected."""
 
 
 class SteadyClock:

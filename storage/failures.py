@@ -11,7 +11,7 @@ from policy.after.signals import Grade, SignalKind
 from policy.model import PrincipalId, Tenant
 
 FAILURES_MAX: Final = 10_000
-"""How many are kept in all tenants together; the oldest goes first."""
+"""How many failures are kept of all tenants together; the oldest goes first."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

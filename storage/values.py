@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 STAGED_IN_MEMORY: Final = "memfd"
 THE_STORE: Final = PrincipalId("mnemogate")
-"""Signs leaves about what the store did by itself."""
+"""The name in leaves about what the store did by itself."""
 MODE_OBSERVE: Final = "mode.observe"
 MODE_ENFORCE: Final = "mode.enforce"
 FORGIVE: Final = "withholding.forgive"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
 BISECT_ABOVE: Final = 12
-"""With this many suspects or fewer, one question each costs no more than bisection."""
+"""For this many suspects or fewer, one replay for each costs no more than bisection."""
 
 
 class Control(enum.Enum):
@@ -50,13 +50,13 @@ class Open(enum.Enum):
     """Why a search that ended with `NEEDS_PERSON` could not name a culprit."""
 
     TRUSTED_MEMORY = "trusted_memory"
-    """It fails without any suspect and not without memories: one above suspicion is wrong."""
+    """Without suspects the answer is wrong, without any memory right: a trusted one is wrong."""
     UNKNOWN = "unknown"
     """A replay gave no answer: a judge that is silent convicts nobody."""
     UNDECIDED = "undecided"
-    """One question was asked as often as allowed, and its answers still disagree."""
+    """One replay was judged as often as allowed, and the judgements still disagree."""
     BUDGET = "budget"
-    """The limit of replays was reached before the plan was through."""
+    """The limit of replays was reached before the search was done."""
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     lead: int = 4
     repeats_max: int = 21
     asks_max: int = 1_000
-    """Replays in all, repeats included."""
+    """How many replays there may be in all, repeats included."""
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     present: frozenset[str]
     control: Control | None
     repeat: int
-    """0 for the first time that this set is asked."""
+    """How often this set of memories was replayed before."""
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,15 +105,15 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     ending: Ending
     open: Open | None = None
     culprits: tuple[str, ...] = ()
-    """In the order in which they were found; so far, where the ending is `NEEDS_PERSON`."""
+    """The memories to blame, in the order found; those so far, if it ended `NEEDS_PERSON`."""
     accomplices: tuple[str, ...] = ()
-    """Not needed for the failure, and able to cause it alone. Only with `whole_cause`."""
+    """Memories not needed for the failure that can cause it alone; only with `whole_cause`."""
     controls: dict[str, bool]
-    """Whether it failed, by control."""
+    """For each control, whether the answer was wrong."""
     questions: int
-    """Distinct sets that were asked, controls among them."""
+    """How many distinct sets of memories were replayed, controls included."""
     asks: int
-    """Replays, repeats among them."""
+    """How many replays there were, repeats included."""
 
 
 def believed_first(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 BLAST_MAX: Final = 100
-"""Above so many memories nothing is done without a person."""
+"""In a case with more memories than this, nothing is done without a person."""
 
 
 class Relation(enum.Enum):
@@ -37,9 +37,9 @@ class Act(enum.Enum):
     STEP_BACK = "step_back"
     """An update was the lie: the memory gets the state again that it had before."""
     EXPIRE = "expire"
-    """It was true once: reads show it no more, and nobody's trust moves."""
+    """The memory was true once: reads show it no more, and nobody's trust moves."""
     NOTHING = "nothing"
-    """It is named, and a person decides."""
+    """Nothing is done: the memory is named in the case, and a person decides."""
 
 
 class ForPerson(enum.Enum):

@@ -12,7 +12,7 @@ from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotati
 from policy.text.whole_words import ENTRY_LEN_MAX, EntryError, compiled
 
 ENTRIES_MAX: Final = 16
-"""Entries of `must`, and of `must_not`."""
+"""How many entries `must` may have, and `must_not`."""
 
 Entry = Annotated[str, Meta(min_length=1, max_length=ENTRY_LEN_MAX)]
 Entries = Annotated[tuple[Entry, ...], Meta(max_length=ENTRIES_MAX)]
@@ -33,12 +33,12 @@ class Matcher(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     must: Entries = ()
-    """Each has to stand in an answer, or in one of the texts that a question finds."""
+    """Entries that each must stand in an answer, or in a text that a search finds."""
     must_not: Entries = ()
-    """None may stand in an answer, or in a memory that is shown."""
+    """Entries that may stand in no answer, and in no memory that is shown."""
     applies: Applies = Applies.BOTH
     memory_class: MemoryClass | None = None
-    """Only memories of this class are held against it; None: all."""
+    """The class of memories that are compared with the matcher; None: all classes."""
 
     @property
     def of_retrieval(self) -> bool:

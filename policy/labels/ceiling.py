@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from policy.model import Provenance
 
 FIRM_BASES: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
-"""A label of these rests on the operator's word; any other rests on taint, and may be wrong."""
+"""Bases of labels that rest on the operator's word; others rest on taint, and may be wrong."""
 
 
 class Labelled(Protocol):

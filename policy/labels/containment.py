@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SHINGLE: Final = 3
 WINDOW: Final = 3
 WORDS_MAX: Final = 20_000
-"""More of one text is not looked at."""
+"""How many words of one text are read; the rest is ignored."""
 
 # Scripts that are written without spaces between words: every letter counts as a word.
 _UNSPACED: Final = (
@@ -72,7 +72,7 @@ MARKED_SHARE: Final = 0.2
 _LOOKED_AT: Final = 6
 _RUN_WORTH: Final = 4.0
 _COMMON: Final = 24
-"""Of so many texts with one word, the newest are looked at."""
+"""Where more texts than this have one word, only the newest are compared."""
 
 
 class Prints(NamedTuple):

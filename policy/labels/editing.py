@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NEWLINE: Final = "\n"
 NOTHING: Final = -1
-"""In place of a piece's number: the empty text."""
+"""Stands for the empty text where a call has no such string."""
 _WORD: Final = re.compile(r"[^\W_]+")
 EDITS_MAX: Final = 1_024
 """A text that was changed more often since it was last set counts as unknown."""

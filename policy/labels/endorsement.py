@@ -36,7 +36,7 @@ RUN_MAX: Final = 4
 """So many words of a sentence in a row may be a name; of one that negates, `NEGATED_RUN_MAX`."""
 NEGATED_RUN_MAX: Final = 2
 ASKED_MAX: Final = 512
-"""A candidate that asks for more is endorsed by nobody."""
+"""A candidate with more texts and names than this is endorsed by nobody."""
 _FILED_WORDS_MAX: Final = 4
 _FILED_WORD_LEN_MAX: Final = 16
 _FILED_DIGITS_MAX: Final = 8

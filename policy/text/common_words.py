@@ -107,7 +107,7 @@ _LABELS: Final = words(
 COMMON: Final = frozenset[str]().union(
     _GRAMMAR, _INTERJECTIONS, _CALENDAR, _IMPERATIVES, _EVERYDAY, _LABELS
 )
-"""All of them."""
+"""All words of this module that are written with a capital and are no names."""
 
 GERMAN: Final = words(
     """

@@ -39,7 +39,7 @@ GENERIC: Final = words(
 """Words that file a memory and say nothing of it, so that nobody need have said them."""
 
 PRONOUNS: Final = words("me my i self")
-"""Of these, those that say something beside other words: "I hate Bob" files nothing."""
+"""Those filing words that mean something beside other words: "I hate Bob" files nothing."""
 
 COUNTING: Final = words(
     "id ids date time timestamp created updated at score importance priority version index line"

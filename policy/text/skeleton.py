@@ -66,7 +66,7 @@ _PIECE_LEN = 4_096
 _PILE_MAX = 32
 
 _SPACES = re.compile(r"[^\S\n]*\n\s*|[^\S\n]{2,}|[^\S\n ]")
-# A cheap search for the next letter with too many combining marks.
+# A cheap search for letters that may be spaced out: three in a row with a separator before each.
 _SEPARATED = re.compile(r"[ .\-_*|/,:+~]\w[ .\-_*|/,:+~]\w[ .\-_*|/,:+~]\w")
 # Four or more single characters with the same separator between them: "i g n o r e", "i.g.n".
 _SPACED_OUT = re.compile(r"(?<![^\W_])[^\W_](?:([ .\-_*|/,:+~])[^\W_])(?:\1[^\W_]){2,}(?![^\W_])")

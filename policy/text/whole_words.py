@@ -15,7 +15,7 @@ from typing import Final
 from policy.text.skeleton import skeleton
 
 ENTRY_LEN_MAX: Final = 256
-"""Characters of one entry, `re:` included."""
+"""How many characters one entry may have, `re:` included."""
 
 PATTERN_PREFIX: Final = "re:"
 

@@ -5,4 +5,4 @@ from __future__ import annotations
 from typing import Final
 
 ALARM_COUNT: Final = 3
-"""So many live memories of low trust raise the alarm of the name that they mention."""
+"""How many live memories of low trust must mention a name to put it under alarm."""

@@ -68,12 +68,12 @@ RULES: Final[dict[OutcomeKind, OutcomeRule]] = {
 }
 
 NOT_FED: Final = tuple(kind.value for kind, rule in RULES.items() if not rule.fed)
-"""Kinds that nothing in this version reports."""
+"""Kinds of outcome that nothing in this version reports."""
 
 STANDS_AFTER_MS: Final = 7 * 86_400_000
-"""A release that nobody took back for so long was a good one."""
+"""A release that nobody takes back for so long counts as a good outcome."""
 BURST_WINDOWS: Final = 10
-"""A burst that fills as many rate windows in a row is no accident."""
+"""A burst of writes counts as a bad outcome if it fills so many rate windows in a row."""
 _SESSIONS_MIN: Final = 3
 
 

@@ -29,7 +29,7 @@ _ATOM: Final = re.compile(
 _LETTER: Final = re.compile(f"[{UNSPACED}]")
 _SINGLES_LEN_MAX: Final = 4_096
 _OPEN_WORDS_MAX: Final = 512
-"""A longer stretch is not waited for, to see whether all of it may be shown."""
+"""The longest stretch that is held back until it is known whether all of it may be shown."""
 
 
 class _Atom(NamedTuple):

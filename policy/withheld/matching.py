@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     Applies = Callable[[int], bool]
 
 WORDS_MAX: Final = 200_000
-"""Of one principal's refused texts; beyond it the longest text goes, which a flood is made of."""
+"""Words kept of one principal's refused texts; beyond it the longest text goes, as in a flood."""
 SHOWN_WORDS_MAX: Final = 100_000
 OPEN_MAX: Final = 4_096
 _REST: Final = RUN // 2
-"""So many words in a row beside what is cut out are left of the same text."""
+"""So many words in a row beside a removed stretch count as another piece of its text."""
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 RUN: Final = 8
-"""Words in a row that make a text carry another."""
+"""How many words in a row a text must share with a refused one to carry it."""
 ORDER_MIN: Final = 5
-"""A sentence of fewer words, “never do that”, says too little to know a text by."""
+"""A sentence of fewer words, as “never do that”, is too common to recognise a text by."""
 SHORT_LEN_MIN: Final = 8
 """A text of fewer words is looked for inside others from this length on, else only as a whole."""
 

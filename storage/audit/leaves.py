@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 LEAF_FORMAT: Final = 1
 SALT_LEN: Final = 16
 NO_STEP_BEFORE: Final = 0
-"""Instead of the index of the step before: there is none. Leaf 0 is the store's own birth."""
+"""Stands where a memory has no earlier step. Leaf 0 is about the store itself."""
 LEAF_LEN_MAX: Final = 4_096
 
 _Index = Annotated[int, Meta(ge=0, le=2**63 - 1)]

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from storage.values import Row
 
 LOAD_BESIDE_LEN: Final = 20_000
-"""A store with more rows than this opens before they are read."""
+"""A store with more rows than this opens before its rows are read."""
 PATIENCE_S: Final = 20.0
-"""For how long a read waits for the rows to be read."""
+"""For how many seconds a reader waits until all rows of a large store are loaded."""
 WARMING: Final = "the rows are being read; searches and listings wait for that"
 _NICE: Final = 10
 _SUBJECT: Final = "warming"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from policy.model import Hit, PrincipalId, Tenant
 
 EXAMINED_MIN: Final = 200
-"""So many of the nearest memories compete for the places of a search."""
+"""At least so many of the nearest memories compete for the places of a search."""
 NEAR_COPY: Final = 0.9
 """The cosine from which on two texts of low trust count as one, whoever brought them."""
 

@@ -57,9 +57,9 @@ Selected = TypeVar("Selected")
 HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+"""How many bytes of text, metadata and names one answer may have; the rest is for the next page."""
 # The bytes of an id in an answer besides its name: two times, a count, the field names.
 _ENTITY_BYTES: Final = 256
-"""Of text, metadata and names in one answer; what is beyond is for the next page."""
 _MEMORY_BYTES: Final = 512  # the bytes of a memory in an answer besides its text
 _LATEST_MS: Final = 2**63
 _OVERFETCH: Final = 4

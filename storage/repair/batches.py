@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from storage.write.writer import EmbeddedWriter
 
 BATCH_LEN: Final = 1_000
-"""Memories in one transaction: other writes wait for that long, and no longer."""
+"""How many memories one transaction changes: other writes wait for its end."""
 
 
 class EmbeddedIncidents:

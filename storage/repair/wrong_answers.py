@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from storage.write.writer import EmbeddedWriter
 
 NEAR_MIN: Final = 0.9
-"""Two memories so similar (cosine) say the same."""
+"""The cosine from which on two memories count as near copies."""
 _NEAR_LEN: Final = 100
 
 

@@ -119,7 +119,7 @@ class SealedLog:
         # Nobody has to wait for this future, so its exception is marked as seen. Later records must
         # not become durable without these records.
         batch.done.exception()
-        # Records must not become durable without those that were queued before.
+        # Records must not become durable before those that were queued earlier.
         waiting = self._open
         if waiting is None:
             waiting = self._open = _Batch(asyncio.get_running_loop())

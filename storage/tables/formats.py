@@ -45,7 +45,7 @@ def _outcomes(_draft: Draft) -> None:
 
 
 STEPS: Final[dict[int, Step]] = {3: _ceilings, 4: _outcomes}
-"""By the format each one starts from; it leads to the next one."""
+"""The steps of an upgrade, by the format that each starts from; it leads to the next format."""
 
 
 def refuse_unknown(header: StoreHeader | None) -> None:

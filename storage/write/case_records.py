@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _ID_LEN: Final = 8
 _BYTES: Final = 2_048
-"""What the record of a case and its leaves take of a tenant's share."""
+"""How many bytes of a tenant's share the record of a case and its leaves take."""
 
 
 class CaseRecords:

@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from storage.values import Row, Submission
 
 CELLS_MAX: Final = 100_000
-"""Names of one tenant that are counted, and as many words that its persons said."""
+"""How many names of one tenant are counted; as many words that its persons said are kept."""
 NEW_NAMES_MAX: Final = 256
-"""Of one text so many new names are counted: any of them, so that no author can choose which."""
+"""How many new names of one text are counted; its author cannot choose which."""
 FLOOR_MS: Final = 7 * 86_400_000
-"""So long a name that was counted is remembered by the count that new names begin with."""
+"""For how long an evicted name's count raises the count that new names begin with."""
 _NEIGHBOURS: Final = 16
 _REMEMBERED_MAX: Final = 65_536
 _ENDS_MAX: Final = 1_024

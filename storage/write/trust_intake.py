@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 RECENT_MAX: Final = 64
 OUTCOME_BYTES: Final = 768
-"""What one outcome takes of a tenant's share: a leaf with its nodes, and what is counted once."""
+"""How many bytes of a tenant's share one outcome takes, for its leaf, nodes and record."""
 _STOOD_AT_ONCE: Final = 256
 _NAMED_OTHER: Final = "other"
 NOBODY: Final = PrincipalId("")

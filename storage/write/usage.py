@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from storage.tables.lmdb_store import View
 
 VERDICT_BYTES: Final = 1_024
-"""Two leaves, their nodes, a nonce and an id, with their share of half-filled pages."""
+"""The bytes of a verdict: two leaves, their nodes, a nonce, an id, and half-filled pages."""
 
 # Deletions may use this much more than the quota, so that a full store can be emptied. The leaves
 # of a tenant's refusals may take this much more than its share.

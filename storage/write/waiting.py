@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from storage.values import Submission
 
 HELD_PER_PRINCIPAL_MAX: Final = 256
-"""More than that nobody reads; and staging is one for all, which one principal could fill."""
+"""How many candidates of one principal may wait: staging is shared, and nobody reads more."""
 HELD_DAYS_MAX: Final = 30
 _DAY_MS: Final = 86_400_000
 

@@ -39,7 +39,7 @@ _HOUSEKEEPING_EVERY_NS: Final = 60_000_000_000
 _SNAPSHOT_EVERY_NS: Final = 30_000_000_000
 _IDLE_S: Final = 0.2
 _LONG: Final = 4_096
-"""Characters: the words of a shorter text are read where it is, which costs less than a thread."""
+"""Texts with more characters are read on another thread, which costs more for shorter ones."""
 
 
 class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):

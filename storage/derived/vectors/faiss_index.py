@@ -58,7 +58,7 @@ SEGMENT_LEN: Final = 8_192
 NARROW_LEN: Final = 2_000
 """Up to so many allowed rows are gathered and scored alone, instead of scanning every segment."""
 CROSSOVER_LEN: Final = 32_768
-"""Up to so many rows everything is scanned: it takes no longer (decision 013)."""
+"""Up to so many rows a search scans all of them: it takes no longer (decision 013)."""
 SURENESS: Final = 1.75
 """How many standard errors the best row left out must lie below the last one found."""
 

@@ -67,7 +67,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
     index: VectorIndex
     rejected: tuple[Rejected, ...]
-    rebuilt: int  # how many vectors were read from the store
+    rebuilt: int  # how many vectors stood in no file, and were read from LMDB
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

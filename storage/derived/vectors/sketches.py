@@ -90,7 +90,7 @@ def mergeable(segments: Sequence[Segment], segment_len: int) -> tuple[int, int] 
 _FAN_IN: Final = 4
 _LEVELS: Final = 2
 MERGED_SEGMENTS: Final = _FAN_IN**_LEVELS
-"""The longest segment that merging makes, in sealed tails."""
+"""How many sealed tails the longest segment that merging makes consists of."""
 
 
 def _level(segment: Segment, segment_len: int) -> int:
