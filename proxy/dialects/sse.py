@@ -206,7 +206,7 @@ def _event(raw: bytes) -> Event:
 
 
 def event_bytes(name: str, data: str) -> bytes:
-    """The bytes of a new event."""
+    """Encode a new event."""
     head = f"event: {name}\n" if name else ""
     lines = "".join(f"data: {line}\n" for line in data.split("\n"))
     return _one_line(f"{head}{lines}\n".encode("utf-8", "surrogatepass"))

@@ -205,7 +205,7 @@ class Store(Protocol):
     async def perform(
         self, operation: Operation | GraphOperation, traceparent: str | None = None
     ) -> Result | GraphResult:
-        """The result of one operation."""
+        """The result of one operation on the gate's own store."""
         ...
 
 

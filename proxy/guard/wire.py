@@ -42,7 +42,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     settled: Annotated[tuple[tuple[CandidateName, Forwarded], ...], Meta(max_length=4_096)]
 
     def pairs(self) -> tuple[tuple[CandidateId, Forwarded], ...]:
-        """The pairs as the guard takes them."""
+        """Each item's candidate id with its outcome, as `Guard.settle` takes them."""
         return tuple((CandidateId(name), result) for name, result in self.settled)
 
 
@@ -84,7 +84,7 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a request that returns nothing."""
+    """The gate's answer to a request that returns nothing."""
 
 
 Asked = GuardedCall | Settlement | Strings | Segment | ToolList | ServerName | OneCandidate

@@ -58,7 +58,7 @@ class TokenSigner:
 
     @property
     def public_key(self) -> Ed25519PublicKey:
-        """The key for verifiers."""
+        """The public key with which verifiers check tokens."""
         return self._key.public_key()
 
     def mint(

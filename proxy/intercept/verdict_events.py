@@ -74,7 +74,7 @@ def undecided_event(
 
 
 def verdict_event(submission: Submission, outcome: Outcome, span: Judging) -> VerdictRecorded:
-    """The event of one verdict."""
+    """Make the telemetry event of one verdict."""
     candidate = submission.candidate
     claimed = candidate.claimed_source
     memory_id = outcome.memory.memory_id if outcome.memory else candidate.memory_id

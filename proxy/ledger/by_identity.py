@@ -25,7 +25,7 @@ class ByIdentity(Generic[_K, _V]):
         return len(self._kept)
 
     def get(self, key: _K) -> _V | None:
-        """The value of this object, or None."""
+        """The value that is kept for this object; None if there is none."""
         found = self._kept.get(id(key))
         return None if found is None or found[0]() is not key else found[1]
 

@@ -68,7 +68,7 @@ def evidence(
     wanted: Asked | None,
     looked: Looked | None,
 ) -> SeenCall:
-    """The evidence about a candidate of this principal."""
+    """What the ledger knows about a candidate: its session, its sources, its endorsement."""
     book = core.state.books.get(principal_id)
     if book is None:
         return SeenCall()

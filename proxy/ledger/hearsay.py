@@ -103,7 +103,7 @@ class _Day(NamedTuple):
 
 
 class Hearsay:
-    """The filters of all principals. One thread."""
+    """The sentence filters of all principals and tenants. One thread."""
 
     def __init__(self) -> None:
         self._shared = _Pair(CAPACITIES)

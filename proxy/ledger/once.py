@@ -50,11 +50,11 @@ class Once(threading.local):
         self._known = None
 
     def sentences(self, text: str) -> tuple[str, ...]:
-        """The sentences of a text."""
+        """The sentences of a text, cut once per context."""
         return self._of(sentences_between, text)
 
     def readings(self, text: str) -> tuple[str, ...]:
-        """A text in all its readings, itself first."""
+        """A text in all its readings, itself first, computed once per context."""
         return self._of(all_readings, text)
 
     def _of(self, call: Callable[[str], _Found], text: str) -> _Found:

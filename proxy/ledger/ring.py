@@ -104,7 +104,7 @@ class Ring:
         return len(text) <= _TEXT_LEN_MAX
 
     def drop(self) -> None:
-        """Drop the oldest text."""
+        """Drop the oldest text from the index."""
         if self._kept:
             oldest = self._kept.popleft()
             self._index.remove(oldest.key)

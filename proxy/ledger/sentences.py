@@ -198,11 +198,11 @@ class Recalls:
                 self._known.popitem(last=False)
 
     def get(self, one: int) -> tuple[SourceKind, MemoryId] | None:
-        """The label of the served memory with this sentence."""
+        """The label and id of the served memory with this sentence; None if no memory has it."""
         return self._known.get(one)
 
     def entries(self) -> dict[tuple[SourceKind, MemoryId], bytes]:
-        """All entries, for a snapshot."""
+        """For each served memory (label and id) its sentences, for a snapshot."""
         found: dict[tuple[SourceKind, MemoryId], array[int]] = {}
         for one, memory in self._known.items():
             found.setdefault(memory, array("Q")).append(one)

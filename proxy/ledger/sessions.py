@@ -146,7 +146,7 @@ class Sessions:
 
     @property
     def print_count(self) -> int:
-        """The number of prints in memory."""
+        """The number of fingerprints that the ledger has in memory."""
         return self._core.print_count
 
     def listed(self, limit: int) -> SessionList:
@@ -224,7 +224,7 @@ class Sessions:
         return self.tools(tenant)
 
     async def check(self) -> str | None:
-        """The defect of the file, or None."""
+        """What is wrong with the log's file; None if it is sound."""
         return None if self._log is None else await self._log.check()
 
     async def compact(self) -> bool:

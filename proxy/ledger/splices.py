@@ -84,7 +84,7 @@ class Piece(NamedTuple):
 
 @cache
 def shipped_rules() -> Rules:
-    """The rules that come with this version."""
+    """The rules about splices that come with this version."""
     return msgspec.convert(tomllib.loads(_RULES.read_text("utf-8")), Rules)
 
 

@@ -114,7 +114,7 @@ def across(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def strings_in(value: object) -> Iterator[str]:
-    """Every string below a JSON value, keys excluded."""
+    """Every string inside a JSON value, keys excluded."""
     pending = [value]
     while pending:
         part = pending.pop()

@@ -43,7 +43,7 @@ class TurnRead(NamedTuple):
 
 
 class TurnGround(NamedTuple):
-    """The context that a turn is read in."""
+    """What must be known of a conversation to read one of its turns."""
 
     book: Book
     session: SessionState

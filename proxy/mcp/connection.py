@@ -37,7 +37,7 @@ class Side(enum.Enum):
 
 
 def other(side: Side) -> Side:
-    """The opposite end of the connection."""
+    """The side at the opposite end of the connection."""
     return Side.SERVER if side is Side.CLIENT else Side.CLIENT
 
 

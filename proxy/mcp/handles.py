@@ -26,7 +26,7 @@ class Handles:
         self._of: OrderedDict[PrincipalId, _OfOne] = OrderedDict()
 
     def give(self, principal_id: PrincipalId, text: str, random_hex: Callable[[int], str]) -> str:
-        """The handle for a server's string."""
+        """The handle that a client gets in place of a server's string."""
         one = self._of.setdefault(principal_id, _OfOne())
         self._of.move_to_end(principal_id)
         if len(self._of) > PRINCIPALS_MAX:

@@ -30,7 +30,7 @@ class Lines:
         self._finder: TopLevelId | None = None
 
     def feed(self, piece: bytes) -> Iterator[bytes | TooLong]:
-        """The lines that end in this piece, without blank ones."""
+        """Take in the next piece; returns the lines that end in it, without blank ones."""
         at = 0
         while (end := piece.find(b"\n", at)) >= 0:
             self._hold(piece[at:end])
@@ -41,7 +41,7 @@ class Lines:
         self._hold(piece[at:])
 
     def end(self) -> Iterator[bytes | TooLong]:
-        """The rest after the last line feed, which counts as a line."""
+        """Return the rest after the last line feed, which counts as a line."""
         line = self._line()
         if line is not None:
             yield line

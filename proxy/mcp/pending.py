@@ -101,7 +101,7 @@ class Table:
         return len(self._pending)
 
     def find(self, request_id: RequestId | None) -> Pending | None:
-        """The request under way with this id."""
+        """The request under way with this id; None if there is none."""
         return None if request_id is None else self._pending.get(request_id)
 
     def add(self, pending: Pending) -> bool:

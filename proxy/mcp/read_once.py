@@ -27,7 +27,7 @@ class CannotRead(Exception):  # noqa: N818 - says what came, not what we did
 
 class _Server(Protocol):
     async def ask(self, body: Object) -> Message | None:
-        """The answer to a request; None for a notification."""
+        """Send a message to the server; returns its answer, or None for a notification."""
         ...
 
 

@@ -69,5 +69,5 @@ class Unanswered:
 
 
 def _not_known(pending: Pending) -> Object:
-    """The answer to a sent write with an unknown outcome."""
+    """Make the answer to a write that was sent and whose outcome is unknown."""
     return refused([_LOST], stateless=pending.era is Era.STATELESS)

@@ -150,7 +150,7 @@ class Codes:
     # ---- conversations -------------------------------------------------------------------------
 
     def offered(self, session: str, *, listed: bool, first: bool) -> list[bytes]:
-        """Note whether a request offered only listed tools; returns records to be stored.
+        """Note whether a request offered only tools of the operator's list; returns new records.
 
         A conversation whose beginning was not seen counts as one that offered other tools.
         """
@@ -251,7 +251,7 @@ class Codes:
             _LOG.warning("a code was voided", extra={"fields": fields})
 
     def waits(self, principal: PrincipalId, now_ms: int) -> bool:
-        """Whether any code of this principal may decide."""
+        """Whether any code of this principal may still decide."""
         kept = self._kept.get(principal)
         if kept is None or not kept.open:
             return False

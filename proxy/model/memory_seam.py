@@ -72,11 +72,11 @@ class Filter(Protocol):
     """Filters the events of one request's reply: texts without what is withheld."""
 
     def feed(self, event: Event) -> list[Event]:
-        """The events that go on now."""
+        """Take in the next event; returns the events that go on now."""
         ...
 
     def end(self) -> list[Event]:
-        """The remaining events at the end of a stream."""
+        """Return the remaining events at the end of a stream."""
         ...
 
 
@@ -150,14 +150,14 @@ class UnsafeUncoupled:
     """Protects nothing. Tests use it to show that an attack succeeds without Mnemogate."""
 
     async def prepare(self, asked: Asked) -> Prepared:
-        """The request as it came."""
+        """Return the request as it came."""
         request = asked.api.read_request(asked.body, asked.readings)
         return Prepared(asked=asked, request=request, body=asked.body, session="")
 
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """Every call goes on."""
+        """Let every call go on: None for each."""
         del prepared
         return (None,) * len(calls)
 

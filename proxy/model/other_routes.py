@@ -88,7 +88,7 @@ class _Passed:
         self._stack = stack
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """The pieces as they come."""
+        """Yield the pieces of the stream as they come."""
         return self._pieces
 
     async def aclose(self) -> None:

@@ -70,7 +70,7 @@ class PersonsVerdict(Protocol):
 
     @property
     def outcome(self) -> Outcome:
-        """The verdict on the candidate."""
+        """The verdict that the person's decision brought about."""
         ...
 
 

@@ -46,7 +46,7 @@ class Holding:
         self._release = release
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """The pieces, none of them empty."""
+        """Yield the pieces of the stream, none of them empty."""
         return aiter(self._pieces)
 
     async def aclose(self) -> None:

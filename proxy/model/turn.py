@@ -193,7 +193,7 @@ class Turn:
         return write_body(await self._extraction.edited(replied, body))
 
     async def _whole(self, raw: bytes) -> bytes:
-        """A reply that does not stream, edited."""
+        """Edit a reply that does not stream; returns what the agent gets."""
         reply = self.api.whole()
         while True:
             came = _read(raw)
@@ -237,7 +237,7 @@ class Turn:
         return None if isinstance(done, Failure) else done
 
     def filter(self) -> Filter:
-        """A filter for the events of one request to the model."""
+        """Make a filter for the events of one request's reply."""
         return self._coupling.filter(self.current)
 
     def begins(self) -> None:
@@ -283,7 +283,7 @@ class StreamedReply:
         self._running = self._run()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """The pieces, none of them empty."""
+        """Yield the pieces of the reply, none of them empty."""
         return self._running
 
     async def aclose(self) -> None:

@@ -79,7 +79,7 @@ def access_of(principal: Principal) -> Access:
 
 
 def plain(principal: Principal) -> Principal:
-    """The principal without its access, for encoding."""
+    """Return the principal without its access, so that it can be encoded."""
     return Principal(
         principal_id=principal.principal_id,
         tenant=principal.tenant,

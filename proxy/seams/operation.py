@@ -113,7 +113,7 @@ class DeleteWhere(msgspec.Struct, frozen=True, kw_only=True, tag="delete_where")
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True, tag="search"):
-    """Nearest live memories to a text or to the client's own vector."""
+    """Search live memories nearest to a text or to the client's own vector."""
 
     query: str | None = None
     vector: bytes | None = None
@@ -124,7 +124,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, tag="search"):
 
 
 class ListMemories(msgspec.Struct, frozen=True, kw_only=True, tag="list"):
-    """Live memories that match, newest first."""
+    """List live memories that match, newest first."""
 
     where: Filter = EVERYTHING
     offset: int = 0
@@ -136,21 +136,21 @@ class ListMemories(msgspec.Struct, frozen=True, kw_only=True, tag="list"):
 
 
 class GetMemory(msgspec.Struct, frozen=True, kw_only=True, tag="get"):
-    """One live memory."""
+    """Read one live memory."""
 
     memory_id: MemoryId
     note: str = ""
 
 
 class GetHistory(msgspec.Struct, frozen=True, kw_only=True, tag="history"):
-    """Every committed step of one memory."""
+    """Read every committed step of one memory."""
 
     memory_id: MemoryId
     note: str = ""
 
 
 class ListEntities(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
-    """The ids that live memories are filed under."""
+    """List the ids (users, agents, runs, apps) that live memories are filed under."""
 
     offset: int = 0
     note: str = ""
@@ -476,9 +476,9 @@ class Dialect(Protocol):
     def encode(
         self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
     ) -> HttpReply:
-        """The answer in this client's own shape."""
+        """Encode a result as an answer in the shape that this dialect's clients expect."""
         ...
 
     def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
-        """A failure in this client's own shape."""
+        """Encode a failure as an answer in the shape that this dialect's clients expect."""
         ...

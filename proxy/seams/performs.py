@@ -16,7 +16,7 @@ class Performs(Protocol):
     async def perform(
         self, principal: Principal, operation: Operation, *, dialect: str, trace: TraceContext
     ) -> Result:
-        """The result of one decoded operation."""
+        """Carry out one decoded operation and return its result."""
         ...
 
 

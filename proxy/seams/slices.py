@@ -120,7 +120,7 @@ def rest() -> None:
 
 
 def resting(items: Iterable[_R]) -> Iterable[_R]:
-    """The items, with a rest before every few of them."""
+    """Yield the items, with a rest before every few of them."""
     return items if _HERE.work is None else _resting(items)
 
 

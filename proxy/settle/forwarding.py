@@ -54,7 +54,7 @@ async def judge(asks: Asks, principal: Principal, call: GuardedCall) -> tuple[Ju
 
 
 def admitted_of(judged: tuple[Judged, ...]) -> tuple[CandidateId, ...]:
-    """The items that may be sent."""
+    """The items of a call that were admitted and so may be sent."""
     return tuple(
         one.candidate_id
         for one in judged

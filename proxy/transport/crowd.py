@@ -78,7 +78,7 @@ class Crowd:
         self._groups: dict[Guest, tuple[bool, str]] = {}
 
     def __iter__(self) -> Iterator[Guest]:
-        """All connections."""
+        """Iterate over all connections."""
         return iter(tuple(self._groups))
 
     def __len__(self) -> int:
@@ -120,7 +120,7 @@ class Crowd:
         self._put(guest, known=True, group=principal)
 
     def leave(self, guest: Guest) -> None:
-        """The connection has ended: free its place."""
+        """Free the place of a connection that has ended."""
         group = self._groups.pop(guest, None)
         if group is None:
             return
@@ -200,7 +200,7 @@ class RequestTurn:
     __slots__ = ("_counts", "_principal", "_turns")
 
     def __init__(self, turns: Turns) -> None:
-        """A place that is not counted yet."""
+        """Make a place that is not counted yet."""
         self._turns = turns
         self._principal: str | None = None
         self._counts = False
@@ -228,7 +228,7 @@ class RequestTurn:
             self.whole()
 
     def end(self) -> None:
-        """The request is answered: free its place."""
+        """Free the place of a request that was answered."""
         if self._counts:
             self._turns.finish(self._principal)
             self._counts = False

@@ -75,7 +75,7 @@ class Welcome:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """The request is answered: forget peer and credentials."""
+        """Stop watching peer and credentials, because the request is answered."""
         self._departure.forget(self.gone.happen)
         for access in self._accesses:
             access.forget(self.gone.happen)
@@ -143,7 +143,7 @@ class Pieces(Protocol):
     """A body that comes in pieces. One reader; `aclose` is called once, read to the end or not."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """The pieces, none of them empty."""
+        """Yield the pieces of the body, none of them empty."""
         ...
 
     async def aclose(self) -> None:
@@ -177,5 +177,5 @@ class Front(Protocol):
     routes: frozenset[str]  # all values that `Answered.route` can have
 
     async def answer(self, incoming: Incoming) -> Answered:
-        """The answer; raises nothing."""
+        """Answer one request, failures included; raises nothing."""
         ...

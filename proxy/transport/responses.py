@@ -90,7 +90,7 @@ _T = TypeVar("_T")
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of failed work."""
+    """Why work failed: the refusal that answers it, and the type of the error."""
 
     refusal: Refusal
     error_type: str
@@ -104,7 +104,7 @@ def refuse(
     title: str | None = None,
     allowed: tuple[str, ...] = (),
 ) -> Refusal:
-    """A refusal with its status's fixed title."""
+    """Make a refusal with the fixed title of its status."""
     return Refusal(
         status=status,
         title=title or _TITLES.get(status, "Refused"),

@@ -55,7 +55,7 @@ class Spoken(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as inherited
-        """The socket transport's information of this name."""
+        """What the socket's transport knows under this name."""
         return self._real.get_extra_info(name, default)
 
     def is_closing(self) -> bool:

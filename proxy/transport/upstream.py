@@ -71,7 +71,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def content_type(self) -> str:
-        """The media type, without parameters."""
+        """The answer's media type, without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

@@ -185,7 +185,7 @@ class Asking:
         return self._key_in(text) is not None
 
     def notice_of(self, key: int) -> str:
-        """The notice in place of a withheld stretch of this text."""
+        """The notice that takes the place of a withheld stretch of this text."""
         return self._notice(self._of_key(key))
 
     def _known(self, entry: Entry | None) -> _Found | None:
@@ -355,7 +355,7 @@ class Replies:
         return self._kept.withheld.any_in(self._sight)
 
     def flow(self) -> Flow:
-        """A filter for one text of a reply that begins now."""
+        """Make a filter for one text of a reply that begins now."""
         asking = self._asking
         return Flow(self._printer, asking.looking, asking.notice_of)
 

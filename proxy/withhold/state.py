@@ -115,7 +115,7 @@ _DECODERS: Final = {tag: msgspec.msgpack.Decoder(kind) for tag, kind in TAGS.ite
 
 
 def encode(record: Record) -> bytes:
-    """The bytes of a record."""
+    """Encode a record of this component as bytes."""
     return _TAG_OF[type(record)] + _ENCODER.encode(record)
 
 

@@ -90,7 +90,7 @@ class Verdicts(Protocol):
         ...
 
     def version(self) -> int:
-        """The store's version."""
+        """The store's version, which each commit raises by one."""
         ...
 
     def gone(self, memory_ids: frozenset[str], tenant: Tenant) -> frozenset[str]:
@@ -388,7 +388,7 @@ class Withholding:
     # ---- model requests ------------------------------------------------------------------------
 
     def sessions(self, principal_id: PrincipalId) -> frozenset[str]:
-        """The sessions that have texts withheld in them alone."""
+        """The sessions in which some text is withheld that other sessions may be shown."""
         return self._of(principal_id).withheld.sessions
 
     async def apply(
@@ -539,7 +539,7 @@ class Withholding:
     def reply(
         self, principal_id: PrincipalId, api: str, conversation: Conversation = NOWHERE
     ) -> ReplyFilter:
-        """The filter for one reply on its way to the agent."""
+        """Make the filter for one reply on its way to the agent."""
         kept = self._of(principal_id)
         return ReplyFilter(api, Replies(kept, self._printer, conversation))
 

@@ -52,7 +52,7 @@ class EffectRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def paths(self) -> Iterator[str]:
-        """Every path of the rule."""
+        """Every path that the rule has into a call's arguments."""
         yield from (one for one in (self.text, self.old, self.line) if one is not None)
 
     @property

@@ -114,7 +114,7 @@ def headers_for(message: Message, given: dict[str, str]) -> dict[str, str]:
 
 
 def encode_value(text: str) -> str:
-    """A text as the value of a header."""
+    """Encode a text so that it can stand as the value of a header."""
     if _PLAIN.fullmatch(text) and text == text.strip() and not _ENCODED.fullmatch(text):
         return text
     return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="

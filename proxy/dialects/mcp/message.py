@@ -63,7 +63,7 @@ class Era(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """The kind of a message, by its members."""
+    """What a message is, told by the members that it has."""
 
     REQUEST = "request"
     NOTIFICATION = "notification"
@@ -101,13 +101,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def params(self) -> Object:
-        """The parameters; empty where there are none."""
+        """The message's parameters; empty where there are none."""
         params = self.body.get("params")
         return params if isinstance(params, dict) else {}
 
     @property
     def result(self) -> Object:
-        """The result; empty for everything else."""
+        """The result in a message that is one; empty for any other message."""
         result = self.body.get("result")
         return result if isinstance(result, dict) else {}
 
@@ -124,7 +124,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cancels(self) -> RequestId | None:
-        """The request that this message cancels."""
+        """The id of the request that this message cancels; None if it cancels none."""
         if self.method != CANCELLED:
             return None
         return _id(self.params.get("requestId"))
@@ -164,7 +164,7 @@ def parse(raw: bytes, *, bytes_max: int = LINE_BYTES_MAX) -> Message:
 
 
 def encode(body: JsonValue) -> bytes:
-    """A value as one line of JSON, without its line break."""
+    """Encode a value as one line of JSON, without its line break."""
     return msgspec.json.encode(body)
 
 
@@ -179,12 +179,12 @@ def error_answer(request_id: RequestId | None, code: int, text: str) -> Message:
 
 
 def result_answer(request_id: RequestId, result: Object, era: Era) -> Message:
-    """The answer that carries this result."""
+    """Make the answer that carries a result to a request."""
     return made({"jsonrpc": "2.0", "id": request_id, "result": result}, era)
 
 
 def made(body: Object, era: Era) -> Message:
-    """A new message with this value, encoded here."""
+    """Make a new message of this value, and encode it."""
     method = body.get("method")
     return Message(
         kind=_kind(body),

@@ -54,7 +54,7 @@ class Taking:
         }
 
     def take(self, value: JsonValue, at: tuple[str, ...]) -> JsonValue:
-        """The value with every piece replaced by its number."""
+        """Return the value with every piece replaced by its number, and note the pieces."""
         if len(at) > DEPTH_MAX:
             raise MalformedRequest("arguments: nested too deeply")
         if isinstance(value, str):
@@ -116,7 +116,7 @@ class Taking:
 
 
 def literal(text: str) -> str:
-    """A string of an item's arguments that stands for itself."""
+    """Write a string so that, in an item's arguments, it stands for itself and not for a piece."""
     return _LITERAL + text if text[:1] in {_PIECE, _LITERAL} else text
 
 

@@ -244,7 +244,7 @@ class Structure:
 
 
 def _moved(location: Location, pattern: Pattern, other: Pattern) -> Location:
-    """The place in a parallel array with the same indexes."""
+    """The place with the same indexes in another, parallel array."""
     root, tail = location[: len(location) - len(pattern)], location[len(location) - len(pattern) :]
     indices = iter([step for step in tail if isinstance(step, int)])
     return (*root, *(next(indices, -1) if step == ELEMENT else step for step in other))

@@ -195,7 +195,7 @@ def counted(items: tuple[WrittenItem, ...], verb: str) -> Shape:
 
 
 def written(result: Result) -> tuple[WrittenItem, ...]:
-    """The items of a write's result."""
+    """The outcome of each item in the result of a write."""
     return expect(result, Written).items
 
 

@@ -56,7 +56,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     conversation: bool = False
 
     def text(self) -> str:
-        """The note as the string that an operation carries."""
+        """The note encoded as a string, which an operation carries to its encoder."""
         return _ENCODER.encode(self).decode()
 
 

@@ -144,7 +144,7 @@ class Mem0Oss:
     def encode(
         self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
     ) -> HttpReply:
-        """The answer in the server's shape."""
+        """The answer to an operation, in the self-hosted server's shape."""
         del request
         note = note_of(operation.note)
         if note.route in _WRITTEN:

@@ -36,22 +36,22 @@ _JSON = msgspec.json.Encoder()
 
 
 def reply(value: object, status: int = 200, *, phrase: str | None = None) -> HttpReply:
-    """An HTTP answer with this JSON."""
+    """Make an HTTP answer with the given JSON as its body."""
     return HttpReply(status=status, body=_JSON.encode(value), phrase=phrase)
 
 
 def utc(at_ms: int) -> str:
-    """The platform's time stamp: microseconds, and `Z`."""
+    """A time in the form of Mem0's platform: microseconds, and `Z`."""
     return offset(at_ms).removesuffix("+00:00") + "Z"
 
 
 def offset(at_ms: int) -> str:
-    """The self-hosted server's time stamp: microseconds, and `+00:00`."""
+    """A time in the form of the self-hosted server: microseconds, and `+00:00`."""
     return (_EPOCH + dt.timedelta(milliseconds=at_ms)).isoformat(timespec="microseconds")
 
 
 def score_of(cosine: float) -> float:
-    """A cosine as Mem0's score."""
+    """Convert a cosine to the score that Mem0 clients get, in [0, 1]."""
     return min(1.0, max(0.0, cosine))
 
 

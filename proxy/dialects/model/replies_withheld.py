@@ -58,15 +58,15 @@ class Flows(Protocol):
 
     @property
     def holds(self) -> bool:
-        """Whether a part of the text waits."""
+        """Whether a part of the text waits, because it may begin a withheld text."""
         ...
 
     def feed(self, text: str) -> str:
-        """The part of the text that may go out now."""
+        """Take in the next part of the text; returns what may go out now."""
         ...
 
     def end(self) -> str:
-        """The rest of the text, at its end."""
+        """Return the rest of the text, at its end."""
         ...
 
 
@@ -79,7 +79,7 @@ class Withholds(Protocol):
         ...
 
     def flow(self) -> Flows:
-        """The filter for a text that begins now."""
+        """Make the filter for a text of the reply that begins now."""
         ...
 
     def carries(self, text: str) -> bool:
@@ -121,7 +121,7 @@ class ReplyFilter:
         self._calls: set[int] = set()  # indexes of calls, which are judged before they go on
 
     def feed(self, event: Event) -> list[Event]:
-        """The events that go on now."""
+        """Take in the next event; returns the events that go on now."""
         begun = self._texts or self._trails or self._next is not None
         if not self._withholds.active and not begun:
             return [event]
@@ -441,7 +441,7 @@ def _name(event: Event) -> str:
 
 
 def _made(event: Event, body: dict[str, Json]) -> Event:
-    """An event with this body, and no other field."""
+    """Make an event with the given body, and no other field."""
     raw = event_of(_name(event), body)
     data = raw.partition(b"data: ")[2].strip().decode("utf-8", "surrogatepass")
     return Event(raw=raw, name=_name(event), data=data)

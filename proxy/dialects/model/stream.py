@@ -96,7 +96,7 @@ def payload(event: Event) -> dict[str, Json] | None:
 
 
 def event_of(name: str, body: dict[str, Json]) -> bytes:
-    """An event with this JSON object."""
+    """Make an event that has the given JSON object as its data."""
     return event_bytes(name, write_body(body).decode("utf-8"))
 
 

@@ -43,7 +43,7 @@ class WholeReply(Protocol):
         ...
 
     def edited(self) -> dict[str, Json]:
-        """The reply as the agent gets it."""
+        """The reply as the agent gets it, after all decisions."""
         ...
 
     def said(self) -> ModelReply:

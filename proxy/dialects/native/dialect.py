@@ -122,7 +122,7 @@ class Native:
                 return _told(request, result)
 
     def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
-        """A failure as problem details."""
+        """The answer to a failure, as RFC 9457 problem details."""
         del request
         return problem(refusal, answering)
 

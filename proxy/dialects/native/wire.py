@@ -114,7 +114,7 @@ class PageQuery(FiledUnder, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class OffsetQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The index of the first entry to list."""
+    """Which page of a listing to return: the index of its first entry."""
 
     offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
 
@@ -126,7 +126,7 @@ class Filters(FiledUnder, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A search by a question, or by the client's own vector."""
+    """A search by a text, or by the client's own vector."""
 
     query: Body | None = None
     vector: Vector | None = None

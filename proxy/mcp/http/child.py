@@ -73,7 +73,7 @@ class Child:
         return cls(process, name)
 
     async def lines(self) -> AsyncIterator[bytes | TooLong]:
-        """The lines of the server's standard output, to the end."""
+        """Yield the lines of the server's standard output until it ends."""
         source = self._process.stdout
         if source is None:
             return

@@ -135,7 +135,7 @@ class Exchange:
             self._told.append(told)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The events as bytes, with a ping after a long silence."""
+        """Yield the answer's events as bytes, with a ping after a long silence."""
         while True:
             while self._queue:
                 piece = self._queue.popleft()

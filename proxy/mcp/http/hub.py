@@ -102,7 +102,7 @@ class Hub:
         return line
 
     def find(self, principal: Principal, session_id: str) -> Line | None:
-        """The session of this principal with this id."""
+        """The session of this principal with this id; None if there is none."""
         owner, line = self._sessions.get(session_id, (None, None))
         if line is None or owner != _owner(principal) or line.closed:
             return None

@@ -58,7 +58,7 @@ class RelationMark(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.start} {self.relation_type} {self.end}"
 
     def plain(self) -> Relation:
-        """The relation in an operation's form."""
+        """The relation in the form that operations have for one."""
         return (self.start, self.end, self.relation_type)
 
 
@@ -66,7 +66,7 @@ Mark = EntityMark | ObservationMark | RelationMark
 
 
 def marked(mark: Mark) -> str:
-    """The metadata as canonical JSON."""
+    """A mark as canonical JSON, which is the metadata of its memory."""
     return canonical_json(msgspec.to_builtins(mark))
 
 
@@ -200,7 +200,7 @@ class GraphIndex:
                         yield Orphan(memory_id=memory.memory_id, entity_name=name)
 
     def _groups(self, name: str) -> Iterator[dict[str, _Memories]]:
-        """The observations of an entity: those of each memory with its name, present or gone."""
+        """The observations of an entity, by its memories, present or gone, and by their names."""
         for memory in self._made.get(name, {}).values():
             for called in self._names_said.get(memory.memory_id, ()):
                 yield self._said[memory.memory_id, called]

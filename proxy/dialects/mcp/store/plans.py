@@ -143,7 +143,7 @@ def _open_nodes(arguments: Object) -> Plan:
 
 
 def graph_resource() -> Plan:
-    """The whole graph as a resource."""
+    """A plan that reads the whole graph and returns it as an MCP resource."""
     graph = yield from read_graph()
     text = as_json(shown_graph(graph))
     return {"contents": [{"uri": GRAPH_URI, "mimeType": "application/json", "text": text}]}

@@ -73,7 +73,7 @@ def shown_graph(graph: GraphShown) -> Object:
 
 
 def shown_entity(entity: GraphEntity) -> Object:
-    """An entity in the tools' form."""
+    """An entity in the form that the tools' results have for one."""
     return {
         "name": entity.name,
         "entityType": entity.entity_type,
@@ -82,7 +82,7 @@ def shown_entity(entity: GraphEntity) -> Object:
 
 
 def shown_relation(relation: Relation) -> Object:
-    """A relation in the tools' form."""
+    """A relation in the form that the tools' results have for one."""
     start, end, relation_type = relation
     return {"from": start, "to": end, "relationType": relation_type}
 

@@ -293,7 +293,7 @@ class ChatEditor:
         return self._renamed(kept.name, {**kept.body, "choices": [part]})
 
     def _as_judged(self, index: int, choice: _Choice) -> bytes:
-        """The admitted calls, each written anew as one piece, so that every reader finds these."""
+        """The admitted calls, each written anew as one piece that all readers understand alike."""
         going_on = choice.going_on()
         pieces: list[Json] = [
             {"index": number, **choice.calls[at].whole()}
