@@ -215,7 +215,8 @@ def event_bytes(name: str, data: str) -> bytes:
 def _one_line(raw: bytes) -> bytes:
     """The event with line separators (U+2028, U+0085, ...) escaped as JSON does.
 
-    Otherwise a model could write a line of its own into its text: an event that was never judged.
+    If they were sent as they are, a model could write a line of its own into its text: an event
+    that was never judged.
     """
     for mark, escape in _MARKS.items():
         if mark in raw:

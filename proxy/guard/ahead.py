@@ -94,9 +94,9 @@ class Ahead:
         return before
 
     def find(self, principal: Principal, call: GuardedCall) -> AdmittedAhead | None:
-        """The admission that fits this call: by its id if it has one, else the oldest.
+        """The admission that fits a call: by the call's id if it has one, else the oldest.
 
-        By id too, the content has to be equal, and the principal the same.
+        An admission fits only if the call's content is equal and the principal the same.
         """
         mine = self._open.get(principal)
         if not mine:

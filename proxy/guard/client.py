@@ -274,7 +274,7 @@ class GuardClient:
             return response.status, await response.read()
 
     async def _stay(self) -> None:
-        """Hold one connection open: when it ends, the gate knows that this relay is gone."""
+        """Hold a connection to the gate open; its end tells the gate that this relay is gone."""
         while True:
             with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
                 await self._attend()

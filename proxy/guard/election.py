@@ -146,7 +146,7 @@ class Election:
 class ElectedGuard:
     """The guard of the current gate. Implements `proxy.seams.guard.Guard`. Event loop only.
 
-    It waits for a gate before it asks. If a gate goes away, harmless questions are repeated. A
+    Each method waits for a gate first. If a gate goes away, harmless requests are repeated. A
     request for a verdict is not: the call is not sent, and its outcome is found out later.
     """
 

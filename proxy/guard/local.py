@@ -332,7 +332,8 @@ class Guarding:
         """Record that the agent is about to get this call; all of its items are admitted."""
         before = self._ahead.add(principal, call_id, call, judged)
         if before is not None and not before.late:
-            # If this is not recorded, the items are unsettled all the same, and are looked up.
+            # If the outcome is not recorded, the items of that call stay unsettled, and are looked
+            # up.
             with contextlib.suppress(StorageError):
                 await self._end(before, Forwarded.UNKNOWN)
 

@@ -258,8 +258,8 @@ class Sieve:
 def prints_of(candidate: Candidate) -> tuple[_Print, ...]:
     """The prints of the pieces that tell this candidate from others.
 
-    If one piece carries meaning by itself, the others are names and kinds, which any memory may
-    share: withholding them too would hide every memory of the same name.
+    If one piece carries meaning by itself, the pieces beside it are names and kinds, which any
+    memory may share: withholding them too would hide every memory of the same name.
     """
     call = call_of(candidate)
     return () if call is None else _prints(call.pieces)

@@ -148,9 +148,9 @@ class Writing:
         dialect: str,
         trace: TraceContext,
     ) -> tuple[WrittenItem, ...]:
-        """One item per proposal. Each item of a batch is judged by itself.
+        """Turn proposals into verdicts: one item per proposal, in order.
 
-        A bad one does not stop the others.
+        Each item of a batch is judged by itself, so a bad one does not stop the others.
 
         Raises:
             MalformedRequest: A proposal cannot become a candidate; none of them was staged.
@@ -280,8 +280,8 @@ class Writing:
         embedder = self._embedder
         if takes_client_vectors(embedder):
             return [
-                # No tool of a server behind sends vectors: with client vectors such a memory is
-                # listed and never searched.
+                # A tool of another memory server sends no vector. If this store takes only clients'
+                # vectors, a memory of such a server is listed and never found by a search.
                 b"" if proposal.guarded_key is not None else _client_vector(proposal, dimension)
                 for dimension, proposal in ((embedder.dimension, one) for one in proposals)
             ]

@@ -104,12 +104,9 @@ class TokenVerifier:
     ) -> VerifiedToken:
         """The state of the token: valid, invalid, expired or absent.
 
-        The store checks whether it was spent.
-
-        `stored` is the memory that the candidate would change; the store also checks whether it
-        still is that version.
-
-        An unreadable token counts as forged: an honest client passes on what it was given.
+        Whether the token was spent, the store checks. `stored` is the memory that the candidate
+        would change; the store also checks whether it still is that version. An unreadable token
+        counts as forged: an honest client passes on what it was given.
         """
         if text is None:
             return ABSENT

@@ -376,9 +376,9 @@ class Core:
 
 
 def _is_answered_by(segment: Segment, keys: list[int], call: CallMade) -> bool:
-    """Whether a segment may be the server's answer to that write.
+    """Whether a segment may be the server's answer to a write.
 
-    It is compared by ids, else by server and tool.
+    Segment and write are compared by their ids, else by server and tool.
     """
     if keys or not call.mapped:
         return call.row.key in keys

@@ -206,7 +206,7 @@ def _pointers(book: Book, request: ModelRequest, history: History, reader: Reade
                 session = session if newest is None else newest.session
             yield session
             break
-    # The calls up to this place already led to the same session.
+    # Calls before `known` belong to turns that led to the session found above.
     for turn in request.turns[known + 1 :]:
         for call in turn.calls:
             made = book.calls.get(reader.print(call.call_id))

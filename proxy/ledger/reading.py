@@ -140,7 +140,7 @@ class Reader(Printer):
     def _whole(self, found: TurnSum, ground: TurnGround) -> list[int]:
         """The whole texts that a turn endorses: its text, if nobody else said a part of it before.
 
-        This is decided once, when the turn first comes: a later repetition by others changes
+        The decision is made once, when the turn first comes: a later repetition by others changes
         nothing.
         """
         if found.mixed or len(found.typed) > 1:
@@ -168,9 +168,9 @@ class Reader(Printer):
         found.texts.append(Text(text, origin))
 
     def _sealed(self, said: Said, found: TurnSum) -> None:
-        """A content block that the model can read and this code cannot.
+        """Note a content block that the model can read and this code cannot.
 
-        It never counts as a person's own words, whoever sent it.
+        Such a block never counts as a person's own words, whoever sent it.
         """
         by_tool = said.voice in {Voice.TOOL, Voice.USER}
         label = SourceKind.TOOL_RESULT if by_tool else SourceKind.UNKNOWN

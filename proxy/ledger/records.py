@@ -217,7 +217,8 @@ class Sieved(msgspec.Struct, frozen=True, array_like=True):
     room: int
     start: int
     bits: bytes
-    # The number of bits for each sentence. Where it is missing, all parts had the same.
+    # The number of bits for each sentence; a record without the member is of a version in which
+    # every filter had this number.
     each: int = BITS_BEFORE
 
 

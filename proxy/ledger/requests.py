@@ -351,7 +351,7 @@ class Entering:
 def _given_up(request: ModelRequest, ground: TurnGround) -> tuple[int, ...]:
     """The calls of earlier turns whose results the conversation no longer waits for.
 
-    They were answered, or a person stopped them. Calls of the last turn are still open.
+    Such a call was answered, or a person stopped it. Calls of the last turn are still open.
     """
     last = {call.call_id for turn in request.turns[-1:] for call in turn.calls}
     return tuple(

@@ -211,7 +211,7 @@ class State:
     def pins_full(self) -> bool:
         """Whether the table of known tool descriptions is full.
 
-        Then a new tool is not approved by being seen.
+        While it is, a new tool is not approved by being seen.
         """
         return len(self.pins) >= PINS_MAX
 

@@ -63,9 +63,8 @@ class _Unchanged(NamedTuple):
 class Answers:
     """Filters what a client sees of a server's messages. Event loop only.
 
-    The last answer is remembered: an agent reads its whole memory again and again. What is kept is
-    the questions to the gate about it, never the gate's answers: whether it may be shown is asked
-    each time.
+    An agent reads its whole memory again and again, so the last answer is remembered with the
+    strings to be looked up in it. Whether each may be shown is asked of the gate every time.
     """
 
     def __init__(self, connection: Connection, catalogue: Catalogue) -> None:
@@ -150,8 +149,8 @@ class Answers:
 
     async def _read(self, found: JsonValue, shown: Shown, length: int) -> JsonValue:
         last, self._last = self._last, None
-        # An answer equal to the last one has the same strings in the same places, so the questions
-        # to the gate are the same as well.
+        # An answer equal to the last one has the same strings in the same places, so the strings to
+        # be looked up are the same as well.
         same = last is not None and last.shown is shown and last.value == found
         if last is not None and same and not any(await self._sift(last.asked)):
             self._last = last._replace(value=found)

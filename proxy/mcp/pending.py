@@ -47,14 +47,15 @@ class Pending:
         self.stage = Stage.QUEUED
         # Set when the client cancelled the request: the answer is then used by the relay alone.
         self.cancelled = asyncio.Event()
-        # For a request of the relay's own: gets the answer, which never reaches the other side.
+        # For a request of the relay's own: takes the answer, which the other side never gets.
         self.own: asyncio.Future[Message] | None = None
         # The admitted items in the request, to be settled by its answer.
         self.admitted: tuple[CandidateId, ...] = ()
         # Observations on refused items, which the relay adds to the server's answer.
         self.note: tuple[str, ...] = ()
         self.item_count = 0
-        # For a tool call: its name, what the tool map says of it, and other ids of the same call.
+        # For a tool call: its name, what the tool map says of the tool, and other ids of the same
+        # call.
         self.tool = ""
         self.rule: Tool | None = None
         self.join = Join()
@@ -120,10 +121,7 @@ class Table:
         return self._pending.pop(request_id, None)
 
     def _forget_cancelled(self) -> None:
-        """Drop cancelled requests, which are mostly never answered.
-
-        Otherwise they would fill the table.
-        """
+        """Drop cancelled requests, which are mostly never answered and would fill the table."""
         for pending in self.all():
             if pending.cancelled.is_set() and pending.own is None and not pending.admitted:
                 del self._pending[pending.request_id]

@@ -64,7 +64,7 @@ class Performs(Protocol):
 class StoreServer:
     """Serves one connection while its context is open. Event loop only.
 
-    It takes messages as a relay does, so that a transport can use either.
+    The server takes messages as a relay does, so that a transport can use either.
     """
 
     def __init__(

@@ -121,8 +121,8 @@ class Veto:
         if named is None:
             return None
         if named.call.kind in _CHANGES:
-            # The relay's name for the server is used, so that an item has the same identity on both
-            # ways.
+            # The item is filed under the name that relays use for the server, so that it is the
+            # same item whether the call is judged here or at a relay.
             relayed = self._guard.server_of(principal, named.server)
             server = relayed or SERVER_PREFIX + named.map_name
             return await self._write(asked, server, call, named.call)

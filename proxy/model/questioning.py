@@ -209,7 +209,7 @@ class Questioning:
             return
         turn = self._codes.print_of(principal_id, given.block, given.turn)
         if self._codes.told(principal_id, turn) is not None:
-            return  # the same request came again
+            return  # The same answer came before, in an earlier request.
         if why:
             self._codes.void(principal_id, given.block, f"not_asked_here: {why}")
         answers = answers_in(given.turn)
@@ -260,7 +260,8 @@ class Questioning:
         principal_id = prepared.asked.principal.principal_id
         if why or not answers_a_person(prepared.request):
             return None
-        # The model may have handed on the address of the page, which may have our name in it.
+        # The model may have handed on the review page's address, in which Mnemogate's name may
+        # stand.
         address = self._out.page.address
         if resembles(said if address is None else said.replace(address, " ")):
             fields = {"principal": principal_id, "session": prepared.session}

@@ -66,12 +66,10 @@ class OpensCases(Protocol):
     """Takes signals that set off the search for a culprit. Event loop only."""
 
     async def open_case(self, signal: Signal) -> str | None:
-        """Open a case for a signal.
+        """Open a case for a signal that an answer was wrong.
 
         Returns the id of the case, or of the open case about the same answer; None if no case
-        opens.
-
-        It returns once the case is durable; no answer is replayed before that.
+        opens. The case is durable by then; no answer is replayed before that.
 
         Raises:
             StoreUnavailable: The case could not be made durable.

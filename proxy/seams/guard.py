@@ -136,7 +136,7 @@ class PinnedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PinState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether a server's tools are the approved ones; `changed` names the others."""
+    """Whether a server's tools are the approved ones; `changed` names those that are not."""
 
     approved: bool
     changed: Annotated[tuple[Name, ...], Meta(max_length=TOOLS_MAX)] = ()

@@ -28,9 +28,9 @@ Shown: TypeAlias = "Found | Listed | Got | History | Entities"
 class ReadAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A read and its answer, before anything of it was sent.
 
-    `name` is its `gen_ai.operation.name`; `count`: how many records it returns. Of a search: the
-    unit vector of the question, the ordinals nearest to it (`storage.values.Searched`), and the
-    store's version.
+    `name` is the read's `gen_ai.operation.name`, `count` the number of records that it returns. A
+    search also has the unit vector of its question, the ordinals nearest to that vector
+    (`storage.values.Searched`), and the store's version.
     """
 
     read: Read

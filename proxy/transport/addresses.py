@@ -61,7 +61,7 @@ def refused(address: str, allowed: Iterable[Network], *, only_allowed: bool = Fa
 def is_address(host: str) -> bool:
     """Whether a connector takes a host for an address, in whatever spelling.
 
-    It asks no resolver about one.
+    A connector asks no resolver about an address.
     """
     return ":" in host or host.replace(".", "").isdigit()
 

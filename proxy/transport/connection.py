@@ -278,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
         return sent
 
     def _settle(self, sent: web.StreamResponse | None) -> None:
-        """After an answer: go on to the next request, or skip the rest of an unwanted body."""
+        """Go on, after an answer, to the next request, or skip the rest of an unwanted body."""
         request = self._request
         whole = self._at is _At.FED and request is not None and request.content.is_eof()
         if sent is not None and sent.keep_alive and whole:
@@ -309,7 +309,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the bytes behind a complete request cannot begin another request.
 
         Bytes that arrived together are judged together: if the bytes behind a request show that its
-        sender ends it elsewhere, it is not run.
+        sender ends the request elsewhere, the request is not run.
         """
         behind = bytes(self._held).lstrip(b"\r\n")
         if self._at is not _At.FED or self._request is None or not behind:

@@ -206,7 +206,7 @@ class RequestTurn:
         self._counts = False
 
     def whole(self) -> None:
-        """The request is complete: count it.
+        """Count the request, which is complete now.
 
         Raises:
             Busy: There is no room for it.

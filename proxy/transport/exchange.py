@@ -53,7 +53,7 @@ class Departure:
 class Welcome:
     """How long a request is wanted: until its peer leaves, or its credential ends.
 
-    It is a context around the whole request, up to the last piece of the answer. Event loop only.
+    Used as a context around the whole request, up to the last piece of the answer. Event loop only.
     """
 
     __slots__ = ("_accesses", "_departure", "gone")

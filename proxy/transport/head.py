@@ -48,7 +48,7 @@ _SINGLE: Final = frozenset(
         "x-request-id",
     }
 )
-# Fits a path of letters, digits, "_" and "-": nothing in it needs decoding.
+# Matches a path of letters, digits, "_" and "-", in which nothing needs decoding.
 _PLAIN_TARGET: Final = re.compile(r"(?:/[A-Za-z0-9_-]{1,64}){1,8}/?")
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 

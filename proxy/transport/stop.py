@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class Stop:
     """Ends the work inside its context with `TimeoutError` when it is called. Event loop only.
 
-    It may be called at any time and repeatedly, also before and after the context.
+    The call may come at any time and repeatedly, also before and after the context.
     """
 
     def __init__(self, seconds: float | None = None) -> None:

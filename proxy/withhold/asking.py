@@ -189,9 +189,9 @@ class Asking:
         return self._notice(self._of_key(key))
 
     def _known(self, entry: Entry | None) -> _Found | None:
-        """The record of a text that was withheld at this place before.
+        """The record of a text that was withheld at this place before; None if there is none.
 
-        It comes with the key of the refused text, where that text is still known.
+        The key of the refused text comes with the record, where that text is still known.
         """
         if entry is None or (entry.session and entry.session not in self._sight.sessions):
             return None
@@ -249,10 +249,7 @@ class Asking:
         return withheld.whole(numbers_of(text), self.looking) if plain else None
 
     def of_call(self, text: str) -> str | None:
-        """What the agent is told instead of a call that contains the whole of a refused text.
-
-        Else None.
-        """
+        """What the agent is told instead of a call with the whole of a refused text; else None."""
         for reading in readings_of(NOTICE.sub(_APART, text)):
             key = self._kept.withheld.said_in(self._printer.numbers(reading), self.looking)
             if key is not None:

@@ -86,7 +86,7 @@ class Waits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Cleared(msgspec.Struct, frozen=True, array_like=True):
-    """The candidate was admitted or forgiven, or never reached the gate: none of it is withheld."""
+    """A candidate of which nothing is withheld: admitted, forgiven, or never sent to the gate."""
 
     principal: str
     candidate_id: str

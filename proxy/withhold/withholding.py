@@ -61,7 +61,8 @@ if TYPE_CHECKING:
 
 BEGUN_S: Final = 10.0
 """How long a decision that the writer has begun is waited for, beyond the deadline."""
-# A memory with one of these ceilings was written in a context of the person's own words alone.
+# The memories whose ceiling is one of these labels were written in a context of the person's own
+# words alone.
 _FIRM: Final = frozenset({SourceKind.USER_INPUT, SourceKind.OPERATOR})
 _WITHHOLD: Final = {
     "anthropic": withhold,

@@ -30,10 +30,11 @@ class BadPattern(ValueError):  # noqa: N818 - what the text is, not a fault of o
 
 
 class MemoryPaths:
-    """A list of patterns. One without a slash is a file's name; `*` is a part of one name.
+    """A list of patterns for the paths of memory files.
 
-    `**` at the end stands for everything below. A pattern that begins with a slash starts at the
-    root; any other fits in any folder.
+    A pattern without a slash is a file's name; `*` is a part of one name. `**` at the end stands
+    for everything below. A pattern that begins with a slash starts at the root; any other fits in
+    any folder.
     """
 
     def __init__(self, patterns: tuple[str, ...]) -> None:

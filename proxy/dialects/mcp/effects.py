@@ -110,7 +110,7 @@ def _has(text: str, taken: dict[str, JsonValue]) -> bool:
 def _piece(text: str, taken: dict[str, JsonValue]) -> int | None:
     """The number of the one piece at a path.
 
-    It is `NOTHING` for an empty string, and None for anything but one string.
+    Returns `NOTHING` for an empty string, and None for anything but one string.
     """
     found = _values(text, taken)
     if len(found) != 1 or not isinstance(found[0], str):

@@ -72,8 +72,8 @@ def check_head(headers: dict[str, str], message: Message) -> None:
     if message.era is not said:
         raise _mismatch(message, "mcp-protocol-version: not the version that the body names")
     if said is Era.HANDSHAKE:
-        # These headers mean nothing to a server of the older era, but a router in front of it might
-        # heed them.
+        # To a server of the older era the headers checked below mean nothing, but a router in front
+        # of the server might heed them.
         if METHOD in headers and headers[METHOD] != message.method:
             raise _mismatch(message, "mcp-method: not the method of the body")
         _check_name(headers, message, required=False)
@@ -89,8 +89,8 @@ def check_head(headers: dict[str, str], message: Message) -> None:
 def headers_for(message: Message, given: dict[str, str]) -> dict[str, str]:
     """The headers that repeat parts of this message's body; none in the older era.
 
-    `given` are the headers of the client's request: arguments that it repeated are repeated again,
-    if the message still has them.
+    `given` are the headers of the client's request: an argument that a client's header repeated
+    gets a header again, if the message still has the argument.
     """
     if message.era is not Era.STATELESS or message.method is None:
         return {}

@@ -156,9 +156,9 @@ def captured(items: tuple[WrittenItem, ...]) -> Shape | None:
 def unheard(request: HttpRequest, refusal: Refusal) -> Shape | None:
     """The answer for a conversation that was refused unjudged; None for any other request.
 
-    A page or tool may have caused the refusal, by a control character or an overlong text. That
-    must not count as an outage of the agent's memory either. The refusal is a fixed text, beside
-    the empty results.
+    A page or tool may have caused the refusal, by a control character or an overlong text, which
+    must not count as an outage of the agent's memory. So the answer is 200 with empty results, and
+    a fixed text beside them names the refusal.
     """
     if refusal.status not in _OF_THE_TEXT or not _is_conversation(request.body):
         return None

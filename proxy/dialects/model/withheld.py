@@ -125,10 +125,7 @@ class Asks(Protocol):
 
 
 class Leave(msgspec.Struct, frozen=True, kw_only=True):
-    """What stays unchanged, by its place in the body.
-
-    That is text that persons typed, and trusted texts.
-    """
+    """What withholding leaves unchanged, by its place in the body: typed and trusted texts."""
 
     typed: dict[Where, tuple[tuple[int, int], ...]] = {}
     trusted: frozenset[Where] = frozenset()
@@ -242,7 +239,7 @@ def passes(key: str, asks: Asks) -> bool:
 def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
     """Replace refused texts anywhere below a place: in unknown fields, in keys, in an address.
 
-    It runs after the API's own editing has replaced the texts that it knows.
+    This runs after the API's own editing, which has replaced the texts that it knows.
     """
     if isinstance(value, str):
         if where in leave.trusted or where in leave.typed or names(str(where[-1]), value):

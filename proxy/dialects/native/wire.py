@@ -167,7 +167,7 @@ class ItemOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int
     id: str | None = None
     memory_class: MemoryClass
-    class_lowered: bool = False  # its class is below the one that the client named
+    class_lowered: bool = False  # whether the memory's class is below the one that the client named
     source: SourceKind | None = None
     ceiling: SourceKind | None = None
     candidate_id: str | None = None

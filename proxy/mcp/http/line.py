@@ -198,10 +198,7 @@ class Line:
         exchange.when_over(late.cancel)
 
     def _somewhere(self) -> Exchange | None:
-        """The stream for a message that belongs to no call.
-
-        It is a listener's stream, or else that of the oldest call.
-        """
+        """The stream for a message that belongs to no call: a listener's, or the oldest call's."""
         for exchange in (*self._listening, *self._asked.values()):
             if not exchange.over:
                 return exchange

@@ -83,9 +83,9 @@ def _entities_taken_away(entities: Sequence[KnownEntity]) -> Step[tuple[WrittenI
     """Delete entities with their observations and relations; the entity last, or not at all.
 
     Observations and relations are deleted first, the hardest to delete before the others. If one of
-    them has to stay, so does the entity, and nothing that is easier to delete was touched.
-    Otherwise an agent could remove an entity that a person spoke of, and make it anew without the
-    person's words.
+    them has to stay, so does the entity, and nothing that is easier to delete was touched. If an
+    entity could go alone, an agent could remove an entity that a person spoke of, and make it anew
+    without the person's words.
     """
     written: dict[MemoryId, WrittenItem] = {}
     stages: tuple[Callable[[KnownEntity], tuple[MemoryId, ...]], ...] = (

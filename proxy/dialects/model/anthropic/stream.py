@@ -136,7 +136,8 @@ class AnthropicEditor:
             called = body is not None and ("content_block" in body or _JSON_PIECE in str(body))
             return (b"" if called else event.raw), ()
         if event.name not in {"", kind} or ("content_block" in body and kind != _BEGIN):
-            # Some readers go by the event's name, others by its content: make both say the same.
+            # Some readers go by the event's name, others by the type in its content, so both are
+            # made equal.
             lean: dict[str, Json] = {key: body[key] for key in body if key != "content_block"}
             body = body if kind == _BEGIN else lean
             raw = event_of(kind, body)

@@ -184,7 +184,7 @@ def _emptied(
 
 def thinks(body: dict[str, Json]) -> bool:
     """Whether the conversation has signed thinking blocks."""
-    # This runs for each request with its whole history, so it calls no function for each block.
+    # The function runs for each request with its whole history, so it calls nothing for each block.
     for message in list_of(body.get(_TURNS)):
         blocks = message.get("content") if isinstance(message, dict) else None
         for block in blocks if isinstance(blocks, list) else ():
