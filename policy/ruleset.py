@@ -47,7 +47,7 @@ Word = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of step 9. Sizes in UTF-8 bytes, counts per principal and window."""
+    """Limits of step 9, against floods. Sizes in UTF-8 bytes, counts per principal and window."""
 
     text_bytes_max: Count
     metadata_bytes_max: Count
@@ -231,7 +231,7 @@ def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
     except tomllib.TOMLDecodeError as error:
         raise RulesetError(f"not TOML: {error}") from None
     except (ValueError, RecursionError):
-        # The TOML reader raises these errors at its own limits: thousands of digits, a thousand
+        # The errors that the TOML reader raises at its own limits: thousands of digits, a thousand
         # brackets, lone surrogates.
         raise RulesetError("not TOML: a number too long, or nested too deeply") from None
     try:

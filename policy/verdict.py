@@ -22,48 +22,48 @@ class InvariantBroken(Exception):  # noqa: N818 - names a state of the process, 
 class Reason(enum.Enum):
     """Why a candidate was not admitted. Closed list; values are stable and content-free."""
 
-    # (0) the gate could not decide
+    # Step 0: the gate could not decide.
     GATE_UNAVAILABLE = "gate_unavailable"
-    # (1) source-class compatibility
+    # Step 1: this source may not write this class.
     SOURCE_CLASS_FORBIDDEN = "source_class_forbidden"
     CLASS_FLOOR = "class_floor"
     SOURCE_BELOW_STORED = "source_below_stored"
     TARGET_MISSING = "target_missing"
     PERSON_REQUIRED = "person_required"
-    # (2) directive and injection language
+    # Step 2: the text gives orders to an agent, or attacks it.
     DIRECTIVE_LANGUAGE = "directive_language"
     INJECTION_LANGUAGE = "injection_language"
-    # (3) trust
+    # Step 3: the principal is not trusted enough.
     TRUST_INSUFFICIENT = "trust_insufficient"
     TRUST_SOFT_SCORE = "trust_soft_score"
     TRUST_LATCHED = "trust_latched"
-    # (4) digest
+    # Step 4: the bytes differ from those intercepted.
     DIGEST_MISMATCH = "digest_mismatch"
-    # (5) nonce
+    # Step 5: the nonce was used before.
     NONCE_REPLAYED = "nonce_replayed"
     NONCE_INCARNATION = "nonce_incarnation"
-    # (6) promotion token
+    # Step 6: a promotion token is needed, or does not hold.
     PROMOTION_TOKEN_MISSING = "promotion_token_missing"  # noqa: S105 - a reason
     PROMOTION_TOKEN_INVALID = "promotion_token_invalid"  # noqa: S105 - a reason
     PROMOTION_TOKEN_EXPIRED = "promotion_token_expired"  # noqa: S105 - a reason
     PROMOTION_TOKEN_SPENT = "promotion_token_spent"  # noqa: S105 - a reason
-    # (7) audit cross-check
+    # Step 7: the interceptor did not record this candidate.
     NOT_INTERCEPTED = "not_intercepted"
     AUDIT_MISMATCH = "audit_mismatch"
-    # (8) cognitive staging
+    # Step 8: the candidate would displace an anchor in a search.
     CONTRADICTS_ANCHOR = "contradicts_anchor"
     OUTRANKS_ANCHOR = "outranks_anchor"
-    # (9) budgets
+    # Step 9: a budget is used up.
     OVERSIZE = "oversize"
     RATE_LIMITED = "rate_limited"
     QUOTA_EXCEEDED = "quota_exceeded"
-    # (10) drift
+    # Step 10: the text mentions a name under a drift alarm.
     DRIFT_ALARM = "drift_alarm"
     # a person refused a held candidate, or it was dropped before its verdict
     DENIED_BY_PERSON = "denied_by_person"
     # nobody decided on a held candidate in time
     HOLD_EXPIRED = "hold_expired"
-    # before the gate: a call that may never be made to a server behind
+    # Refused before the gate: a call that no server behind the gate may ever get.
     UNKNOWN_TOOL = "unknown_tool"
     ADMIN_TOOL = "admin_tool"
     TOOLS_CHANGED = "tools_changed"

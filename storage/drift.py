@@ -72,7 +72,8 @@ class Drift(Protocol):
     async def accept(self, tenant: Tenant, name: str, by: PrincipalId) -> tuple[str, ...]:
         """Exempt the words of a name from holds, a leaf each; searches go on to cap their memories.
 
-        Their cells; () where no memory of low trust mentioned it, or it is accepted already.
+        Returns their cells; () where no memory of low trust mentioned the name, or it is accepted
+        already.
         """
         ...
 

@@ -366,7 +366,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     candidate_id: CandidateId
     candidate: Candidate
     sent: bool
-    unknown: bool  # the log says that the server's answer was lost
+    unknown: bool  # whether the log says that the server's answer was lost
 
 
 class Stands(enum.Enum):
@@ -490,6 +490,6 @@ class BackupSummary(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     leaf_count: int
     held_count: int
-    with_secrets: bool  # whether it can be restored without separately kept secrets
+    with_secrets: bool  # whether the backup can be restored without separately kept secrets
     with_held: bool  # whether held candidates are in the backup
     bytes: int

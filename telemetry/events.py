@@ -141,7 +141,7 @@ class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
 class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a store at the moment of a scrape.
 
-    It is no event: its values replace the earlier ones.
+    The gauges are no event: new values replace the earlier ones.
     """
 
     version: int

@@ -50,7 +50,7 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pass:
-    """One pass over all memories: it takes each once, by rising ordinal.
+    """Finds the memories to erase: it is shown each memory once, by rising ordinal.
 
     Afterwards `due` says which of them are to be erased.
     """

@@ -39,8 +39,8 @@ _LETTERS_MIN: Final = 3
 _WORD: Final = re.compile(r"[^\W\d_][^\W_]*(?:['\u2019][^\W_]+)*")
 # The pattern begins with one of a few characters, so that a search skips all others quickly.
 _SENTENCE_END: Final = re.compile(r"[.!?:;\u2026\n](?:(?<=\n)|\s)\s*")
-# What a text needs for another reading than its plain one to say another word: escapes, tags,
-# marks of emphasis, an address or blob, letters spaced out, a word divided at a line end.
+# Signs that a text decoded in another way may have other words: escapes, tags, marks of emphasis,
+# an address or blob, letters spaced out, a word divided at a line end.
 _OTHERWISE: Final = re.compile(
     r"[\\%&<*_`~=\x1b]|[^\x00-\x7f]|[A-Za-z0-9+/-]{16}"
     r"|[0-9A-Fa-f]{2}[\s:,]{1,4}(?:0x)?[0-9A-Fa-f]{2}\b"

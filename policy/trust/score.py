@@ -109,5 +109,5 @@ def known_score(state: TrustState, scoring: SoftScoring = SOFT_SCORING) -> float
 
 
 def restored(state: TrustState) -> TrustState:
-    """The state after an operator restored trust: a newcomer's, and the number of restores."""
+    """The trust after an operator restored it: a newcomer's, but restores are counted."""
     return msgspec.structs.replace(NEWCOMER, restores_count=state.restores_count + 1)

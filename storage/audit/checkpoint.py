@@ -106,7 +106,7 @@ def _key_of(name: str, private_key: Ed25519PrivateKey) -> VerifierKey:
 
 
 def sign_note(text: str, name: str, private_key: Ed25519PrivateKey) -> bytes:
-    """A note with one signature. Ed25519 is deterministic, so equal input gives equal bytes.
+    """Sign a text as a note. Ed25519 is deterministic, so equal input gives equal bytes.
 
     Raises:
         ValueError: The text cannot be the text of a note, or the name the name of a key.

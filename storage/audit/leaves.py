@@ -108,7 +108,7 @@ class VerdictLeaf(
     session: Annotated[str, Meta(max_length=64)] | None = None
     # The ceiling of the text; at most `source`; absent in format 3.
     ceiling: SourceKind | None = None
-    # Of an admission: the leaf that admitted the step before this one of the same memory, or
+    # In an admission: the index of the leaf that admitted the memory's step before, or
     # NO_STEP_BEFORE. Absent in leaves that were written before leaves said so.
     previous_index: _Index | None = None
 
@@ -136,7 +136,7 @@ class OperatorLeaf(
     action: Annotated[str, Meta(min_length=1, max_length=64)]
     subject: _Short
     by: PrincipalId
-    detail: _Short = ""  # short machine text, never content
+    detail: _Short = ""  # about the act: short machine text, never content
 
 
 class ResultLeaf(

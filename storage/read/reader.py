@@ -374,7 +374,7 @@ class EmbeddedReader(TrustReads):
                 left -= _ENTITY_BYTES + len(kind) + len(name)
                 if entities and left < 0:
                     break
-                # Rows are read one at a time: an id may have all memories of the tenant.
+                # Rows are read one at a time: one id may name all memories of the tenant.
                 first_at_ms, last_at_ms = _LATEST_MS, 0
                 for ordinal in found.tolist():
                     row = read_row(view, ordinal)

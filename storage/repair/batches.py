@@ -72,7 +72,7 @@ class EmbeddedIncidents:
         return await self._undone(incident, by)
 
     def planned(self, reach: Reach, to: Past) -> Rewound:
-        """What a rewind would do."""
+        """What a rewind would do to each memory in reach, as counts; nothing is changed."""
         return self._plan(reach, to).told
 
     async def rewind(self, reach: Reach, to: Past, by: PrincipalId, reason: str = "") -> Rewound:

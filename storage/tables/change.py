@@ -174,7 +174,7 @@ class Change:
         if self.before.next_ordinal == 0:
             self.draft.mark_lineage_filed()
         if self.erased:
-            # Until its pages are rewritten, purged content is hidden, and not erased.
+            # A purge hides content; its bytes are erased when the file is rewritten.
             self.draft.mark_unerased()
         root = self._tree.root()
         note = sign_checkpoint(origin, self._tree.size, root, signer)

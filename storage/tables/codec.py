@@ -174,7 +174,7 @@ class TrustRecord(msgspec.Struct, frozen=True, array_like=True):
     violations_count: int
     good: float
     bad: float
-    # The fields from here on exist since format 5.
+    # The fields below exist since format 5 of the store.
     cusum: float = 0.0
     latched_at_ms: int | None = None
     probation_left: int = 0

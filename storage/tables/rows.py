@@ -162,7 +162,7 @@ def children_of(
             return
         ordinal = int.from_bytes(key[len(prefix) :], "big")
         row = read_row(view, ordinal)
-        # The prefix has 64 bits of a hash, so the row itself is checked.
+        # Two memories may share the prefix, 64 bits of a hash, so the row itself is checked.
         if row.tenant == tenant and parent in candidate_of(row).derived_from:
             yield ordinal, row
 

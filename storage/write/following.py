@@ -109,8 +109,8 @@ class Following:
             if row.erased or row.change in _GONE:
                 break
             if row.salt == bad.salt:
-                # The bad row is a copy of this one, which an earlier step back or rewind made. The
-                # rows between the two were taken back, and must not return.
+                # The row to blame is a copy of this one, which an earlier step back or rewind made.
+                # The rows between the two were taken back, and must not return.
                 back_to = None
             elif back_to is None and text_of(row)[0] != said:
                 back_to = ordinal

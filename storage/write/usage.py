@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 VERDICT_BYTES: Final = 1_024
 """The bytes of a verdict: two leaves, their nodes, a nonce, an id, and half-filled pages."""
 
-# Deletions may use this much more than the quota, so that a full store can be emptied. The leaves
-# of a tenant's refusals may take this much more than its share.
+# The share of the quota that deletions may use beyond it, so that a full store can be emptied. The
+# leaves of a tenant's refusals may take the same share beyond the tenant's own.
 _OVERDRAFT: Final = 0.1
-# Purges may use this much more than deletions: a full store can always be purged. A purge's leaves
-# take two thirds of the smallest memory's size, because the log keeps them.
+# The share that purges may use beyond deletions: a full store can always be purged. The leaves of
+# a purge take two thirds of the smallest memory's size, because the log keeps them.
 _PURGE_RESERVE: Final = 0.8
 _REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 _FLOAT_LEN: Final = 4
