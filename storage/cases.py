@@ -203,9 +203,17 @@ class Cases(Protocol):
         ...
 
     async def convict(
-        self, case_id: str, accused: Sequence[Accused], by: PrincipalId, progress: Progress
+        self,
+        case_id: str,
+        accused: Sequence[Accused],
+        by: PrincipalId,
+        progress: Progress,
+        *,
+        proposes: bool = False,
     ) -> Case:
         """Hide these memories and what was derived from them, or leave all of that to a person.
+
+        With `proposes` they are named, and hidden by a person alone.
 
         One transaction: the acts, a leaf for each memory that names the case, the outcome for each
         origin, and the case at `CONVICTED` or at `NEEDS_PERSON`. When it returns, no read that

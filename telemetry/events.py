@@ -138,6 +138,41 @@ class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
     reply_memories: int = 0
 
 
+class IncidentAsk(msgspec.Struct, frozen=True, kw_only=True):
+    """One replay of a wrong answer: how many memories were in it, and what came of it."""
+
+    size: int
+    outcome: str  # "fails" | "passes" | "unknown"
+    repeat: int
+    started_ns: int
+    ended_ns: int
+
+
+class IncidentStepped(msgspec.Struct, frozen=True, kw_only=True, tag="incident"):
+    """The incident of a wrong answer went one step on. `ended`: it becomes a span, with children.
+
+    `links` are the trace ids of the commits of its culprits, as their leaves have them.
+    """
+
+    context: TraceContext
+    incident_id: str
+    signal: str
+    step: str
+    mode: str
+    tenant: str
+    suspects: int
+    rounds: int
+    culprits: int
+    ended: bool
+    started_ns: int
+    ended_ns: int
+    links: tuple[str, ...] = ()
+    asks: tuple[IncidentAsk, ...] = ()
+    error_type: str = ""
+    # When what followed from a conviction was done.
+    closures: tuple[tuple[int, int], ...] = ()
+
+
 class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a store at the moment of a scrape.
 
@@ -162,4 +197,4 @@ class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
     recalls_dropped: int = 0
 
 
-Event = VerdictRecorded | ReadServed | RequestServed | ModelServed
+Event = VerdictRecorded | ReadServed | RequestServed | ModelServed | IncidentStepped

@@ -18,7 +18,13 @@ from typing import IO, TYPE_CHECKING, Final
 import msgspec
 
 from telemetry import vocabulary
-from telemetry.events import ModelServed, ReadServed, RequestServed, VerdictRecorded
+from telemetry.events import (
+    IncidentStepped,
+    ModelServed,
+    ReadServed,
+    RequestServed,
+    VerdictRecorded,
+)
 from telemetry.pipe import Pipe, PipeCounts
 
 if TYPE_CHECKING:
@@ -180,10 +186,12 @@ def level_of(event: Event) -> int:
             if not event.error_type:
                 return logging.INFO
             return logging.WARNING if event.status in _CLIENTS_OWN else logging.ERROR
+        case IncidentStepped():
+            return logging.WARNING
 
 
 def event_name(event: Event) -> str:
-    """The event's name: "verdict", "read", "request" or "model"."""
+    """The event's name: "verdict", "read", "request", "model" or "incident"."""
     match event:
         case VerdictRecorded():
             return "verdict"
@@ -193,6 +201,8 @@ def event_name(event: Event) -> str:
             return "request"
         case ModelServed():
             return "model"
+        case IncidentStepped():
+            return "incident"
 
 
 def fields_of(event: Event) -> dict[str, Field]:
@@ -206,6 +216,8 @@ def fields_of(event: Event) -> dict[str, Field]:
             return _request_fields(event)
         case ModelServed():
             return _model_fields(event)
+        case IncidentStepped():
+            return _incident_fields(event)
 
 
 def _read_fields(event: ReadServed) -> dict[str, Field]:
@@ -232,6 +244,21 @@ def _model_fields(event: ModelServed) -> dict[str, Field]:
         "calls": event.calls,
         "refused": event.refused,
         "withheld": event.withheld,
+        **_how_and_when(event),
+    }
+
+
+def _incident_fields(event: IncidentStepped) -> dict[str, Field]:
+    return {
+        "incident_id": vocabulary.hex_id(event.incident_id),
+        "signal": vocabulary.known(event.signal, vocabulary.INCIDENT_SIGNALS),
+        "step": vocabulary.known(event.step, vocabulary.INCIDENT_STEPS),
+        "mode": vocabulary.known(event.mode, vocabulary.INCIDENT_MODES),
+        "tenant": event.tenant,
+        "suspects": event.suspects,
+        "asks": len(event.asks),
+        "rounds": event.rounds,
+        "culprits": event.culprits,
         **_how_and_when(event),
     }
 

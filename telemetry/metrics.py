@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from telemetry import vocabulary
 from telemetry.events import (
+    IncidentStepped,
     ModelServed,
     ReadServed,
     RequestServed,
@@ -80,6 +81,7 @@ _COUNTERS: Final = (
     ("mnemogate_replays", "Answers given again to a repeated request.", ("decision",)),
     ("mnemogate_requests", "HTTP requests answered.", ("listener", "route", "status")),
     ("mnemogate_reads", "Reads answered.", ("operation", "outcome")),
+    ("mnemogate_incidents", "Steps of the incidents of wrong answers.", ("signal", "state")),
     ("mnemogate_model_requests", "Model requests answered.", ("api", "status")),
     ("mnemogate_model_askings", "Requests sent to a model, second askings included.", ("api",)),
     ("mnemogate_model_calls", "Tool calls that models made.", ("api", "outcome")),
@@ -158,6 +160,11 @@ class Metrics:
                 self._observe_request(event)
             case ModelServed():
                 self._observe_model(event)
+            case IncidentStepped():
+                signal = vocabulary.known(event.signal, vocabulary.INCIDENT_SIGNALS)
+                step = vocabulary.known(event.step, vocabulary.INCIDENT_STEPS)
+                with self._lock:
+                    self._counters["mnemogate_incidents"][signal, step] += 1
 
     def set_store(self, gauges: StoreGauges) -> None:
         """Replace the store's gauges; call before `render`."""

@@ -18,7 +18,14 @@ from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
 from telemetry import vocabulary
-from telemetry.events import ModelServed, ReadServed, RequestServed, VerdictRecorded
+from telemetry.events import (
+    IncidentStepped,
+    ModelServed,
+    ReadServed,
+    RequestServed,
+    VerdictRecorded,
+)
+from telemetry.incidents import incident_spans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,6 +97,8 @@ def is_traced(event: Event) -> bool:
         case ModelServed():
             # Spans of refused writes are always made, and need this request's span as parent.
             return event.context.sampled or event.refused > 0
+        case IncidentStepped():
+            return event.ended
         case RequestServed():
             return False
 
@@ -109,6 +118,8 @@ def spans_of(event: Event, resource: Resource, admit_detail_share: float) -> lis
             return [_read_span(event, resource)]
         case ModelServed():
             return [_model_span(event, resource)]
+        case IncidentStepped():
+            return incident_spans(event, resource, SCOPE)
         case RequestServed():
             return []
 

@@ -43,6 +43,21 @@ READ_OPERATIONS: Final = frozenset(
 
 PROVIDERS: Final = frozenset({"anthropic", "openai"})
 MODEL_APIS: Final = frozenset({"anthropic", "chat", "responses"})
+INCIDENT_SIGNALS: Final = frozenset({"operator", "person", "anchor", "canary", "judge"})
+INCIDENT_STEPS: Final = frozenset(
+    {
+        "opened",
+        "reproduced",
+        "not_reproduced",
+        "not_memory_caused",
+        "convicted",
+        "needs_person",
+        "healed",
+        "closed",
+    }
+)
+INCIDENT_MODES: Final = frozenset({"retrieval", "judge"})
+ASK_OUTCOMES: Final = frozenset({"fails", "passes", "unknown"})
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}", re.ASCII)
 _MODEL = re.compile(r"[A-Za-z0-9_.:/@\-]{1,64}", re.ASCII)

@@ -48,6 +48,8 @@ class ForPerson(enum.Enum):
     BLAST = "blast"
     LABEL = "label"
     ANCHOR = "anchor"
+    PROPOSED = "proposed"
+    """Whoever convicted may only propose."""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,12 +91,13 @@ def closure_of(
     children: Callable[[Fact], Iterable[Fact]],
     *,
     blast_max: int = BLAST_MAX,
+    proposes: bool = False,
 ) -> Closure:
     """What to do with each culprit and what was derived from it: each memory once, culprits first.
 
     `children` gives the memories of which a step later than `Fact.step` names the memory as a
     parent. A memory that is merely outdated was true once, so memories derived from it stay. The
-    walk ends one memory above `blast_max`.
+    walk ends one memory above `blast_max`. With `proposes` every act is left to a person.
     """
     found: dict[MemoryId, Consequence] = {}
     for fact in culprits:
@@ -107,7 +110,7 @@ def closure_of(
                 waiting.append(child)
                 if len(found) > blast_max:
                     break
-    why = _for_person(tuple(found.values()), blast_max)
+    why = ForPerson.PROPOSED if proposes else _for_person(tuple(found.values()), blast_max)
     if why is None:
         return Closure(consequences=tuple(found.values()))
     nothing = (msgspec.structs.replace(one, act=Act.NOTHING) for one in found.values())

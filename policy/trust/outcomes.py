@@ -58,7 +58,7 @@ def _good(said_by: str, *, fed: bool = True) -> OutcomeRule:
 RULES: Final[dict[OutcomeKind, OutcomeRule]] = {
     OutcomeKind.RELEASE_STOOD: _good("a person and time"),
     OutcomeKind.RECALLED_BY_OTHERS: _good("time and the ledger", fed=False),
-    OutcomeKind.CONVICTED: _bad(1.0, "an incident", fed=False),
+    OutcomeKind.CONVICTED: _bad(1.0, "an incident"),
     OutcomeKind.DENIED_BY_PERSON: _bad(1.0, "a person"),
     OutcomeKind.STRUCTURAL_REFUSAL: _bad(1.0, "the gate"),
     OutcomeKind.CONTRADICTED_ANCHOR: _bad(0.5, "the gate", cap=Cap.DAILY),

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy.admin.adopting import Adopting
+    from proxy.admin.answers_blamed import WrongAnswers
     from proxy.admin.dry_run import Explainer
     from proxy.admin.failing import Failing
     from proxy.admin.judge_tests import JudgeTests
@@ -143,6 +144,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     failing: Failing
     judge_tests: JudgeTests
     repairing: Repairing
+    wrong_answers: WrongAnswers
     tracing: Tracing
     ledger: Sessions
     surroundings: Surroundings

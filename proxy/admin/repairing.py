@@ -23,6 +23,7 @@ from storage.incidents import Past, Reach
 if TYPE_CHECKING:
     from policy.model import Principal
     from proxy.admin.wire.incidents import RewindRequest
+    from proxy.admin.wire.wrong_answers import CaseView
     from storage.incidents import Contained, Incident, Incidents
 
 
@@ -31,9 +32,10 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
 
     incidents: Incidents
 
-    def all(self) -> IncidentList:
-        """Every incident, oldest first."""
-        return IncidentList(incidents=tuple(_incident_view(one) for one in self.incidents.all()))
+    def all(self, wrong_answers: tuple[CaseView, ...] = ()) -> IncidentList:
+        """Every isolation and rewind, oldest first, with the incidents of wrong answers."""
+        incidents = tuple(_incident_view(one) for one in self.incidents.all())
+        return IncidentList(incidents=incidents, wrong_answers=wrong_answers)
 
     async def isolate(self, by: Principal, asked: IsolateRequest) -> IsolationView:
         """Hide all memories that fit the request, or with `dry_run` only name them.

@@ -23,6 +23,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "check": ("memory",),
     "isolate": ("isolate",),
     "rewind": ("rewind",),
+    "blame": ("incident",),
+    "incident": ("incident",),
     "provenance": ("show_provenance",),
     "review": ("review_many", "review_watch", "adopt", "review"),
     "trust": ("trust",),
@@ -44,6 +46,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
 _GROUPS: Final = {
     "memory": "what is stored",
     "provenance": "where memories came from",
+    "incident": "wrong answers, and who was to blame",
     "review": "held candidates that wait for a person",
     "trust": "the trust of each principal",
     "drift": "names that memories of low trust add up to",

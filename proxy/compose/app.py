@@ -175,7 +175,7 @@ async def compose(
         await stack.enter_async_context(warned(observing=observing, wait=composition.wait))
         if composition.listen:
             await stack.enter_async_context(mcp.running())
-            await stack.enter_async_context(services.tending(settings.retention_seconds, told))
+        await stack.enter_async_context(services.tending(told, listens=composition.listen))
         direct = await listening.direct(stack, fronts.guard, guards=composition.guarding)
         keys = await _first_keys(foundation, services) if composition.listen else ()
         await listening.serve()

@@ -11,6 +11,7 @@ import msgspec
 
 from policy.labels.forwarded_call import MCP
 from proxy.admin.adopting import Adopting
+from proxy.admin.answers_blamed import WrongAnswers
 from proxy.admin.commands import Operate
 from proxy.admin.confirm_links import Confirming
 from proxy.admin.dry_run import Explainer
@@ -26,9 +27,11 @@ from proxy.admin.repairing import Repairing
 from proxy.admin.retention import Retaining
 from proxy.admin.servers_behind import ServersBehind
 from proxy.admin.tracing import Tracing
+from proxy.aftermath.blaming import Blaming
 from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.feedback import TakingFeedback
 from proxy.aftermath.judges import Judges
+from proxy.aftermath.replay import Replays
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
@@ -72,6 +75,7 @@ if TYPE_CHECKING:
     from proxy.fronts.health import Health
     from proxy.intercept.interceptor import Submits
     from proxy.model.memory_seam import Coupling
+    from proxy.seams.cases import OpensCases
     from proxy.seams.embedder import Embedder
     from proxy.seams.operation import Dialect
     from proxy.seams.surroundings import Surroundings
@@ -124,13 +128,33 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         asks = not takes_client_vectors(self.embedder)
         return Registering(store.reader, store.writer, out, canaries if asks else None)
 
-    def feedback(self) -> TakingFeedback:
-        """What is said of answers, where nobody opens cases."""
+    def blaming(self) -> Blaming:
+        """The search for the memories that caused a wrong answer."""
+        store = self.store
+        return Blaming(
+            cases=store.cases,
+            replays=Replays(store.recalls, store.reader),
+            reader=store.reader,
+            judges=Judges(self.settings.judges),
+            surroundings=self.surroundings,
+        )
+
+    def wrong_answers(self, blaming: Blaming) -> WrongAnswers:
+        """What operators may do about wrong answers."""
+        return WrongAnswers(cases=self.store.cases, blaming=blaming, surroundings=self.surroundings)
+
+    def aftermath(self) -> tuple[Blaming, TakingFeedback]:
+        """What searches for the cause of a wrong answer, and what is told of such answers."""
+        blaming = self.blaming()
+        return blaming, self.feedback(blaming)
+
+    def feedback(self, cases: OpensCases) -> TakingFeedback:
+        """What is said of answers."""
         return TakingFeedback(
             failures=self.store.failures,
             reader=self.store.reader,
             recalls=self.store.recalls,
-            cases=OpensNoCases(),
+            cases=cases,
             surroundings=self.surroundings,
         )
 
@@ -204,7 +228,7 @@ class Services:
         budgets, graphs = foundation.budgets(), Graphs(store.reader)
         writing = foundation.interceptor(shadow, budgets, TokenVerifier(signer.public_key))
         self.guard = foundation.guard(writing, ledger, self.confirming)
-        self.feedback = foundation.feedback()
+        self.blaming, self.feedback = foundation.aftermath()
         self.operations = Operations(
             reader=store.reader,
             writing=writing,
@@ -253,6 +277,7 @@ class Services:
             registering=foundation.registering(),
             recalled=RecalledReads(store.recalls),
             repairing=Repairing(incidents=store.incidents),
+            wrong_answers=foundation.wrong_answers(self.blaming),
             tracing=Tracing(store=store, ledger=ledger),
             ledger=ledger,
             surroundings=surroundings,
@@ -272,11 +297,16 @@ class Services:
         return tuple(sorted(self._unbound)) if self._foundation.settings.models else ()
 
     @asynccontextmanager
-    async def tending(self, retention_s: float, told: Tellers) -> AsyncGenerator[None]:
-        """Run the periodic work while the block runs."""
+    async def tending(self, told: Tellers, *, listens: bool) -> AsyncGenerator[None]:
+        """Run the periodic work while the block runs; of a stopped sidecar, only what is asked."""
         ledger, retaining = self.operate.ledger, self.retaining
-        async with ledger.compacting(), retaining.sweeping(retention_s), told.telling():
-            yield
+        retention_s = self._foundation.settings.retention_seconds
+        async with self.blaming.working(resumes=listens):
+            if not listens:
+                yield
+                return
+            async with ledger.compacting(), retaining.sweeping(retention_s), told.telling():
+                yield
 
     def page_served_at(self, admin: Address | None, *, tls: bool) -> None:
         """The sidecar listens: people decide there, or at the address that the settings name."""

@@ -55,6 +55,7 @@ from proxy.admin.wire.upkeep import (
     UsageList,
     VouchRequest,
 )
+from proxy.admin.wire.wrong_answers import BlameRequest, BlameView, CaseView
 from proxy.dialects.openapi import Described
 from proxy.dialects.query import NoQuery
 from proxy.fronts.registered_routes import RULES
@@ -174,8 +175,24 @@ async def _rewind(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _incidents(operate: Operate, _call: OperatorCall) -> msgspec.Struct:
-    """Isolations and rewinds, oldest first."""
-    return operate.repairing.all()
+    """Isolations and rewinds, and the incidents of wrong answers, oldest first."""
+    return operate.repairing.all(await operate.wrong_answers.all())
+
+
+async def _incident(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """The incident of one wrong answer."""
+    return await operate.wrong_answers.one(call.argument)
+
+
+async def _close(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Say that a person has dealt with a wrong answer."""
+    call.body(wire.Empty)
+    return await operate.wrong_answers.close(call.by, call.argument)
+
+
+async def _blame(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Search for the memories that caused a wrong answer; `dry_run` only names them."""
+    return await operate.wrong_answers.blame(call.by, call.body(BlameRequest))
 
 
 async def _undo(operate: Operate, call: OperatorCall) -> msgspec.Struct:
@@ -428,6 +445,9 @@ ROUTES: Final = tuple(
         ("POST", "/isolate", _isolate, NoQuery, IsolateRequest, IsolationView),
         ("POST", "/rewind", _rewind, NoQuery, RewindRequest, RewindView),
         ("GET", "/incidents", _incidents, NoQuery, None, IncidentList),
+        ("POST", "/blame", _blame, NoQuery, BlameRequest, BlameView),
+        ("GET", "/incidents/{incident_id}", _incident, NoQuery, None, CaseView),
+        ("POST", "/incidents/{incident_id}/close", _close, NoQuery, wire.Empty, CaseView),
         ("POST", "/incidents/{incident_id}/undo", _undo, NoQuery, wire.Empty, IsolationView),
         ("POST", "/incidents/{incident_id}/resume", _resume, NoQuery, wire.Empty, IsolationView),
         ("GET", "/review", _review, ReviewFilter, None, ReviewPage),

@@ -104,6 +104,25 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
 
+class NoJudges:
+    """For a sidecar without judges: nobody is asked."""
+
+    def names(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def deterministic(self, name: str) -> bool:
+        """No judge has a name here."""
+        raise KeyError(name)
+
+    async def ask(
+        self, name: str, *, case: str, question: str, memories: Sequence[ShownMemory]
+    ) -> Opinion:
+        """No judge has a name here."""
+        del case, question, memories
+        raise KeyError(name)
+
+
 class AsksJudges(Protocol):
     """Asks the callers' judges, by name. Event loop only; several may be asked at once."""
 

@@ -66,10 +66,18 @@ class EmbeddedCases:
         return await self._writer.run(lambda: self._records.move(case_id, step, by, progress))
 
     async def convict(
-        self, case_id: str, accused: Sequence[Accused], by: PrincipalId, progress: Progress
+        self,
+        case_id: str,
+        accused: Sequence[Accused],
+        by: PrincipalId,
+        progress: Progress,
+        *,
+        proposes: bool = False,
     ) -> Case:
         """Hide these memories and what was derived from them, in one transaction."""
-        return await self._writer.run(lambda: self._records.convict(case_id, accused, by, progress))
+        return await self._writer.run(
+            lambda: self._records.convict(case_id, accused, by, progress, proposes=proposes)
+        )
 
     async def name_related(self, case_id: str, related: Sequence[Named]) -> Case:
         """Store the first of these memories with the case, and how many there are."""

@@ -75,7 +75,13 @@ class CaseRecords:
         return self._engine.transact(work)
 
     def convict(
-        self, case_id: str, accused: Sequence[Accused], by: PrincipalId, progress: Progress
+        self,
+        case_id: str,
+        accused: Sequence[Accused],
+        by: PrincipalId,
+        progress: Progress,
+        *,
+        proposes: bool = False,
     ) -> Case:
         """Hide accused memories and what was derived from them, or leave all of it to a person."""
 
@@ -85,7 +91,7 @@ class CaseRecords:
                 return case
             names = self._engine.parts.names
             following = Following(change.draft, names, case.tenant, change.now_ms)
-            closure = following.closure(accused)
+            closure = following.closure(accused, proposes=proposes)
             said = tuple(map(following.named, closure.consequences))
             enforcing = Enforcing(change, names, self._rewinding, case.tenant)
             detail = f"{case.tenant}: incident {case.case_id}"

@@ -50,7 +50,7 @@ class Following:
         self._now_ms = now_ms
         self._anchors: frozenset[str] | None = None
 
-    def closure(self, accused: Sequence[Accused]) -> Closure:
+    def closure(self, accused: Sequence[Accused], *, proposes: bool = False) -> Closure:
         """What to do with the memories that are accused, and with those derived from them.
 
         An accused memory that is gone, or never was, is left out.
@@ -59,7 +59,8 @@ class Following:
             self._fact(one.memory_id, one.ordinal, outdated=one.outdated, replayed=True)
             for one in accused
         )
-        return closure_of([one for one in facts if one is not None], self._children)
+        known = [one for one in facts if one is not None]
+        return closure_of(known, self._children, proposes=proposes)
 
     def named(self, found: Consequence) -> Named:
         """What a case says about one memory: names, and never content."""

@@ -213,6 +213,10 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await post("/memories/{memory_id}/vouch", {"version": 1}, memory_id)
     await post("/memories/{memory_id}/quarantine", {"reason": "looked odd"}, memory_id)
     await post("/memories/{memory_id}/parole", {}, memory_id)
+    blamed = await post("/blame", {"memory_id": memory_id, "forbid": ["Madrid"]})
+    answer_id = blamed["incident"]["incident_id"]
+    await operator.ask("GET", API + "/incidents/{incident_id}", name=answer_id)
+    await post("/incidents/{incident_id}/close", {}, answer_id)
     assert (await post("/isolate", {"principal": "agent", "dry_run": True}))["caught_count"] == 2
     incident = (await post("/isolate", {"principal": "agent", "origin": "web/fetch"}))["incident"]
     await post("/incidents/{incident_id}/resume", {}, incident["incident_id"])

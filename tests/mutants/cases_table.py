@@ -12,7 +12,34 @@ _FOLLOWING: Final = "storage/write/following.py"
 _RECORDS: Final = "storage/write/case_records.py"
 _CASES: Final = "tests/unit/storage/repair/test_wrong_answers.py"
 
+_BLAMING: Final = "proxy/aftermath/blaming.py"
+_BLAMED: Final = "tests/unit/proxy/aftermath/test_blaming.py"
+
 CASES: Final = (
+    Mutant(
+        name="one round is enough",
+        file=_BLAMING,
+        old="        for number in range(1, ROUNDS_MAX + 1):\n",
+        new="        for number in range(1, 2):\n",
+        invariant="copies that come up where others stood are found",
+        tests=(at(_BLAMED, "test_copies_that_come_up_one_after_the_other_are_all_hidden"),),
+    ),
+    Mutant(
+        name="a caller's judge convicts by itself",
+        file=_BLAMING,
+        old="        proposes = self._proposes and mode is CaseMode.JUDGE\n",
+        new="        proposes = False\n",
+        invariant="what may be a model's word is a proposal",
+        tests=(at(_BLAMED, "test_a_judge_that_is_asked_finds_both_copies_and_only_proposes"),),
+    ),
+    Mutant(
+        name="what cannot be judged is not wrong",
+        file=_BLAMING,
+        old="        return fails is not False\n",
+        new="        return bool(fails)\n",
+        invariant="a case is healed only where a judge says so",
+        tests=(at(_BLAMED, "test_after_five_rounds_a_silent_judge_heals_nothing"),),
+    ),
     Mutant(
         name="nothing follows the root of a lie",
         file=_CLOSURE,

@@ -19,6 +19,7 @@ from policy.model import (  # noqa: TC001 - msgspec reads the annotations
     SourceKind,
 )
 from proxy.admin.wire.store import Wide  # noqa: TC001 - msgspec reads the annotation
+from proxy.admin.wire.wrong_answers import CaseView  # noqa: TC001 - msgspec reads the annotation
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import QUARANTINE_REASON_LEN_MAX
 
@@ -113,9 +114,10 @@ class RewindView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IncidentList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every incident, oldest first."""
+    """Isolations and rewinds, and the incidents of wrong answers, each oldest first."""
 
     incidents: tuple[IncidentView, ...]
+    wrong_answers: tuple[CaseView, ...] = ()
 
 
 class IsolationView(msgspec.Struct, frozen=True, kw_only=True):

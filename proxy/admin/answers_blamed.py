@@ -1,0 +1,139 @@
+"""What an operator may do about wrong answers: have a cause searched for, look, and close."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.after.signals import Grade, SignalKind
+from policy.model import Tenant
+from proxy.admin.wire.wrong_answers import BlameView, CaseView, NamedView
+from proxy.aftermath.replay import NothingKept
+from proxy.seams.cases import Signal
+from proxy.seams.faults import MalformedRequest, NotFound
+from storage.cases import CaseStep
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from proxy.admin.wire.wrong_answers import BlameRequest
+    from proxy.aftermath.blaming import Blaming
+    from proxy.seams.surroundings import Surroundings
+    from storage.cases import Case, Cases, Named
+
+
+class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """Each command on the event loop; the store is read on another thread."""
+
+    cases: Cases
+    blaming: Blaming
+    surroundings: Surroundings
+
+    async def all(self) -> tuple[CaseView, ...]:
+        """Every incident of a wrong answer, oldest first."""
+        return tuple(map(case_view, await asyncio.to_thread(self.cases.all)))
+
+    async def one(self, incident_id: str) -> CaseView:
+        """One of them."""
+        return case_view(await asyncio.to_thread(self.cases.get, incident_id))
+
+    async def close(self, by: Principal, incident_id: str) -> CaseView:
+        """Say that a person has dealt with it; nothing that it hid is shown again."""
+        return case_view(await self.cases.move(incident_id, CaseStep.CLOSED, by.principal_id))
+
+    async def blame(self, by: Principal, asked: BlameRequest) -> BlameView:
+        """Search for who caused a wrong answer, and hide it; `dry_run` only names it.
+
+        Raises:
+            MalformedRequest: Not exactly one answer or memory is named, or a word cannot be looked
+                for, or no judge has this name.
+            NotFound: Nothing is kept of the answer.
+        """
+        named = (asked.reply_id, asked.recall_id, asked.memory_id)
+        if sum(one is not None for one in named) != 1:
+            raise MalformedRequest("name one of reply_id, recall_id, memory_id")
+        now_ms = self.surroundings.now_ms()
+        signal = Signal(
+            signal_id=f"{now_ms:012x}{self.surroundings.random_hex(4)}",
+            kind=SignalKind.OPERATOR,
+            grade=Grade.WRONG,
+            tenant=Tenant(asked.tenant),
+            by=by.principal_id,
+            at_ms=now_ms,
+            reply_id=asked.reply_id,
+            recall_id=asked.recall_id,
+            memory_id=asked.memory_id,
+            judge=asked.judge,
+            expect=asked.expect,
+            forbid=asked.forbid,
+        )
+        try:
+            await self.blaming.check(signal)
+            if asked.dry_run:
+                return await self._tried(signal, whole_cause=asked.whole_cause)
+        except NothingKept as error:
+            raise NotFound(str(error)) from None
+        case = await self.blaming.blame(signal, whole_cause=asked.whole_cause)
+        return BlameView(
+            incident=case_view(case),
+            ending=case.step.value,
+            why=case.why,
+            suspects=case.suspects,
+            asks=case.asks,
+            controls=case.controls,
+            named=tuple(map(_named_view, case.culprits)),
+        )
+
+    async def _tried(self, signal: Signal, *, whole_cause: bool) -> BlameView:
+        found, named = await self.blaming.dry_run(signal, whole_cause=whole_cause)
+        return BlameView(
+            incident=None,
+            ending=found.ending.value,
+            why=found.why,
+            suspects=found.suspects,
+            asks=found.asks,
+            controls=found.controls,
+            named=tuple(map(_named_view, named)),
+        )
+
+
+def case_view(case: Case) -> CaseView:
+    """A case as users see it."""
+    return CaseView(
+        incident_id=case.case_id,
+        tenant=case.tenant,
+        signal=case.signal.value,
+        state=case.step.value,
+        why=case.why,
+        opened_at_ms=case.opened_at_ms,
+        at_ms=case.at_ms,
+        by=case.by,
+        reply_id=case.reply_id,
+        recall_id=case.recall_id,
+        anchor_id=case.anchor_id,
+        mode="" if case.mode is None else case.mode.value,
+        suspects=case.suspects,
+        asks=case.asks,
+        rounds=case.rounds,
+        controls=case.controls,
+        culprits=tuple(map(_named_view, case.culprits)),
+        listed=tuple(map(_named_view, case.listed)),
+        listed_count=case.listed_count,
+    )
+
+
+def _named_view(one: Named) -> NamedView:
+    return NamedView(
+        memory=one.memory,
+        candidate_id=one.candidate_id,
+        relation=one.relation.value,
+        act=one.act.value,
+        memory_class=one.memory_class,
+        source=one.source,
+        basis=one.basis,
+        leaf_index=one.leaf_index,
+        server=one.server,
+        tool=one.tool,
+        call_id=one.call_id,
+    )

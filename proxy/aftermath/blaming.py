@@ -1,0 +1,525 @@
+"""From a signal to an end: the search for the memories that caused one wrong answer.
+
+A case is durable before anything is replayed, and each of its steps is. Cases are worked off one
+after the other, so two that are about one memory never act at once: the second finds it hidden.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.after.attribution import Ask, Ending, Limits, Plan, Suspect, believed_first
+from policy.after.matchers import Matcher, check_matcher
+from policy.after.rule_judge import JudgedMemory, RegisteredRule, RuleJudge
+from policy.after.signals import SignalKind
+from policy.anchors import Statements
+from policy.model import PrincipalId, SourceKind
+from policy.text.skeleton import skeleton
+from policy.text.whole_words import EntryError, words_of
+from proxy.aftermath.replay import NothingKept
+from proxy.seams.cases import ShownMemory
+from proxy.seams.faults import MalformedRequest
+from storage.cases import Accused, CaseMode, CaseSignal, CaseStep, Opening, Progress
+from storage.errors import StorageError
+from telemetry.events import IncidentAsk, IncidentStepped
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from policy.after.attribution import Done
+    from proxy.aftermath.replay import Evidence, Place, Replays
+    from proxy.seams.cases import AsksJudges, Signal
+    from proxy.seams.surroundings import Surroundings
+    from storage.cases import Case, Cases, Named
+    from storage.interfaces import MemoryReader
+    from storage.values import Anchor
+
+_LOG: Final = logging.getLogger("mnemogate.aftermath")
+BLAME: Final = PrincipalId("mnemogate:blame")
+ROUNDS_MAX: Final = 5
+"""How often what the same search finds now is looked at again, before a person is asked."""
+ASKS_MAX: Final = 500
+_ASKS_TRACED_MAX: Final = 200
+_STATEMENT_WORDS_MIN: Final = 3
+_OF_SIGNAL: Final = "signal"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TRUSTED: Final = SourceKind.USER_INPUT
+_KINDS: Final = {
+    SignalKind.OPERATOR: CaseSignal.OPERATOR,
+    SignalKind.PERSON: CaseSignal.PERSON,
+    SignalKind.ANCHOR: CaseSignal.ANCHOR,
+    SignalKind.CANARY: CaseSignal.CANARY,
+    SignalKind.JUDGE: CaseSignal.JUDGE,
+}
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """What one round of replays came to. `why` says in a fixed word what is open."""
+
+    ending: Ending
+    places: tuple[Place, ...]
+    culprits: tuple[Place, ...]
+    suspects: int
+    asks: int
+    controls: dict[str, bool]
+    why: str = ""
+
+
+class _Told(msgspec.Struct):
+    """What the trace of a case under way has to say."""
+
+    started_ns: int = 0
+    asks: list[IncidentAsk] = []
+    closures: list[tuple[int, int]] = []
+
+
+class Blaming:
+    """Implements `OpensCases`. Event loop only; what may take a millisecond runs on a thread."""
+
+    def __init__(
+        self,
+        *,
+        cases: Cases,
+        replays: Replays,
+        reader: MemoryReader,
+        judges: AsksJudges,
+        surroundings: Surroundings,
+        proposes: bool = True,
+    ) -> None:
+        """`proposes`: what a caller's judge convicts is named, and a person hides it."""
+        self._cases = cases
+        self._replays = replays
+        self._reader = reader
+        self._judges = judges
+        self._out = surroundings
+        self._proposes = proposes
+        # What the answer should have said is content: it is in memory alone, and a restart ends it.
+        self._signals: dict[str, tuple[Signal, bool]] = {}
+        self._waiting: deque[str] = deque()
+        self._ready = asyncio.Event()
+        self._done: dict[str, asyncio.Event] = {}
+        self._told: dict[str, _Told] = {}
+
+    # ---- what others ask -----------------------------------------------------------------------
+
+    async def open_case(self, signal: Signal) -> str | None:
+        """The case of a signal, durable when this returns; its replays follow."""
+        return await self._open(signal, whole_cause=False)
+
+    async def blame(self, signal: Signal, *, whole_cause: bool) -> Case:
+        """Open a case and see it through to its end, or as far as it goes without a person.
+
+        Raises:
+            MalformedRequest: A word of `expect` or `forbid` cannot be looked for, or no judge has
+                this name.
+            StorageError: It could not be kept.
+        """
+        case_id = await self._open(signal, whole_cause=whole_cause)
+        done = self._done[case_id] = asyncio.Event()
+        try:
+            await done.wait()
+        finally:
+            del self._done[case_id]
+        return await asyncio.to_thread(self._cases.get, case_id)
+
+    async def dry_run(
+        self, signal: Signal, *, whole_cause: bool
+    ) -> tuple[Round, tuple[Named, ...]]:
+        """One round on what was shown, and what would follow; nothing is kept or changed.
+
+        Raises:
+            NothingKept: There is no record of what was shown.
+            MalformedRequest: As `blame`.
+        """
+        self._check(signal)
+        evidence = await asyncio.to_thread(self._replays.evidence, signal)
+        places = await asyncio.to_thread(self._replays.still_shown, evidence)
+        found = await self._round("dry-run", signal, evidence, places, whole_cause=whole_cause)
+        named = await asyncio.to_thread(
+            self._cases.preview, signal.tenant, _accused(found.culprits, places)
+        )
+        return found, named
+
+    @asynccontextmanager
+    async def working(self, *, resumes: bool) -> AsyncGenerator[None]:
+        """Work off cases while the block runs; with `resumes` those of before come first."""
+        for case in await asyncio.to_thread(self._cases.all):
+            if resumes and case.under_way and case.case_id not in self._signals:
+                self._waiting.append(case.case_id)
+        self._ready.set()
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._for_ever())
+            try:
+                yield
+            finally:
+                task.cancel()
+
+    # ---- one case after the other --------------------------------------------------------------
+
+    async def check(self, signal: Signal) -> None:
+        """Whether anything is kept of the answer, and the words can be looked for.
+
+        Raises:
+            NothingKept: There is no record of what was shown.
+            MalformedRequest: As `blame`.
+        """
+        self._check(signal)
+        await asyncio.to_thread(self._replays.evidence, signal)
+
+    def _check(self, signal: Signal) -> None:
+        if signal.judge is not None and signal.judge not in self._judges.names():
+            raise MalformedRequest("no judge has this name")
+        if signal.forbid:
+            try:
+                check_matcher(Matcher(must_not=signal.forbid))
+            except ValueError as error:
+                raise MalformedRequest(str(error)) from None
+
+    async def _open(self, signal: Signal, *, whole_cause: bool) -> str:
+        self._check(signal)
+        case = await self._cases.open(
+            Opening(
+                tenant=signal.tenant,
+                signal=_KINDS[signal.kind],
+                by=signal.by,
+                failure_id=signal.signal_id,
+                recall_id=signal.recall_id or "",
+                reply_id=_plain(signal.reply_id),
+                anchor_id=signal.rule_id or "",
+            )
+        )
+        self._told[case.case_id] = _Told(started_ns=self._out.clock_ns())
+        self._tell(case)
+        self._signals[case.case_id] = signal, whole_cause
+        self._waiting.append(case.case_id)
+        self._ready.set()
+        return case.case_id
+
+    async def _for_ever(self) -> None:
+        while True:
+            await self._ready.wait()
+            while self._waiting:
+                case_id = self._waiting.popleft()
+                try:
+                    await self._conduct(case_id)
+                except StorageError as error:
+                    # The case stays where it is: the next start takes it up again.
+                    _LOG.warning(
+                        "a case could not go on",
+                        extra={"fields": {"incident": case_id, "why": type(error).__name__}},
+                    )
+                finally:
+                    self._signals.pop(case_id, None)
+                    self._told.pop(case_id, None)
+                    done = self._done.get(case_id)
+                    if done is not None:
+                        done.set()
+            self._ready.clear()
+
+    async def _conduct(self, case_id: str) -> None:
+        """Take one case from where it is to its end."""
+        case = await asyncio.to_thread(self._cases.get, case_id)
+        known = self._signals.get(case_id)
+        if known is None:
+            # What the answer should have said was in the memory of a process that ended.
+            await self._moved(case, CaseStep.NEEDS_PERSON, _open("restarted"))
+            return
+        signal, whole_cause = known
+        try:
+            evidence = await asyncio.to_thread(self._replays.evidence, signal)
+        except NothingKept:
+            await self._moved(case, CaseStep.NEEDS_PERSON, _open("nothing_kept"))
+            return
+        places = await asyncio.to_thread(self._replays.still_shown, evidence)
+        for number in range(1, ROUNDS_MAX + 1):
+            found = await self._round(case_id, signal, evidence, places, whole_cause=whole_cause)
+            case = await self._after_round(case, signal, evidence, found, first=number == 1)
+            if not case.under_way:
+                return
+            places = await asyncio.to_thread(self._replays.fresh, evidence)
+        if await self._fails(case_id, signal, evidence, places):
+            await self._moved(case, CaseStep.NEEDS_PERSON, _open("rounds"))
+        else:
+            await self._moved(case, CaseStep.HEALED)
+
+    async def _after_round(
+        self, case: Case, signal: Signal, evidence: Evidence, found: Round, *, first: bool
+    ) -> Case:
+        mode = CaseMode.RETRIEVAL if signal.judge is None else CaseMode.JUDGE
+        progress = Progress(
+            mode=mode,
+            suspects=found.suspects,
+            asks=found.asks,
+            rounds=1,
+            controls=found.controls,
+            why=found.why or ("incomplete" if evidence.lost else ""),
+        )
+        if found.ending is Ending.NOT_REPRODUCED:
+            # After a conviction this is what was wanted: what the search finds now is right.
+            step = CaseStep.NOT_REPRODUCED if first else CaseStep.HEALED
+            return await self._moved(case, step, progress)
+        if found.ending is Ending.NOT_MEMORY_CAUSED and first:
+            return await self._moved(case, CaseStep.NOT_MEMORY_CAUSED, progress)
+        if found.ending is not Ending.CONVICTED:
+            return await self._moved(case, CaseStep.NEEDS_PERSON, progress)
+        if first:
+            case = await self._moved(case, CaseStep.REPRODUCED, Progress(mode=mode))
+        accused = await asyncio.to_thread(_accused, found.culprits, found.places)
+        related = await asyncio.to_thread(self._cases.related, evidence.tenant, accused)
+        proposes = self._proposes and mode is CaseMode.JUDGE
+        started_ns = self._out.clock_ns()
+        case = await self._cases.convict(case.case_id, accused, BLAME, progress, proposes=proposes)
+        if case.case_id in self._told:
+            self._told[case.case_id].closures.append((started_ns, self._out.clock_ns()))
+        self._tell(case)
+        if related:
+            case = await self._cases.name_related(case.case_id, related)
+        return case
+
+    async def _moved(self, case: Case, step: CaseStep, progress: Progress | None = None) -> Case:
+        case = await self._cases.move(case.case_id, step, BLAME, progress)
+        self._tell(case)
+        return case
+
+    def _tell(self, case: Case) -> None:
+        """Count a step; the last one becomes the trace of the whole case."""
+        told = self._told.setdefault(case.case_id, _Told())
+        ended = not case.under_way
+        self._out.record(
+            IncidentStepped(
+                context=self._out.traces.start(),
+                incident_id=case.case_id,
+                signal=case.signal.value,
+                step=case.step.value,
+                mode="" if case.mode is None else case.mode.value,
+                tenant=case.tenant,
+                suspects=case.suspects,
+                rounds=case.rounds,
+                culprits=len(case.culprits),
+                ended=ended,
+                started_ns=told.started_ns or self._out.clock_ns(),
+                ended_ns=self._out.clock_ns(),
+                links=tuple(dict.fromkeys(one.trace_id for one in case.culprits if one.trace_id)),
+                asks=tuple(told.asks),
+                closures=tuple(told.closures),
+            )
+        )
+
+    # ---- one round -----------------------------------------------------------------------------
+
+    async def _round(
+        self,
+        case_id: str,
+        signal: Signal,
+        evidence: Evidence,
+        places: tuple[Place, ...],
+        *,
+        whole_cause: bool,
+    ) -> Round:
+        """Who of these is to blame."""
+        if signal.judge is None:
+            rules = self._rules(signal)
+            if not rules:
+                return _nobody_judges(len(places))
+            try:
+                judge = await asyncio.to_thread(RuleJudge, rules)
+            except EntryError:
+                return _nobody_judges(len(places))
+            started_ns = self._out.clock_ns()
+            found = await asyncio.to_thread(_judged, judge, places)
+            self._note(case_id, started_ns, len(places), fails=bool(found.culprits))
+            return found
+        plan = self._plan(signal.judge, places, whole_cause=whole_cause)
+        while isinstance(ask := plan.next(), Ask):
+            fails = await self._asked(
+                case_id, signal, evidence, places, ask.present, repeat=ask.repeat
+            )
+            plan.tell(ask, fails=fails)
+        return _planned(ask, places)
+
+    async def _fails(
+        self, case_id: str, signal: Signal, evidence: Evidence, places: tuple[Place, ...]
+    ) -> bool:
+        """Whether what is found now is still wrong, or nobody can say."""
+        if signal.judge is None:
+            found = await self._round(case_id, signal, evidence, places, whole_cause=False)
+            return found.ending is not Ending.NOT_REPRODUCED
+        everything = frozenset(one.memory.memory_id for one in places)
+        fails = await self._asked(case_id, signal, evidence, places, everything)
+        return fails is not False
+
+    async def _asked(
+        self,
+        case_id: str,
+        signal: Signal,
+        evidence: Evidence,
+        places: tuple[Place, ...],
+        present: frozenset[str],
+        *,
+        repeat: int = 0,
+    ) -> bool | None:
+        shown = [
+            ShownMemory(id=one.memory.memory_id, text=one.memory.text)
+            for one in places
+            if one.memory.memory_id in present
+        ]
+        started_ns = self._out.clock_ns()
+        opinion = await self._judges.ask(
+            signal.judge or "", case=case_id, question=evidence.question, memories=shown
+        )
+        self._note(case_id, started_ns, len(shown), fails=opinion.fails, repeat=repeat)
+        return opinion.fails
+
+    def _note(
+        self, case_id: str, started_ns: int, size: int, *, fails: bool | None, repeat: int = 0
+    ) -> None:
+        told = self._told.get(case_id)
+        if told is None or len(told.asks) >= _ASKS_TRACED_MAX:
+            return
+        told.asks.append(
+            IncidentAsk(
+                size=size,
+                outcome="unknown" if fails is None else "fails" if fails else "passes",
+                repeat=repeat,
+                started_ns=started_ns,
+                ended_ns=self._out.clock_ns(),
+            )
+        )
+
+    def _plan(self, judge: str, places: Iterable[Place], *, whole_cause: bool) -> Plan:
+        suspects, trusted = _suspects(places)
+        limits = Limits(deterministic=self._judges.deterministic(judge), asks_max=ASKS_MAX)
+        return Plan(suspects, trusted, limits, whole_cause=whole_cause)
+
+    def _rules(self, signal: Signal) -> list[RegisteredRule]:
+        """What an operator registered, and what was said with the signal."""
+        rules = [
+            RegisteredRule(rule_id=one.anchor_id, statement=one.statement, matcher=one.matcher)
+            for one in self._anchors(signal)
+        ]
+        label = SourceKind.OPERATOR
+        if signal.kind is SignalKind.PERSON:
+            label = SourceKind.USER_INPUT
+        if signal.forbid:
+            matcher = Matcher(must_not=signal.forbid)
+            rules.append(RegisteredRule(rule_id=_OF_SIGNAL, matcher=matcher, label=label))
+        rules.extend(
+            RegisteredRule(rule_id=_OF_SIGNAL, statement=one, label=label)
+            for one in signal.expect
+            # One word is no statement: what merely speaks of it would seem to deny it.
+            if len(words_of(skeleton(one))) >= _STATEMENT_WORDS_MIN
+        )
+        return rules
+
+    def _anchors(self, signal: Signal) -> tuple[Anchor, ...]:
+        known = self._reader.anchors(signal.tenant)
+        if signal.rule_id is not None:
+            return tuple(one for one in known if one.anchor_id == signal.rule_id)
+        return tuple(one for one in known if not one.is_canary)
+
+
+def _accused(culprits: Iterable[Place], beside: Iterable[Place]) -> list[Accused]:
+    """The culprits, and which of them were true once: those that a newer trusted memory denies."""
+    trusted = [one.memory for one in beside if one.memory.source.trust >= _TRUSTED.trust]
+    accused: list[Accused] = []
+    for one in culprits:
+        memory = one.memory
+        newer = [
+            skeleton(other.text)
+            for other in trusted
+            if other.updated_at_ms > memory.updated_at_ms
+            and other.source.trust > memory.source.trust
+        ]
+        outdated = bool(newer) and bool(Statements(newer).denied_by(skeleton(memory.text)))
+        accused.append(
+            Accused(memory_id=memory.memory_id, ordinal=memory.ordinal, outdated=outdated)
+        )
+    return accused
+
+
+def _judged(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
+    """Each memory alone: the answer is wrong if one of them is, so no set is replayed."""
+    failing = judge.failing(
+        JudgedMemory(
+            memory_id=one.memory.memory_id,
+            text=one.memory.text,
+            label=one.memory.source,
+            memory_class=one.memory.memory_class,
+        )
+        for one in places
+    )
+    ids = {one.memory_id for one in failing}
+    culprits = tuple(one for one in places if one.memory.memory_id in ids)
+    ending = Ending.CONVICTED if culprits else Ending.NOT_REPRODUCED
+    controls = {"everything": bool(culprits)}
+    if culprits:
+        # The judge says of each of the others alone that it fails nothing.
+        controls["no_suspect"] = False
+    return Round(
+        ending=ending,
+        places=places,
+        culprits=culprits,
+        suspects=len(places),
+        asks=len(places),
+        controls=controls,
+    )
+
+
+def _planned(done: Done, places: tuple[Place, ...]) -> Round:
+    named = frozenset((*done.culprits, *done.accomplices))
+    return Round(
+        ending=done.ending,
+        places=places,
+        culprits=tuple(one for one in places if one.memory.memory_id in named),
+        suspects=len(places),
+        asks=done.asks,
+        controls=done.controls,
+        why="" if done.open is None else done.open.value,
+    )
+
+
+def _suspects(places: Iterable[Place]) -> tuple[tuple[Suspect, ...], frozenset[str]]:
+    """What is below an operator's word, the most believed first; and what is not."""
+    trusted: set[str] = set()
+    suspects: list[Suspect] = []
+    for one in places:
+        if one.memory.source is SourceKind.OPERATOR:
+            trusted.add(one.memory.memory_id)
+            continue
+        suspects.append(
+            Suspect(
+                memory_id=one.memory.memory_id,
+                trust=one.memory.source.trust / SourceKind.OPERATOR.trust,
+                at_ms=one.memory.updated_at_ms,
+                score=one.score,
+            )
+        )
+    return believed_first(suspects), frozenset(trusted)
+
+
+def _nobody_judges(suspects: int) -> Round:
+    return Round(
+        ending=Ending.NEEDS_PERSON,
+        places=(),
+        culprits=(),
+        suspects=suspects,
+        asks=0,
+        controls={},
+        why="no_judge",
+    )
+
+
+def _plain(reply_id: str | None) -> str:
+    """An API's id as a case may name it: it comes from a model's server, and is no text."""
+    return reply_id if reply_id and _PLAIN.fullmatch(reply_id) else ""
+
+
+def _open(why: str) -> Progress:
+    return Progress(mode=CaseMode.RETRIEVAL, why=why)

@@ -1,0 +1,157 @@
+"""What a reader or a model was shown, put together again with memories left out.
+
+The texts are those of the rows that were served, not those of today. What is hidden, deleted or
+changed since is in no replay: it cannot come back into an answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from policy.model import MemoryId
+from storage.recalls import Recalled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from policy.model import Memory, Tenant
+    from proxy.seams.cases import Signal
+    from storage.interfaces import MemoryReader
+    from storage.recalls import Recall, Recalls
+
+_LISTED_MAX: Final = 50
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory as it was shown: its state by its row, and the cosine with which it ranked."""
+
+    memory: Memory
+    score: float
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What was shown, in order, and the searches that found it.
+
+    `lost`: something that was shown is purged, or its record was dropped. `question` is "" where
+    queries are not kept.
+    """
+
+    tenant: Tenant
+    shown: tuple[Place, ...]
+    searches: tuple[Recall, ...]
+    lost: bool = False
+    question: str = ""
+
+
+class NothingKept(Exception):  # noqa: N818 - reads as what happened
+    """No record says what was shown: it is too old, or there never was one."""
+
+
+class Replays:
+    """Puts together what was shown. Any thread but the event loop's: each call may read files."""
+
+    def __init__(self, recalls: Recalls, reader: MemoryReader) -> None:
+        self._recalls = recalls
+        self._reader = reader
+
+    def evidence(self, signal: Signal) -> Evidence:
+        """What was shown in the answer that a signal is about.
+
+        Raises:
+            NothingKept: There is no record of it.
+        """
+        if signal.recall_id:
+            recall = self._recalls.recall(signal.recall_id)
+            if recall is None or recall.tenant != signal.tenant:
+                raise NothingKept("no such recall is kept")
+            return self._of(signal.tenant, recall.hits, (recall,))
+        if signal.reply_id:
+            reply = self._recalls.reply(signal.tenant, signal.reply_id)
+            if reply is None:
+                raise NothingKept("no such reply is kept")
+            ids = dict.fromkeys(one.recall_id for one in reply.memories if one.recall_id)
+            found = (self._recalls.recall(one) for one in ids)
+            searches = tuple(one for one in found if one is not None)
+            scores = {hit.ordinal: hit.score for one in searches for hit in one.hits}
+            hits = (
+                Recalled(
+                    ordinal=one.ordinal,
+                    memory_id=one.memory_id,
+                    score=scores.get(one.ordinal),
+                )
+                for one in reply.memories
+            )
+            return self._of(signal.tenant, hits, searches, lost=reply.incomplete)
+        memory = self._reader.get(signal.tenant, MemoryId(signal.memory_id or ""))
+        if memory is None:
+            raise NothingKept("there is no such memory")
+        return Evidence(tenant=signal.tenant, shown=(Place(memory=memory, score=1.0),), searches=())
+
+    def still_shown(self, evidence: Evidence) -> tuple[Place, ...]:
+        """Those of the places that a read could still show as they were."""
+        return tuple(one for one in evidence.shown if self._stands(one.memory))
+
+    def fresh(self, evidence: Evidence) -> tuple[Place, ...]:
+        """What the same searches find now, each memory once, and shown memories of no search."""
+        found: dict[MemoryId, Place] = {}
+        searched: set[int] = set()
+        for search in evidence.searches:
+            if search.vector is None or search.where is None:
+                continue
+            searched.update(hit.ordinal for hit in search.hits)
+            hits = self._reader.search(
+                evidence.tenant,
+                _unit(search.vector),
+                search.where,
+                min(search.limit or len(search.hits), _LISTED_MAX),
+                -1.0,
+                exact=True,
+            )
+            for hit in hits:
+                found.setdefault(hit.memory.memory_id, Place(memory=hit.memory, score=hit.score))
+        for place in evidence.shown:
+            if place.memory.ordinal in searched:
+                continue
+            now = self._reader.get(evidence.tenant, place.memory.memory_id)
+            if now is not None:
+                found.setdefault(now.memory_id, Place(memory=now, score=place.score))
+        return tuple(found.values())
+
+    def _of(
+        self,
+        tenant: Tenant,
+        hits: Iterable[Recalled],
+        searches: tuple[Recall, ...],
+        *,
+        lost: bool = False,
+    ) -> Evidence:
+        hits = tuple(hits)
+        rows = self._recalls.memories(tenant, [one.ordinal for one in hits])
+        shown: dict[MemoryId, Place] = {}
+        for one in hits:
+            memory = rows.get(one.ordinal)
+            if memory is None:
+                lost = True
+                continue
+            shown.setdefault(memory.memory_id, Place(memory=memory, score=one.score or 0.0))
+        question = next((one.query for one in searches if one.query), "")
+        return Evidence(
+            tenant=tenant,
+            shown=tuple(shown.values()),
+            searches=searches,
+            lost=lost,
+            question=question,
+        )
+
+    def _stands(self, memory: Memory) -> bool:
+        now = self._reader.get(memory.tenant, memory.memory_id)
+        return now is not None and now.text == memory.text
+
+
+def _unit(vector: bytes) -> bytes:
+    """The float16 vector of a recall as the index takes it: float32, of unit length."""
+    values = np.frombuffer(vector, dtype="<f2").astype(np.float64)
+    return (values / np.linalg.norm(values)).astype("<f4").tobytes()
