@@ -473,8 +473,9 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to one search, and what a replay of the search needs.
 
     `nearest`: the ordinals of the rows nearest to the query, best first, before the caps, as many
-    as `storage.recalls.NEAREST_MAX`; where a filter tests more than ids, only those that the search
-    read. `version`: the store's version when it was read.
+    as `storage.recalls.NEAREST_MAX`; where a filter tests more than ids, and in a store so large
+    that its index is approximate, only those that the search read. `version`: the store's version
+    when it was read.
     """
 
     hits: tuple[Hit, ...]

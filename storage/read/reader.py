@@ -15,6 +15,7 @@ from policy.labels.ceiling import ceiling_of
 from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
 from policy.query import EVERYTHING, matches
 from policy.ruleset import Watch
+from storage.derived.vectors.faiss_index import CROSSOVER_LEN
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, Exposure
@@ -282,7 +283,11 @@ class EmbeddedReader(TrustReads):
             if without:
                 mask = without_memories(view, self._names, tenant, mask, without)
             asked = _Searching(view, tenant, where, limit, confirms)
-            wanted = max(limit if decided else limit * _OVERFETCH, NEAREST_MAX)
+            wanted = limit if decided else limit * _OVERFETCH
+            # Where every row is scored anyway, naming more of them costs next to nothing. In a
+            # larger store it would double the time of a search.
+            if self._derived.index.count <= CROSSOVER_LEN:
+                wanted = max(wanted, NEAREST_MAX)
             while True:
                 found = self._derived.index.search(vector, wanted, mask, exact=exact)
                 near = [one for one in found if one[1] >= threshold]
