@@ -117,7 +117,7 @@ class FieldReader(EventReader[EventFields]):
         self._data: list[bytes] = []
 
     def _line(self, line: bytes, end: bytes) -> EventFields | None:
-        del end  # every line end counts as one byte towards the limit
+        del end  # whichever line end was read, it counts as one byte towards the limit
         line, self._mark = line.removeprefix(self._mark), b""
         fields, data = self._fields, self._data
         if not line:

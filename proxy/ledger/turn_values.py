@@ -27,7 +27,7 @@ class LabelledSpan(NamedTuple):
 class RecalledSpan(NamedTuple):
     """A part of one string of a turn in which a memory stands that was served before."""
 
-    said: int  # the string's place in the turn
+    said: int  # the place of the string among the turn's strings
     start: int
     end: int
     memory_id: MemoryId

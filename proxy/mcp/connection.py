@@ -81,8 +81,9 @@ def limits_of(settings: Settings) -> RelayLimits:
 class Counts(msgspec.Struct, kw_only=True):
     """Counts of what was dropped, for reports. Never any content."""
 
-    refused: int = 0  # not a message, a batch, a duplicated id
-    orphans: int = 0  # answers without a request: an unknown id, or the second answer to one
+    refused: int = 0  # what was refused: text that is no message, a batch, a duplicated id
+    # Answers without a request: to an unknown id, or to a request that was answered already.
+    orphans: int = 0
     dropped: int = 0  # unknown members that were left out
     late: int = 0  # answers to requests that the client had cancelled
 

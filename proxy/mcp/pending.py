@@ -25,8 +25,8 @@ _NAME_LEN: Final = 256
 class Stage(enum.Enum):
     """How far a request has got."""
 
-    QUEUED = "queued"  # queued, or waiting for its verdict, or for a person
-    SENT = "sent"  # sent to the other side
+    QUEUED = "queued"  # the request is queued, or waits for its verdict, or for a person
+    SENT = "sent"  # the request was sent to the other side
 
 
 class Pending:

@@ -34,7 +34,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     api: ModelApi
     body: dict[str, Json]
     trace: TraceContext
-    upstream: str = ""  # the name of its [[model]] table
+    upstream: str = ""  # the name of the upstream's [[model]] table
     # Maps of the tools that write memory. `extracts`: a memory backend asks, and the answer itself
     # is the write.
     maps: Maps

@@ -209,7 +209,7 @@ class Questioning:
             return
         turn = self._codes.print_of(principal_id, given.block, given.turn)
         if self._codes.told(principal_id, turn) is not None:
-            return  # The same answer came before, in an earlier request.
+            return  # the same answer came before, in an earlier request
         if why:
             self._codes.void(principal_id, given.block, f"not_asked_here: {why}")
         answers = answers_in(given.turn)

@@ -79,9 +79,9 @@ def is_known(method: str, purpose: Purpose, rest: str, passing: tuple[str, ...])
 class Purpose(enum.Enum):
     """What the front does with a request."""
 
-    TURN = "turn"  # asks a model
-    RESULT = "result"  # returns the reply of an earlier request
-    HOSTED = "hosted"  # would write memory at the provider, or bypass the sidecar
+    TURN = "turn"  # the request asks a model
+    RESULT = "result"  # the request returns the reply of an earlier request
+    HOSTED = "hosted"  # the request would write memory at the provider, or bypass the sidecar
     OTHER = "other"
 
 

@@ -50,15 +50,15 @@ class ToolKind(enum.Enum):
     READ = "read"
     WRITE = "write"
     DELETE = "delete"
-    ADMIN = "admin"  # refused on an agent's channel
-    CONTEXT = "context"  # touches no memory; its result counts as a tool's result
+    ADMIN = "admin"  # a call of the tool is refused on an agent's channel
+    CONTEXT = "context"  # the tool touches no memory; its result counts as a tool's result
 
 
 class Posture(enum.Enum):
     """What kind of server a map describes."""
 
     MEMORY = "memory"  # a memory server: an unlisted tool is refused
-    CONTEXT = "context"  # no memory behind it: every tool passes
+    CONTEXT = "context"  # the server keeps no memory: every tool passes
     FILES = "files"  # files: writes of memory files are judged, other calls pass
 
 
@@ -66,9 +66,10 @@ class KeyForm(enum.Enum):
     """How a server normalises the keys of its memories."""
 
     PLAIN = "plain"
-    PATH = "path"  # one spelling for `a//b`, `a/./b` and `a/c/../b`
-    PERMALINK = "permalink"  # lower case, hyphens for spaces, no `memory://`, no `.md`
-    FIRST = "first"  # the first given of several names; a long one by its digest
+    PATH = "path"  # the server takes `a//b`, `a/./b` and `a/c/../b` for one key
+    # Keys are in lower case, with hyphens for spaces, without `memory://` and `.md`.
+    PERMALINK = "permalink"
+    FIRST = "first"  # the first given of several names is the key; a long one is kept as its digest
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -34,7 +34,7 @@ class _Call:
         self.kind = "function"
         self.name = ""
         self.given: list[str] = []
-        self.odd = False  # whether other readers might put its pieces together to another call
+        self.odd = False  # whether other readers might put the pieces together to another call
 
     def add(self, piece: dict[str, Json]) -> None:
         custom = object_of(piece.get("custom"))
