@@ -165,7 +165,7 @@ async def test_a_session_is_shown_with_what_entered_it_and_what_each_write_came_
         assert shown["unknown"] is None
         missing = await asyncio.to_thread(place.command, "session", "show", "f" * 32)
         assert missing.code != 0
-        assert "no session has an id that begins with f" in missing.err
+        assert "no session of that id is known" in missing.err
 
 
 async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_wherever_a_person_looks(

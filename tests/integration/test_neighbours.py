@@ -136,7 +136,9 @@ def beside(name: str, base: Path, writes: int) -> tuple[Recording, Received]:
     async def runs(
         base: Path, composed: Composition, *, tables: str = ""
     ) -> AsyncGenerator[Running]:
-        async with running(base, composed, {"otel_endpoint": received.url}, tables) as on:
+        # Spans of the steps for every admit: a share is drawn by trace id, which a crowd changes.
+        told = {"otel_endpoint": received.url, "admit_detail_share": 1.0}
+        async with running(base, composed, told, tables) as on:
             await neighbour.moves_in(on)
             yield on
 

@@ -104,7 +104,9 @@ def test_a_state_directory_of_before_opens_and_says_what_it_said(place: Place) -
         assert listed(sidecar, keys["agent"]) == before["list"][1]
         assert waiting(place) == before["review"]
         if "answers" in before:
-            assert answers(place) == before["answers"]
+            now = answers(place)
+            for name, told in before["answers"].items():  # a later version may say more
+                assert {key: now[name][key] for key in told} == told
         begun = place.command("session", "list", "--json").data["sessions"]
         assert {one["session"] for one in begun} >= {*before.get("sessions", ())}
         spent, _ = sidecar.write(keys["agent"], text="Another text.", nonce="n-1")
