@@ -137,7 +137,10 @@ def beside(name: str, base: Path, writes: int) -> tuple[Recording, Received]:
         base: Path, composed: Composition, *, tables: str = ""
     ) -> AsyncGenerator[Running]:
         # Spans of the steps for every admit: a share is drawn by trace id, which a crowd changes.
-        told = {"otel_endpoint": received.url, "admit_detail_share": 1.0}
+        told: dict[str, str | float] = {
+            "otel_endpoint": received.url,
+            "admit_detail_share": 1.0,
+        }
         async with running(base, composed, told, tables) as on:
             await neighbour.moves_in(on)
             yield on
