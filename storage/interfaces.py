@@ -225,7 +225,7 @@ class MemoryReader(TrustReader, Protocol):
         ...
 
     def turnover(self, tenant: Tenant, where: Filter, seen: object, limit: int) -> Turnover | None:
-        """Which of the live memories that match came and went since an earlier call.
+        """Which of the live memories that match `where` came and went since an earlier call.
 
         `seen` is `Turnover.seen` of that call, None for a first call. The more changes, the longer
         this takes; it returns None where more than `limit` memories became live.

@@ -86,7 +86,7 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
 
 
 def read_beside(reading: Reading, text: str) -> Reading:
-    """The reading of a text, with the flags that another text beside it adds."""
+    """A copy of `reading`, flagged also for what `text`, stored beside its text, is flagged for."""
     found = language_of(skeleton(text))
     return msgspec.structs.replace(
         reading,

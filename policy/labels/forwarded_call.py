@@ -34,7 +34,8 @@ class NotForwardable(ValueError):  # noqa: N818 - what a call is, not a fault of
 class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call to a server's tool.
 
-    `arguments` is canonical JSON in which the index of each piece stands in place of its text.
+    `pieces` are the texts of the call. `arguments` is its canonical JSON, in which each of these
+    texts is replaced by its index in `pieces`.
     """
 
     tool: str

@@ -44,7 +44,8 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
     reader: MemoryReader
     writer: MemoryWriter
     surroundings: Surroundings
-    # None where no model front is configured: then nothing is withheld.
+    # The part that takes refused texts out of model requests; None where no model front is
+    # configured.
     withholding: Withholding | None = None
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> Ruled:

@@ -336,7 +336,7 @@ class Mode:
         self.admitted = 0
 
     def allows(self, leaf: Leaf) -> bool:
-        """Take in one leaf; False for an admission over an objection outside observe mode."""
+        """Take in one leaf; False if it admits what a check objected to, outside observe mode."""
         if isinstance(leaf, OperatorLeaf):
             if leaf.action in {MODE_OBSERVE, MODE_ENFORCE}:
                 self.observing = leaf.action == MODE_OBSERVE

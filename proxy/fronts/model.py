@@ -321,7 +321,7 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
     behind: Behind
     incoming: Incoming
     admitted: Admitted
-    rest: str  # the path below the prefix
+    rest: str  # the request's path below the prefix of its model API
 
     async def body(self) -> bytes:
         """The whole body, within the table's own size."""

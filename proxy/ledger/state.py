@@ -94,8 +94,8 @@ class CallMade:
         self.parts = frozenset(prints(row.parts))
         self.open = True
         self.used = False
-        # Whether a tool map says that the call writes: then the call's id came with the written
-        # text.
+        # Whether a tool map says that this call writes a memory. A write that arrives over a relay
+        # then names this call by its id.
         self.mapped = False
 
 

@@ -97,7 +97,7 @@ class People:
         try:
             answer = await self._connection.ask(Side.CLIENT, elicit.METHOD, params, pending.via)
         except ServerGone:
-            return  # another timer limits the person's time to decide
+            return  # the wait for the person has a deadline of its own
         if elicit.answer_of(answer.body) is not elicit.Reaction.ACCEPT:
             given_up.set()
 

@@ -1,4 +1,4 @@
-"""The table of children: made once, for a store that was written before the table existed."""
+"""Fills the table of each memory's children, once, in a store written before there was one."""
 
 from __future__ import annotations
 

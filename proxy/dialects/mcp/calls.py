@@ -137,7 +137,7 @@ def _check_names(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue])
         try:
             found = list(places(arguments, pattern))
         except MisfitError:
-            continue  # a wrong shape is refused when the map reads the arguments
+            continue  # arguments of a wrong shape are refused when the map reads them
         for _, value in found:
             if isinstance(value, dict):
                 # Names deeper down are data, which may well have both an `ID` and an `id`.

@@ -36,9 +36,9 @@ _KEYS: Final = (
 
 
 def straight(value: Json) -> Json:
-    """A reply's JSON without names that differ in case alone.
+    """A reply's JSON in which no two names of an object differ in case alone.
 
-    The same object if there are none.
+    The same object if there were none.
     """
     if isinstance(value, list):
         parts = [straight(part) for part in value]

@@ -57,8 +57,8 @@ STRUCTURE: Final = frozenset(
 )
 
 
-# `_OWN` are members of a tool that the API itself defines; under those of `_HOLD_TOOLS` some APIs
-# nest all other members.
+# Members of a tool's definition that the model API itself defines, and those under which some APIs
+# nest the rest of the definition.
 _OWN: Final = frozenset(
     {"type", "name", "cache_control", "defer_loading", "strict", "eager_input_streaming"}
 )

@@ -67,7 +67,9 @@ class Answer(NamedTuple):
 class Outcomes:
     """The fixed lines that tell a person the result of an answer, at the end of the reply to it."""
 
-    REMEMBERED: Final = "Mnemogate: what you said yes to may be stored now, what you denied may not."
+    REMEMBERED: Final = (
+        "Mnemogate: what you said yes to may be stored now, what you denied may not."
+    )
     BEFORE: Final = "Mnemogate: this was decided before; your answer changed nothing."
     REFUSED: Final = "Mnemogate: it cannot be remembered all the same, and its text is destroyed."
     NO_ANSWER: Final = (
