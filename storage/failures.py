@@ -42,8 +42,8 @@ class Failures(Protocol):
     async def record(self, failure: Failure, *, of_principal_max: int | None) -> bool:
         """Store a failure; returns whether it was stored. Durable then; no leaf, no new version.
 
-        It is not stored where its principal reported `of_principal_max` failures in the last 24
-        hours.
+        It is not stored where its principal reported `of_principal_max` failures in its tenant in
+        the last 24 hours.
 
         Raises:
             StorageError: Nothing was stored.

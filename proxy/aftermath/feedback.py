@@ -7,6 +7,7 @@ memory steers could have honest memories convicted, one bad word after the other
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from policy.after.signals import kind_of, opens_case
@@ -17,7 +18,7 @@ from proxy.seams.operation import Noted
 from storage.failures import Failure
 
 if TYPE_CHECKING:
-    from policy.model import Principal, Tenant
+    from policy.model import Principal, PrincipalId, Tenant
     from proxy.seams.cases import OpensCases
     from proxy.seams.operation import GiveFeedback
     from proxy.seams.surroundings import Surroundings
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from storage.recalls import Recalls
 
 PER_DAY_MAX: Final = 20
-"""Feedbacks of one principal in 24 hours. An operator's are not counted."""
+"""Feedbacks of one principal of one tenant in 24 hours. An operator's are not counted."""
 
+_DAY_MS: Final = 86_400_000
 _RETRY_S: Final = 3_600
 _RANDOM_BYTES: Final = 4
 
@@ -49,6 +51,9 @@ class TakingFeedback:
         self._recalls = recalls
         self._cases = cases
         self._out = surroundings
+        self._asked: dict[tuple[Tenant, PrincipalId], deque[int]] = {}
+        # A look-up may read all records of reads, so one runs at a time and holds one thread.
+        self._looking = asyncio.Lock()
 
     async def take(self, by: Principal, said: GiveFeedback) -> Noted:
         """Keep what a principal says of an answer in its tenant; open a case if that counts.
@@ -57,14 +62,19 @@ class TakingFeedback:
             MalformedRequest: Not exactly one answer or memory is named.
             NotFound: The answer or memory is not known; the message says since when answers are
                 recorded.
-            RateLimited: The principal said enough for a day; nothing was kept.
+            RateLimited: The principal said enough for a day, and what was not found counts;
+                nothing was looked up or kept.
             StorageError: Nothing was kept, or no case could be opened.
         """
         named = (said.reply_id, said.recall_id, said.memory_id)
         if sum(one is not None for one in named) != 1:
             raise MalformedRequest("name one of reply_id, recall_id, memory_id")
-        await asyncio.to_thread(self._require, by.tenant, said)
         kind, now_ms = kind_of(by.channel), self._out.now_ms()
+        limit = None if by.channel is Channel.OPERATOR else PER_DAY_MAX
+        if limit is not None and not self._counted(by, now_ms, limit):
+            raise RateLimited(_RETRY_S)
+        async with self._looking:
+            await asyncio.to_thread(self._require, by.tenant, said)
         failure = Failure(
             failure_id=f"{now_ms:012x}{self._out.random_hex(_RANDOM_BYTES)}",
             kind=kind,
@@ -76,7 +86,6 @@ class TakingFeedback:
             recall_id=said.recall_id or "",
             memory_id=said.memory_id or "",
         )
-        limit = None if by.channel is Channel.OPERATOR else PER_DAY_MAX
         if not await self._failures.record(failure, of_principal_max=limit):
             raise RateLimited(_RETRY_S)
         case_id = None
@@ -87,6 +96,19 @@ class TakingFeedback:
         return Noted(
             failure_id=failure.failure_id, kind=kind, grade=said.grade, case_id=case_id or ""
         )
+
+    def _counted(self, by: Principal, now_ms: int, limit: int) -> bool:
+        """Count a feedback before it costs anything; False if the day has no room for it.
+
+        What was stored before a start of the process is counted by `Failures.record`.
+        """
+        asked = self._asked.setdefault((by.tenant, by.principal_id), deque(maxlen=limit))
+        while asked and asked[0] <= now_ms - _DAY_MS:
+            asked.popleft()
+        if len(asked) == limit:
+            return False
+        asked.append(now_ms)
+        return True
 
     def _require(self, tenant: Tenant, said: GiveFeedback) -> None:
         if said.memory_id is not None:

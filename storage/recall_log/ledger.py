@@ -285,8 +285,8 @@ class RecallLedger:
         """One reply by the API's id (`Recalls.reply`)."""
         self._caught_up()
         tag = self._tag(tenant, reply_id)
-        for frame in self._segments.newest_first(self._cutoff_ms()):
-            if frame.kind == _REPLY and frame.tag == tag:
+        for frame in self._segments.tagged(tag, self._cutoff_ms()):
+            if frame.kind == _REPLY:
                 found = self._read_reply(frame)
                 if found is not None and (found.tenant, found.reply_id) == (tenant, reply_id):
                     return self._complete(found)

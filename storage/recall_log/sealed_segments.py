@@ -126,6 +126,7 @@ class Segments:
         self._key: SegmentKey | None = None
         self._count = 0
         self._began_ms = 0
+        self._tags: dict[int, bytes] = {}
         self.next_number = self._reopened()
 
     def _reopened(self) -> int:
@@ -210,6 +211,25 @@ class Segments:
             for frame in reversed(list(self._frames(number))):
                 if frame.at_ms >= since_ms:
                     yield frame
+
+    def tagged(self, tag: bytes, since_ms: int = 0) -> Iterator[Frame]:
+        """Every readable record with a tag from a time on, newest first.
+
+        The tags of an ended segment are kept in memory, 8 bytes for each record that has one, so a
+        search reads such a file again only where the tag stands in it.
+        """
+        numbers, known = self._numbers(), self._tags
+        # Another dict for each search: searches on other threads keep theirs as it is.
+        self._tags = tags = {one: known[one] for one in numbers if one in known}
+        for number in reversed(numbers):
+            if self._ended_ms(number) < since_ms:
+                return
+            if number in tags and tag not in tags[number]:
+                continue
+            frames = list(self._frames(number))
+            if number != numbers[-1]:
+                tags[number] = b"".join(one.tag for one in frames if any(one.tag))
+            yield from (one for one in reversed(frames) if one.tag == tag and one.at_ms >= since_ms)
 
     def of(self, numbers: Collection[int]) -> Iterator[Frame]:
         """Those of the records with the given numbers that can be read."""

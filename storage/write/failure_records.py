@@ -54,7 +54,8 @@ class EmbeddedFailures:
         since = max(0, failure.at_ms - _DAY_MS).to_bytes(_TIME_BYTES, "big")
         with self._engine.parts.store.reading() as view:
             found = (decode_failure(payload) for _, payload in view.scan(FAILURES, since))
-            return sum(one.by == failure.by for one in found)
+            said_by = (failure.tenant, failure.by)
+            return sum((one.tenant, one.by) == said_by for one in found)
 
     async def join(self, failure_id: str, case_id: str) -> None:
         """Note the case to which a stored failure led."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from policy.model import ChangeKind, Channel, MemoryId, Principal, PrincipalId, 
 from proxy.aftermath.feedback import PER_DAY_MAX, TakingFeedback
 from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
 from proxy.seams.operation import GiveFeedback, Proposal
+from storage.failures import Failure
 from tests.unit.proxy.wired import TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT, OPERATOR
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.seams.cases import Signal
+    from storage.recalls import Reply
 
 PERSON = Principal(principal_id=PrincipalId("ada"), tenant=AGENT.tenant, channel=Channel.USER)
 SECRET = "the vault code is 7319"
@@ -43,6 +47,9 @@ class Talk(msgspec.Struct, frozen=True):
     cases: Cases
     feedback: TakingFeedback
 
+    def begun(self) -> TakingFeedback:
+        return begun(self.live, self.cases)
+
     async def store(self, text: str) -> MemoryId:
         proposals = (Proposal(change=ChangeKind.CREATE, text=text),)
         (item,) = await self.live.writing.judge(AGENT, proposals, "native", TRACE)
@@ -54,22 +61,28 @@ class Talk(msgspec.Struct, frozen=True):
 def talking(root: Path) -> Generator[Talk]:
     with wired(root, GATE) as live:
         cases = Cases()
-        yield Talk(
-            live,
-            cases,
-            TakingFeedback(
-                failures=live.store.failures,
-                reader=live.store.reader,
-                recalls=live.store.recalls,
-                cases=cases,
-                surroundings=live.surroundings,
-            ),
-        )
+        yield Talk(live, cases, begun(live, cases))
+
+
+def begun(live: Wired, cases: Cases) -> TakingFeedback:
+    return TakingFeedback(
+        failures=live.store.failures,
+        reader=live.store.reader,
+        recalls=live.store.recalls,
+        cases=cases,
+        surroundings=live.surroundings,
+    )
 
 
 def files_with(root: Path, sought: bytes) -> set[str]:
     files = [path for path in root.rglob("*") if path.is_file()]
     return {path.name for path in files if sought in path.read_bytes()}
+
+
+async def refused(feedback: TakingFeedback, by: Principal, said: GiveFeedback) -> Exception:
+    with pytest.raises((NotFound, RateLimited)) as found:
+        await feedback.take(by, said)
+    return found.value
 
 
 def wrong(memory_id: str, grade: Grade = Grade.WRONG) -> GiveFeedback:
@@ -115,6 +128,69 @@ async def test_a_day_has_room_for_twenty_of_one_principal(tmp_path: Path) -> Non
         for _ in range(2):
             await talk.feedback.take(OPERATOR, wrong(memory))
         assert len(talk.live.store.failures.newest(AGENT.tenant, 100)) == PER_DAY_MAX + 3
+
+
+async def test_a_start_of_the_process_forgets_no_feedback_of_the_day(tmp_path: Path) -> None:
+    with talking(tmp_path) as talk:
+        memory = await talk.store("Ada moved to Lisbon.")
+        for number in range(PER_DAY_MAX):
+            # Another object stands for the process after its next start.
+            said = talk.feedback if number % 2 else talk.begun()
+            await said.take(PERSON, wrong(memory))
+        with pytest.raises(RateLimited):
+            await talk.begun().take(PERSON, wrong(memory))
+        same = Failure(
+            failure_id="0" * 20,
+            kind=SignalKind.PERSON,
+            grade=Grade.WRONG,
+            tenant=Tenant("elsewhere"),
+            by=PERSON.principal_id,
+            at_ms=talk.live.surroundings.now_ms(),
+        )
+        kept = await talk.live.store.failures.record(same, of_principal_max=PER_DAY_MAX)
+        assert kept, "control: the principal of another tenant only has the same name"
+
+
+async def test_what_is_not_found_is_counted_before_it_is_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with talking(tmp_path) as talk:
+        memory = await talk.store("Ada moved to Lisbon.")
+        looked: list[str] = []
+        find = talk.live.store.recalls.reply
+
+        def counted(tenant: Tenant, reply_id: str) -> Reply | None:
+            looked.append(reply_id)
+            return find(tenant, reply_id)
+
+        monkeypatch.setattr(talk.live.store.recalls, "reply", counted)
+        unknown = GiveFeedback(grade=Grade.WRONG, reply_id="msg_none")
+        refusals = [type(await refused(talk.feedback, AGENT, unknown)) for _ in range(30)]
+        assert refusals == [NotFound] * PER_DAY_MAX + [RateLimited] * (30 - PER_DAY_MAX)
+        assert len(looked) == PER_DAY_MAX
+        assert isinstance(await refused(talk.feedback, AGENT, wrong(memory)), RateLimited)
+        # Controls: another principal has its own day, as one of that name in another tenant has.
+        await talk.feedback.take(PERSON, wrong(memory))
+        namesake = msgspec.structs.replace(AGENT, tenant=Tenant("elsewhere"))
+        assert isinstance(await refused(talk.feedback, namesake, unknown), NotFound)
+
+
+async def test_one_look_up_runs_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with talking(tmp_path) as talk:
+        running: list[int] = []
+        most: list[int] = []
+
+        def slow(tenant: Tenant, reply_id: str) -> None:
+            del tenant, reply_id
+            running.append(1)
+            most.append(len(running))
+            time.sleep(0.01)
+            running.pop()
+
+        monkeypatch.setattr(talk.live.store.recalls, "reply", slow)
+        unknown = GiveFeedback(grade=Grade.WRONG, reply_id="msg_none")
+        await asyncio.gather(*(refused(talk.feedback, PERSON, unknown) for _ in range(8)))
+        assert most == [1] * 8
 
 
 async def test_what_is_said_of_an_answer_is_in_no_file(tmp_path: Path) -> None:

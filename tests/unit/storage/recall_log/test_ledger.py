@@ -27,6 +27,7 @@ from tests.unit.storage.opening import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from storage.embedded import EmbeddedStore
@@ -188,6 +189,29 @@ def test_a_reply_names_what_stood_in_its_request_and_how_it_came_there(bench: Be
     assert [one.reply_id for one in by_memory] == ["msg_01"]
     newest_first = store.recalls.replies(TENANT, session="5e55")
     assert [one.reply_id for one in newest_first] == ["msg_02", "msg_01"]
+
+
+def test_an_ended_segment_is_read_once_for_ids_that_it_has_not(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = bench.open(options=options(count_max=16))
+    for number in range(6):
+        store.recalls.note(reply_of(bench.clock(), reply_id=f"msg_{number}"))
+        assert store.recalls.reply(TENANT, "msg_none") is None
+    read: list[int] = []
+    frames = sealed_segments.Segments._frames  # pyright: ignore[reportPrivateUsage]
+
+    def counted(self: sealed_segments.Segments, number: int) -> Iterator[sealed_segments.Frame]:
+        read.append(number)
+        return frames(self, number)
+
+    monkeypatch.setattr(sealed_segments.Segments, "_frames", counted)
+    assert len(list((bench.state / "recalls").glob("*.log"))) > 2
+    assert store.recalls.reply(TENANT, "msg_none") is None
+    assert len(read) <= 2, "the newest segment, and the one that ended since the last search"
+    # Control: what is there is found, in whichever segment.
+    found = [store.recalls.reply(TENANT, f"msg_{number}") for number in range(6)]
+    assert [one.reply_id for one in found if one is not None] == [f"msg_{n}" for n in range(6)]
 
 
 def test_a_reply_whose_recall_is_not_kept_says_so(bench: Bench) -> None:
