@@ -144,7 +144,7 @@ class Recalls(Protocol):
 
     @property
     def dropped_count(self) -> int:
-        """How many records were dropped since the start, because the queue was full."""
+        """How many records were dropped since the start: no room in the queue, or on the disk."""
         ...
 
     def recall(self, recall_id: str) -> Recall | None:

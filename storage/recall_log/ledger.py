@@ -6,6 +6,7 @@ dropped.
 
 from __future__ import annotations
 
+import errno
 import re
 import threading
 import time
@@ -56,6 +57,8 @@ LINGER_S: Final = 0.02
 _BATCH_LEN: Final = 256
 _PATIENCE_S: Final = 1.0
 _STOP_S: Final = 5.0
+REFUSED_MS: Final = 60_000
+"""How long nothing is written after the disk refused a record."""
 _FORGET_EVERY_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * 3_600_000
 _RECALL, _SERVED, _REPLY = 1, 2, 3
@@ -101,6 +104,7 @@ class RecallLedger:
         self._thread: threading.Thread | None = None
         self._dropped = 0
         self._forgotten_ms = 0
+        self._refused_ms: int | None = None
 
     # ---- adding records ---------------------------------------------------------------------
 
@@ -151,6 +155,7 @@ class RecallLedger:
     def _write(self, batch: list[tuple[int, bytes, Noted]]) -> None:
         now_ms = self._clock()
         try:
+            self._require_disk(now_ms)
             key = self._segments.key(batch[0][0], now_ms)
             entries: list[Stored] = []
             for number, name, record in batch:
@@ -160,12 +165,23 @@ class RecallLedger:
                 # before it.
                 time.sleep(0)
             self._segments.append(key, entries)
-        except (OSError, StorageError):
+            self._refused_ms = None
+        except OSError:
+            self._dropped += len(batch)
+            self._refused_ms = self._refused_ms or now_ms
+        except StorageError:
             self._dropped += len(batch)
         self._forget(now_ms)
         with self._progress:
             self._written = batch[-1][0] + 1
             self._progress.notify_all()
+
+    def _require_disk(self, now_ms: int) -> None:
+        """Raise OSError a while after a refusal: each attempt would make and remove two files."""
+        since = self._refused_ms
+        if since is not None and 0 <= now_ms - since < REFUSED_MS:
+            raise OSError(errno.ENOSPC, "the disk refused a record a moment ago")
+        self._refused_ms = None
 
     def _forget(self, now_ms: int) -> None:
         if 0 <= now_ms - self._forgotten_ms < _FORGET_EVERY_MS:

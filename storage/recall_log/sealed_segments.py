@@ -11,10 +11,12 @@ end.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import struct
 from bisect import bisect_right
+from contextlib import suppress
 from hashlib import blake2b, sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -124,6 +126,7 @@ class Segments:
         self._length = max(1, min(SEGMENT_LEN, count_max // _SEGMENTS_MIN))
         self._handle = -1
         self._key: SegmentKey | None = None
+        self._number = 0
         self._count = 0
         self._began_ms = 0
         self._tags: dict[int, bytes] = {}
@@ -155,7 +158,8 @@ class Segments:
         """Write records behind the earlier ones, under the key that was given for them.
 
         Raises:
-            OSError: Not all records were written; the next key will be that of a new segment.
+            OSError: Not all records were written; the next key will be that of a new segment. A
+                segment that these records began is gone, with its files.
         """
         whole = False
         try:
@@ -169,7 +173,7 @@ class Segments:
             whole = True
         finally:
             if not whole:
-                self.close()
+                self._abandon()
 
     def _full(self, now_ms: int) -> bool:
         return self._count >= self._length or now_ms - self._began_ms >= SEGMENT_MS
@@ -180,14 +184,33 @@ class Segments:
         self._directory.chmod(DIRECTORY_MODE)
         drawn = random_bytes(_KEY_LEN)
         handle = _made(self._path(number, "key"))
+        self._number, self._count, self._began_ms = number, 0, now_ms
+        whole = False
         try:
-            os.write(handle, drawn)
+            try:
+                _written(handle, drawn)
+            finally:
+                os.close(handle)
+            self._handle = _made(self._path(number, "log"))
+            _written(self._handle, _MAGIC + self._owner)
+            whole = True
         finally:
-            os.close(handle)
-        self._handle = _made(self._path(number, "log"))
-        os.write(self._handle, _MAGIC + self._owner)
-        self._count, self._began_ms = 0, now_ms
+            if not whole:
+                self._abandon()
         return SegmentKey(self._store_key, drawn)
+
+    def _abandon(self) -> None:
+        """End the segment after a refusal, and remove its files if no records stand in it."""
+        self.close()
+        if self._count:
+            return
+        try:
+            self._remove(self._number)
+        except OSError:
+            # A disk that takes no zeros over the key may still unlink it.
+            for part in ("log", "key"):
+                with suppress(OSError):
+                    self._path(self._number, part).unlink(missing_ok=True)
 
     def forget(self, before_ms: int, next_number: int) -> None:
         """Remove segments that ended before a time, and the oldest ones beyond the count.
@@ -311,6 +334,11 @@ def _framed(key: SegmentKey, entry: Stored) -> bytes:
     length = len(entry.plain) + _TAG_LEN
     head = _HEAD.pack(length, entry.kind, entry.number, entry.at_ms, entry.tag)
     return head + key.seal(entry.number, entry.plain, head)
+
+
+def _written(handle: int, data: bytes) -> None:
+    if os.write(handle, data) != len(data):
+        raise OSError(errno.ENOSPC, "the disk took a part")
 
 
 def _name(number: int) -> str:

@@ -21,6 +21,7 @@ _SIGNALS: Final = "tests/unit/policy/after/test_signals.py"
 _LEDGER: Final = "storage/recall_log/ledger.py"
 _SEGMENTS: Final = "storage/recall_log/sealed_segments.py"
 _RECALLS: Final = "tests/unit/storage/recall_log/test_ledger.py"
+_FULL: Final = "test_a_full_disk_leaves_no_files_and_is_tried_again_after_a_minute"
 _AS_OF: Final = "tests/unit/storage/read/test_as_of.py"
 
 RECALLS: Final = (
@@ -71,6 +72,38 @@ RECALLS: Final = (
         new="        if self._stopping:\n",
         invariant="a disk that is too slow costs recalls, and no memory of the process",
         tests=(at(_RECALLS, "test_a_full_queue_drops_counts_and_never_waits"),),
+    ),
+    Mutant(
+        name="a segment that the disk refused stays",
+        file=_SEGMENTS,
+        old="            if not whole:\n                self._abandon()\n        return SegmentKey",
+        new="            if not whole:\n                self.close()\n        return SegmentKey",
+        invariant="a full disk is not filled with empty files",
+        tests=(at(_RECALLS, _FULL),),
+    ),
+    Mutant(
+        name="a segment without records stays",
+        file=_SEGMENTS,
+        old="        if self._count:\n            return\n",
+        new="        if self._number:\n            return\n",
+        invariant="a full disk is not filled with empty files",
+        tests=(at(_RECALLS, _FULL),),
+    ),
+    Mutant(
+        name="a full disk is tried with each batch",
+        file=_LEDGER,
+        old="        if since is not None and 0 <= now_ms - since < REFUSED_MS:\n",
+        new="        if since is not None and REFUSED_MS < 0:\n",
+        invariant="a full disk is tried once a minute",
+        tests=(at(_RECALLS, _FULL),),
+    ),
+    Mutant(
+        name="a refusal takes records that were kept",
+        file=_SEGMENTS,
+        old="        if self._count:\n            return\n",
+        new="",
+        invariant="a full disk takes no record that it held",
+        tests=(at(_RECALLS, "test_a_disk_that_fills_up_keeps_the_records_that_it_took"),),
     ),
     Mutant(
         name="the key of what is forgotten stays",

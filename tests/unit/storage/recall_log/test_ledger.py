@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import threading
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -318,9 +321,67 @@ def test_a_disk_that_refuses_costs_recalls_and_nothing_else(bench: Bench) -> Non
     assert store.recalls.recall(lost) is None
     assert store.recalls.dropped_count == 1
     (bench.state / "recalls").unlink()
+    bench.clock.now_ms += ledger.REFUSED_MS
     assert say(store, "The train is late.").memory is not None
     kept = store.recalls.note(recall_of(store, bench.clock()))
     assert store.recalls.recall(kept) is not None
+
+
+@pytest.mark.parametrize("room", [0, 10, 32, 40, 60, 200])
+def test_a_full_disk_leaves_no_files_and_is_tried_again_after_a_minute(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    store = bench.open()
+    say(store, "Ada drinks tea.")
+    left, begun = [room], [0]
+    write_all, begin = os.write, sealed_segments.Segments._begun  # pyright: ignore[reportPrivateUsage]
+
+    def full(handle: int, data: bytes) -> int:
+        if threading.current_thread().name != "mnemogate-recalls" or not any(data):
+            return write_all(handle, data)
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "made up")
+        taken = write_all(handle, data[: left[0]])
+        left[0] -= taken
+        return taken
+
+    def counted(self: sealed_segments.Segments, number: int, now_ms: int) -> object:
+        begun[0] += 1
+        return begin(self, number, now_ms)
+
+    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(sealed_segments.Segments, "_begun", counted)
+    for dropped in range(1, 6):
+        lost = store.recalls.note(recall_of(store, bench.clock()))
+        assert store.recalls.recall(lost) is None
+        assert store.recalls.dropped_count == dropped
+    assert begun == [1]
+    assert list((bench.state / "recalls").iterdir()) == []
+    # Control: with room, and after a minute, records are kept.
+    left[0] = 1 << 20
+    assert store.recalls.recall(store.recalls.note(recall_of(store, bench.clock()))) is None
+    bench.clock.now_ms += ledger.REFUSED_MS
+    kept = store.recalls.note(recall_of(store, bench.clock()))
+    assert store.recalls.recall(kept) is not None
+    assert len(list((bench.state / "recalls").iterdir())) == 2
+
+
+def test_a_disk_that_fills_up_keeps_the_records_that_it_took(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = bench.open()
+    say(store, "Ada drinks tea.")
+    first = store.recalls.note(recall_of(store, bench.clock()))
+    assert store.recalls.recall(first) is not None
+
+    def full(handle: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "made up")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        lost = store.recalls.note(recall_of(store, bench.clock()))
+        assert store.recalls.recall(lost) is None
+    assert store.recalls.recall(first) is not None
 
 
 @pytest.mark.parametrize("left", [0, 10, 40, 70, -1, -20])
