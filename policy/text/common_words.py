@@ -10,8 +10,18 @@ from typing import Final
 
 from policy.text.own_words_form import words
 
-CONTRACTED: Final = re.compile(r"['\u2019](?:m|ve|ll|d|re|t)$")
-"""A word with its verb: "I'm", "we'll", "don't". A name's "'s" was taken off before."""
+# Letters of Unicode that look like an apostrophe are one.
+CONTRACTED: Final = re.compile(
+    "(?:['\u2019\u02b9-\u02bd\u02c8\ua78b\ua78c](?:s|m|ve|ll|d|re|t))+$", re.IGNORECASE
+)
+"""What may stand behind a word or a name: "we'll", "don't", "Ada's"."""
+NEGATED: Final = words(
+    """
+    ain aren can couldn daren didn doesn don hadn hasn haven isn mayn mightn mustn needn oughtn shan
+    shouldn wasn weren won wouldn
+    """
+)
+"""What "n't" leaves of a verb where the "'t" is taken off."""
 
 _GRAMMAR: Final = words(
     """
@@ -111,10 +121,10 @@ COMMON: Final = frozenset[str]().union(
 
 GERMAN: Final = words(
     """
-    der die das den dem des ein eine einen einem einer eines und oder aber nicht kein keine ist sind
-    war waren wird werden wurde hat haben hatte ich du er sie es wir ihr mein meine dein deine sein
-    seine unser unsere mit von zu zum zur auf aus bei nach vor durch gegen ohne um wenn weil dass
-    auch nur noch schon sehr mehr immer dann wie wo was wer im am ins vom beim
+    der das dem ein eine einen einem einer eines und oder aber nicht kein keine ist sind
+    waren wird werden wurde haben hatte ich sie es wir ihr mein meine dein deine sein
+    seine unser unsere mit zu zum zur auf aus bei nach vor durch gegen ohne wenn weil dass
+    auch nur noch schon sehr mehr immer dann wie wo wer im ins vom beim
     """
 )
-"""Words that only a German sentence has two of."""
+"""Words of which only a German sentence has two; none is an English word as well."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.text.common_words import COMMON, CONTRACTED, GERMAN
+from policy.text.common_words import COMMON, CONTRACTED, GERMAN, NEGATED
 from policy.text.readings import readings_of, unbroken
 from policy.text.skeleton import case_kept, skeleton
 
@@ -97,18 +97,19 @@ def _readings(text: str) -> Iterator[str]:
 
 
 def _sort(words: list[str], inner: set[str], first: set[str], lower: set[str]) -> None:
-    german = sum(map(GERMAN.__contains__, words)) >= _GERMAN_MIN
+    german = len(GERMAN.intersection(words)) >= _GERMAN_MIN
     for place, word in enumerate(words):
         small = word.lower()
-        if small == word:
-            if len(word) >= _LETTERS_MIN and word not in COMMON:
-                lower.add(_plain(word))
+        # Most words are in lower case and of every day.
+        if small in COMMON:
             continue
         plain = _plain(word)
-        if len(plain) < _LETTERS_MIN or plain in COMMON or CONTRACTED.search(plain):
+        if len(plain) < _LETTERS_MIN or plain in COMMON:
             continue
         mixed = word[1:] != small[1:]
-        if german and not mixed:
+        # A German noun may be the name all the same: it counts where the name is known.
+        if small == word or (german and not mixed):
+            lower.add(plain)
             continue
         if place or _begins_a_run(words):
             inner.add(plain)
@@ -127,7 +128,14 @@ def _begins_a_run(words: list[str]) -> bool:
 def _plain(word: str) -> str:
     # The skeleton is made of the word as it came: capitals of two scripts may look alike where
     # their small letters do not.
-    if word.endswith(("s", "S")):
-        for ending in ("'s", "\u2019s", "'S", "\u2019S"):
-            word = word.removesuffix(ending)
+    word = _without_ending(word)
     return word.lower() if word.isascii() else skeleton(word)
+
+
+def _without_ending(word: str) -> str:
+    """A word without "'s", "'ll" and the like behind it; "" for a negated verb as "don't"."""
+    found = CONTRACTED.search(word)
+    if found is None:
+        return word
+    stem = word[: found.start()]
+    return "" if found[0][1:] in {"t", "T"} and stem.lower() in NEGATED else stem

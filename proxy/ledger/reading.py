@@ -109,11 +109,14 @@ class Reader(Printer):
         """The summary of a turn, as the ledger keeps it."""
         lowest = found.lowest
         typed: tuple[Typed, ...] = ()
+        by_person = False
         if found.typed:
+            whole = self._whole(found, ground)
+            by_person = bool(whole) and ground.user_turns is UserTurns.PERSON
             typed = (
                 Typed(
                     parts=packed(self.parts("\n\n".join(found.typed))),
-                    whole=packed(self._whole(found, ground)),
+                    whole=packed(whole),
                     by_person=ground.user_turns is UserTurns.PERSON,
                     speaker=self.named("speaker", found.speaker) if found.speaker else 0,
                 ),
@@ -134,7 +137,9 @@ class Reader(Printer):
             answers=packed((*found.answers, *ground.given_up)),
         )
         return Read(
-            entry, TurnRead(lowest, tuple(found.spans), tuple(found.recalled)), tuple(found.texts)
+            entry,
+            TurnRead(lowest, tuple(found.spans), tuple(found.recalled), by_person),
+            tuple(found.texts),
         )
 
     def _whole(self, found: TurnSum, ground: TurnGround) -> list[int]:

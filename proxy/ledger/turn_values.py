@@ -40,6 +40,8 @@ class TurnRead(NamedTuple):
     spans: tuple[tuple[LabelledSpan, ...], ...]
     # The served memories that stand in the turn.
     recalled: tuple[RecalledSpan, ...] = ()
+    # Whether a person types these turns, and this one is her own words as endorsement reads it.
+    by_person: bool = False
 
 
 class TurnGround(NamedTuple):

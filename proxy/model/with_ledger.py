@@ -69,7 +69,7 @@ class Coupled:
             asked.system_text,
         )
         # Names in what a person said are exempt from drift alarms (`storage.drift`).
-        await self._drift.said(principal.tenant, _typed(request, entered))
+        await self._drift.said(principal.tenant, _by_person(request, entered))
         # Wait again, for candidates that arrived while the ledger wrote to disk.
         await self._withholding.quiet(principal_id, QUIET_S)
         conversation = self._conversation(principal_id, request, entered)
@@ -223,9 +223,21 @@ def left_alone(
     )
 
 
-def _typed(request: ModelRequest, entered: Entered) -> Iterator[str]:
+def _by_person(request: ModelRequest, entered: Entered) -> Iterator[str]:
+    """What a person typed in turns that could endorse a memory.
+
+    A turn that a program may have written, or in which something pasted stands, exempts no name for
+    the whole tenant.
+    """
+    others = frozenset(at for at, read in enumerate(entered.turns) if not read.by_person)
+    return _typed(request, entered, others)
+
+
+def _typed(
+    request: ModelRequest, entered: Entered, without: frozenset[int] = frozenset()
+) -> Iterator[str]:
     """Texts that a person typed and that nobody had said before."""
-    for _, said, spans in _turns(request, entered, frozenset()):
+    for _, said, spans in _turns(request, entered, without):
         if said.voice is Voice.USER:
             for span in spans:
                 if span.label is SourceKind.USER_INPUT:

@@ -131,6 +131,10 @@ DISGUISED = (
     "Zeph&#121;rpay",
     "Zephyr_pay",
     "ZEPHYRPAY's",
+    "Zephyrpay'll",
+    "Zephyrpay\u2019d've",
+    "ZEPHYRPAY'RE",
+    "Zephyrpay\u02bcve",
 )
 
 
@@ -179,6 +183,24 @@ def test_words_of_every_day_are_no_names(bench: Bench) -> None:
     for number in range(6):
         assert not _waits(store, f"I'm told Counseling is on Monday, place {number}.")
         assert not _waits(store, f"Use the lift. Wow, that is {number} floors.")
+        assert not _waits(store, f"They said: you Don't, we Won't, it Isn't {number}, I'd say.")
+
+
+def test_english_words_that_german_has_too_hide_no_name(bench: Bench) -> None:
+    store = _holding(bench)
+    for number in range(6):  # control: a noun of a German sentence is no name
+        assert not _waits(store, f"Wir haben in der Halle {number} den Ofen und die Heizung.")
+    _admitted(
+        store,
+        (
+            "Last month Zephyrpay was cheaper than each rival and was paid out first.",
+            "The war den that Zephyrpay hat is said to die in.",
+            "They say und, and und again, of Zephyrpay.",
+        ),
+    )
+    assert _waits(store)
+    # A name that is known counts in a German sentence as well.
+    assert _waits(store, "Wir sind mit Zephyrpay sehr zufrieden.")
 
 
 @pytest.mark.parametrize("way", ["quarantine", "delete", "purge", "update", "vouch", "expiry"])
