@@ -66,8 +66,8 @@ class Reader(Printer):
         # The page where people decide. An observation of the gate may contain this address and no
         # other.
         self.page = ReviewPage()
-        # Returns the name of the memory file that a call reads or edits, the same for every call on
-        # that file; None for other calls.
+        # Returns the name of the memory file that a call reads or edits; two calls with the same
+        # name surely concern one file. None for other calls, and where the file is not sure.
         self.file_of: Callable[[ModelCall], str | None] = lambda _: None
 
     def turn(self, turn: Turn, ground: TurnGround) -> Read:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.dialects.files.edits import item_of, read_file_call
 from proxy.dialects.files.known import KnownFiles
-from proxy.dialects.files.memory_paths import MemoryPaths, folded_path
+from proxy.dialects.files.memory_paths import MemoryPaths, is_exact_path
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import ToolKind
 from proxy.dialects.model.memory_tools import file_tool
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 def files_of(maps: Iterable[Maps]) -> Callable[[ModelCall], str | None]:
     """A function that tells, by these maps, which memory file a call of a model reads or edits.
 
-    It returns a name made of the server and the folded path; None for a call on no memory file.
+    It returns a name made of the server and the path as it is spelled; None for a call on no
+    memory file. A text that was read under one name lowers no edit under the same name. So a path
+    that may lead to another file the next time, a relative one or one with `..`, gets None, and two
+    spellings of a path get two names, because some file systems keep two files under them.
     """
     known = tuple((one, MemoryPaths(one.memory_paths)) for one in maps)
 
@@ -44,7 +47,8 @@ def files_of(maps: Iterable[Maps]) -> Callable[[ModelCall], str | None]:
             path = None if rule is None else (call.arguments or {}).get(rule.path)
             if tool is not None and isinstance(path, str) and paths.fits(path):
                 moved = rule is not None and rule.to is not None
-                return None if moved else f"{tool.server}\0{folded_path(path)}"
+                named = is_exact_path(path) and not moved
+                return f"{tool.server}\0{path}" if named else None
         return None
 
     return file_of

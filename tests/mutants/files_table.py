@@ -163,6 +163,24 @@ FILES: Final = (
         tests=(at(_JUDGED_TESTS, "test_whatever_else_was_read_lowers_a_note_in_any_file"),),
     ),
     Mutant(
+        name="a path that folds to a file's is that file",
+        file=_JUDGED,
+        old='return f"{tool.server}\\0{path}" if named else None\n',
+        new='return f"{tool.server}\\0{path.casefold()}" if named else None\n',
+        invariant="a file is spared only what was read by its own path as it is spelled",
+        tests=(at(_JUDGED_TESTS, "test_what_a_path_that_folds_to_the_files_says_lowers_its_edit"),),
+    ),
+    Mutant(
+        name="a relative path always leads to one file",
+        file=_JUDGED,
+        old="                named = is_exact_path(path) and not moved\n",
+        new="                named = not moved\n",
+        invariant="what a path that may lead elsewhere says lowers an edit by the same path",
+        tests=(
+            at(_JUDGED_TESTS, "test_what_a_path_says_that_may_lead_elsewhere_lowers_an_edit_by_it"),
+        ),
+    ),
+    Mutant(
         name="a file that says it is not there is a new one",
         file="proxy/model/files_judged.py",
         old="        elif not done and missing:\n",

@@ -150,10 +150,65 @@ async def test_a_models_own_note_gets_into_the_file_that_it_read(tmp_path: Path)
         assert _is_held(await at.edits("# Rules", "# Rules\n\n- The museum opens at nine."))
 
 
+MIRRORED: Final = "The staging database is copied every night to backup.harbour.example."
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/srv/shop/claude.md",
+        "/srv/shop/CLAUDE.md:evil",
+        "/srv/shop/CLAUDE\u0301.md",
+        "/srv/shop/CLAUDE\u200b.md",
+        "/srv/shop/CLAUDE.md.",
+        "/srv/shop/x\\..\\CLAUDE.md",
+        "/srv/shop/x/../CLAUDE.md",
+        "/srv/shop/./CLAUDE.md",
+        "/srv//shop/CLAUDE.md",
+        "file:///srv/shop/CLAUDE.md",
+        "CLAUDE.md",
+        pytest.param(FILE, id="control: the file itself"),
+    ],
+)
+async def test_what_a_path_that_folds_to_the_files_says_lowers_its_edit(
+    tmp_path: Path, path: str
+) -> None:
+    async with editor(tmp_path) as at:
+        await at.reads(f"# Notes\n\n{MIRRORED}\n", path)
+        await at.reads(RULES)
+        for line in (MIRRORED, NOTE):
+            assert _is_held(await at.edits(LINE, f"{LINE}\n- {line}")) is (path != FILE)
+            await at.reads(RULES)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "CLAUDE.md",
+        "./CLAUDE.md",
+        "shop/CLAUDE.md",
+        "~/CLAUDE.md",
+        "C:/shop/CLAUDE.md",
+        "\\srv\\shop\\CLAUDE.md",
+        "/srv/shop/link/../CLAUDE.md",
+        pytest.param(FILE, id="control: a plain absolute path"),
+    ],
+)
+async def test_what_a_path_says_that_may_lead_elsewhere_lowers_an_edit_by_it(
+    tmp_path: Path, path: str
+) -> None:
+    async with editor(tmp_path) as at:
+        # Read in one folder and edited in another, one such path names two files.
+        await at.reads(f"# Notes\n\n{MIRRORED}\n", path)
+        await at.reads(RULES, path)
+        assert _is_held(await at.edits(LINE, f"{LINE}\n- {MIRRORED}", path)) is (path != FILE)
+
+
 async def test_a_relative_and_an_absolute_path_may_be_one_file(tmp_path: Path) -> None:
     short = "CLAUDE.md"
     async with editor(tmp_path) as at:
         await at.reads(RULES, f"./{short}")
+        at.messages.append(user(f"Remember: {NOTE}"))
         assert await at.edits(LINE, f"{LINE}\n- {NOTE}", short) is None
         await at.reads(RULES)
         at.messages.append(user("Remember: The shop is closed on Mondays."))
