@@ -57,15 +57,16 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     `step` is the ordinal of the version that is to blame, `back_to` that of the last version before
     with another text: None where the memory began with the wrong text, or where another server has
-    the text. `moved`: the text was replaced since, so that no read shows the text that was to
-    blame.
+    the text. `mended` is the ordinal of the later version since which no read shows the text that
+    was to blame, by a source that is trusted more, or because that step was taken back: another
+    edit by the author of a lie mends nothing. None where the memory was not mended.
     """
 
     memory_id: MemoryId
     label: SourceKind
     step: int
     back_to: int | None = None
-    moved: bool = False
+    mended: int | None = None
     is_anchor: bool = False
     # The memory is past its own expiry, or a newer memory that is trusted more contradicts it.
     outdated: bool = False
@@ -95,14 +96,16 @@ def closure_of(
 ) -> Closure:
     """What to do with each culprit and what was derived from it: each memory once, culprits first.
 
-    `children` gives the memories of which a step later than `Fact.step` names the memory as a
-    parent. A memory that is merely outdated was true once, so memories derived from it stay. The
-    walk ends one memory above `blast_max`. With `proposes` every act is left to a person.
+    `children` gives the memories of which a step later than `Fact.step`, and not later than
+    `Fact.mended`, names the memory as a parent. A memory that was mended is left alone, and those
+    derived from it before that are not. A memory that is merely outdated was true once, so memories
+    derived from it stay. The walk ends one memory above `blast_max`. With `proposes` every act is
+    left to a person.
     """
     found: dict[MemoryId, Consequence] = {}
     for fact in culprits:
         found.setdefault(fact.memory_id, _consequence(fact, Relation.CULPRIT))
-    waiting = [one.fact for one in found.values() if one.act not in {Act.EXPIRE, Act.NOTHING}]
+    waiting = [one.fact for one in found.values() if not one.fact.outdated]
     while waiting and len(found) <= blast_max:
         for child in children(waiting.pop()):
             if child.memory_id not in found:
@@ -119,7 +122,7 @@ def closure_of(
 
 def _consequence(fact: Fact, relation: Relation) -> Consequence:
     act = Act.QUARANTINE
-    if fact.moved:
+    if fact.mended is not None:
         act = Act.NOTHING
     elif relation is Relation.CULPRIT and fact.outdated:
         act = Act.EXPIRE

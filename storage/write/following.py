@@ -71,8 +71,10 @@ class Following:
         seen: set[MemoryId] = set()
         for ordinal, row in children_of(self._view, self._names, self._tenant, parent.memory_id):
             # Memories that were derived before the bad step came from the memory as it was then, so
-            # they stay.
+            # they stay. So do those that were derived after it was mended.
             if ordinal <= parent.step or row.memory_id in seen:
+                continue
+            if parent.mended is not None and ordinal > parent.mended:
                 continue
             seen.add(row.memory_id)
             fact = self._fact(row.memory_id, ordinal)
@@ -98,10 +100,30 @@ class Following:
             step=step,
             back_to=None if newest.keyed else self._back_to(bad, said),
             # A derived memory keeps what it inherited, even if its text was changed since.
-            moved=replayed and text_of(newest)[0] != said,
-            is_anchor=self._is_anchor(said),
+            mended=self._mended(known.ordinal, step) if replayed else None,
+            is_anchor=self._is_anchor(said) or self._is_anchor(text_of(newest)[0]),
             outdated=outdated or (replayed and is_expired(newest, self._now_ms)),
         )
+
+    def _mended(self, newest: int, step: int) -> int | None:
+        """The first of the versions on top that mend the one at `step` (`Fact.mended`)."""
+        bad = read_row(self._view, step)
+        said, since = text_of(bad)[0], None
+        if text_of(read_row(self._view, newest))[0] == said:
+            return None
+        before, ordinal = set[bytes](), bad.prev_ordinal
+        while ordinal != NO_ORDINAL:
+            row = read_row(self._view, ordinal)
+            before.add(row.salt)
+            ordinal = row.prev_ordinal
+        ordinal, on_top = newest, True
+        while ordinal > step:
+            row = read_row(self._view, ordinal)
+            if row.salt in before:
+                return ordinal  # a step back or a rewind put an earlier version there
+            on_top = on_top and row.source.trust > bad.source.trust and text_of(row)[0] != said
+            since, ordinal = (ordinal if on_top else since), row.prev_ordinal
+        return since
 
     def _back_to(self, bad: Row, said: str | None) -> int | None:
         back_to, ordinal = None, bad.prev_ordinal

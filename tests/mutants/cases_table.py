@@ -79,6 +79,48 @@ CASES: Final = (
         tests=(at(_CASES, "test_two_lies_in_a_row_are_both_taken_back_and_none_returns"),),
     ),
     Mutant(
+        name="any edit mends a lie",
+        file=_FOLLOWING,
+        old=" and row.source.trust > bad.source.trust and ",
+        new=" and ",
+        invariant="who edits his lie after it was read does not save it",
+        tests=(at(_CASES, "test_another_edit_of_no_more_trusted_source_saves_nothing"),),
+    ),
+    Mutant(
+        name="nothing follows a lie that was mended",
+        file=_CLOSURE,
+        old="if not one.fact.outdated]",
+        new="if one.act not in {Act.EXPIRE, Act.NOTHING}]",
+        invariant="what was derived from a lie goes, even if the lie itself was corrected",
+        tests=(
+            at(
+                _CLOSURES,
+                "test_a_memory_that_was_mended_is_left_alone_and_what_came_of_the_lie_is_not",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what was derived from the correction goes with the lie",
+        file=_FOLLOWING,
+        old="            if parent.mended is not None and ordinal > parent.mended:\n",
+        new="            if parent.mended is not None and ordinal < 0:\n",
+        invariant="a memory that was derived from the truth stays",
+        tests=(
+            at(
+                _CASES,
+                "test_what_a_more_trusted_source_mended_stays_and_what_came_of_the_lie_goes",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a step that was taken back is taken back again",
+        file=_FOLLOWING,
+        old="            if row.salt in before:\n",
+        new="            if not row.salt:\n",
+        invariant="a text that was taken back does not return",
+        tests=(at(_CASES, "test_a_step_that_was_taken_back_is_not_taken_back_again"),),
+    ),
+    Mutant(
         name="what was derived before the lie goes with it",
         file=_FOLLOWING,
         old="            if ordinal <= parent.step or row.memory_id in seen:\n",

@@ -44,11 +44,13 @@ def test_a_convicted_update_is_taken_back_and_the_memory_stays() -> None:
 def test_what_is_outdated_expires_and_nothing_follows_it() -> None:
     old = msgspec.structs.replace(fact("root"), outdated=True)
     assert acts(follow(old, root=["a"])) == {"root": Act.EXPIRE}
+    mended = msgspec.structs.replace(old, mended=3)
+    assert acts(follow(mended, root=["a"])) == {"root": Act.NOTHING}
 
 
-def test_a_text_that_was_replaced_since_is_named_and_left_alone() -> None:
-    moved = msgspec.structs.replace(fact("root"), moved=True)
-    assert acts(follow(moved, root=["a"])) == {"root": Act.NOTHING}
+def test_a_memory_that_was_mended_is_left_alone_and_what_came_of_the_lie_is_not() -> None:
+    mended = msgspec.structs.replace(fact("root"), mended=3)
+    assert acts(follow(mended, root=["a"])) == {"root": Act.NOTHING, "a": Act.QUARANTINE}
 
 
 @pytest.mark.parametrize("label", [SourceKind.USER_INPUT, SourceKind.OPERATOR])

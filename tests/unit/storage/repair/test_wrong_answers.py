@@ -208,6 +208,56 @@ def test_two_lies_in_a_row_are_both_taken_back_and_none_returns(bench: Bench) ->
     store.close()
 
 
+@pytest.mark.parametrize("edit", ["the lie.", "the lie ", "something else"])
+def test_another_edit_of_no_more_trusted_source_saves_nothing(bench: Bench, edit: str) -> None:
+    store = bench.open()
+    chain, honest = chain_of_five(store), id_of(say(store, "honest"))
+    blamed = accused(store, chain[0])
+    change = candidate_of(edit, change=ChangeKind.UPDATE, memory_id=chain[0], scope=Scope())
+    write(store, submission_of(change, provenance=FETCHED))
+    assert shown(store)[chain[0]] == edit  # control: the edit is what reads show
+    done = asyncio.run(store.cases.convict(opened(store).case_id, blamed, BY, ASKED))
+    assert {one.act for one in done.culprits} == {Act.QUARANTINE}
+    assert set(shown(store)) == {honest}
+    store.close()
+
+
+def test_what_a_more_trusted_source_mended_stays_and_what_came_of_the_lie_goes(
+    bench: Bench,
+) -> None:
+    store = bench.open()
+    lie = id_of(fetched(store, "the lie"))
+    of_lie, blamed = derived(store, "derived from the lie", lie), accused(store, lie)
+    mend = candidate_of(
+        "the truth", OPERATOR, change=ChangeKind.UPDATE, memory_id=lie, scope=Scope()
+    )
+    write(store, submission_of(mend, OPERATOR))
+    of_truth = derived(store, "derived from the truth", lie)
+    done = asyncio.run(store.cases.convict(opened(store).case_id, blamed, BY, ASKED))
+    assert {one.memory: one.act for one in done.culprits} == {
+        lie: Act.NOTHING,
+        of_lie: Act.QUARANTINE,
+    }
+    assert shown(store) == {lie: "the truth", of_truth: "derived from the truth"}
+    store.close()
+
+
+def test_a_step_that_was_taken_back_is_not_taken_back_again(bench: Bench) -> None:
+    store = bench.open()
+    memory_id = id_of(say(store, "the door code is 11"))
+    for lie in ("the door code is 66", "the door code is 77"):
+        edit = candidate_of(lie, change=ChangeKind.UPDATE, memory_id=memory_id, scope=Scope())
+        write(store, submission_of(edit, provenance=FETCHED))
+    blamed = accused(store, memory_id)
+    for _ in range(2):
+        convict(store, opened(store), memory_id)
+    assert shown(store) == {memory_id: "the door code is 11"}
+    done = asyncio.run(store.cases.convict(opened(store).case_id, blamed, BY, ASKED))
+    assert [one.act for one in done.culprits] == [Act.NOTHING]
+    assert shown(store) == {memory_id: "the door code is 11"}
+    store.close()
+
+
 def test_what_is_outdated_expires_without_moving_trust(bench: Bench) -> None:
     store = bench.open()
     rot, lie = id_of(fetched(store, "the office is in Porto")), id_of(fetched(store, "the lie"))
