@@ -387,6 +387,9 @@ class Cells:
         known = self._said_known.get(tenant, set())
         unknown = words - seen - known
         new = [word for word in unknown if not draft.has(CELLS, names.said(word))]
+        # A text of more words than there is room for says as many as there is room for.
+        unknown = unknown.difference(new[CELLS_MAX:])
+        del new[CELLS_MAX:]
         seen |= unknown
         if not new:
             return
@@ -397,9 +400,8 @@ class Cells:
         # Any of these words may be dropped for room: a name whose word is dropped may raise an
         # alarm again.
         came = {names.said(word) for word in new}
-        beside = self._beside(draft, names.said(new[0]), names.said(b""))
         # What was said just now stays: it is what is asked about next.
-        gone = [key for key in beside if key not in came][: max(0, full)]
+        gone = _others(draft, names.said(new[0]), names.said(b""), came, max(0, full))
         for key in gone:
             draft.delete(CELLS, key)
             known.discard(key[-_WORD_LEN:])
@@ -525,6 +527,18 @@ def _read(view: View, names: CellNames, word: bytes) -> Cell | None:
     """The cell of a word; None where the word was never counted, or its cell was evicted."""
     payload = view.get(CELLS, names.name(word))
     return None if payload is None else _CELL(payload)
+
+
+def _others(view: View, start: bytes, kind: bytes, without: set[bytes], count: int) -> list[bytes]:
+    """So many keys of a kind from a key on, then from the table's beginning, but for some."""
+    found: dict[bytes, None] = {}
+    for begin in (start, kind):
+        for key, _ in view.scan(CELLS, begin):
+            if not key.startswith(kind) or len(found) >= count:
+                break
+            if key not in without:
+                found[key] = None
+    return list(found)
 
 
 def _from(view: View, start: bytes, kind: bytes) -> list[bytes]:

@@ -250,6 +250,14 @@ DRIFT: Final = (
         ),
     ),
     Mutant(
+        name="sixteen words make room for any number",
+        file=_CELLS,
+        old='names.said(b""), came, max(0, full))',
+        new='names.said(b""), came, min(16, max(0, full)))',
+        invariant="no more words of persons are kept than there is room for",
+        tests=(at(_COUNTED, "test_one_long_text_of_a_person_takes_no_more_room_than_there_is"),),
+    ),
+    Mutant(
         name="a word is known before it is durable",
         file=_CELLS,
         old="        seen |= unknown\n",

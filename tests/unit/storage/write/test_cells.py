@@ -464,6 +464,24 @@ def test_of_words_of_persons_no_more_are_remembered_than_the_table_has(
     store.close()
 
 
+def test_one_long_text_of_a_person_takes_no_more_room_than_there_is(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "CELLS_MAX", 100)
+    store = _holding(bench)
+    made = ["q" + "".join(letters) for letters in product("bcdfghjklm", repeat=3)]
+    kept: list[int] = []
+    for words in (made[:40], made[40:100], made[100:160], made[160:]):
+        say(store, " ".join(words), OPERATOR)
+        with store.lmdb.reading() as view:
+            there = {key[8:] for key, _ in view.scan(CELLS) if key[7:8] == b"s"}
+        word_of = store._engine.parts.names.cells(TENANT).word
+        assert len(there & set(map(word_of, words))) == min(len(words), 100)  # control
+        assert store.drift.watched(TENANT).words == len(there)
+        kept.append(len(there))
+    assert kept == [40, 100, 100, 100]
+
+
 def test_rows_of_before_there_were_cells_count_neither_up_nor_down(bench: Bench) -> None:
     store = _holding(bench)
     before = _admitted(store, PRAISE[:2])
