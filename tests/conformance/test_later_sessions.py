@@ -326,8 +326,8 @@ async def test_control_without_ceilings_what_was_not_found_becomes_a_preference(
 def _raising(module: str) -> Callable[..., Memory]:
     inner = getattr(sys.modules[module], "memory_of")  # noqa: B009 - not exported by it
 
-    def memory_of(*given: object) -> Memory:
-        return raised(inner(*given))
+    def memory_of(*given: object, **named: object) -> Memory:
+        return raised(inner(*given, **named))
 
     return memory_of
 

@@ -43,6 +43,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "concurrent",
         "contextlib",
         "datetime",
+        "errno",
         "fcntl",
         "grp",
         "os",
