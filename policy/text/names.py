@@ -72,15 +72,19 @@ class Mentioned(msgspec.Struct, frozen=True):
         return self.inner | self.first | self.lower
 
 
-def mentioned_in(text: str) -> Mentioned:
-    """The words of a text that may be names, and those that it writes in lower case."""
+def mentioned_in(text: str, *, with_lower: bool = True) -> Mentioned:
+    """The words of a text that may be names, and those that it writes in lower case.
+
+    Without `with_lower` the latter are not sorted out, which is most of the work: nobody asks for
+    them where no name is under alarm.
+    """
     inner: set[str] = set()
     first: set[str] = set()
     lower: set[str] = set()
     # Most readings have most sentences in common, so each distinct sentence is read once.
     sentences = dict.fromkeys(chain.from_iterable(map(_SENTENCE_END.split, _readings(text))))
     for sentence in sentences:
-        _sort(_WORD.findall(sentence), inner, first, lower)
+        _sort(_WORD.findall(sentence), inner, first, lower if with_lower else None)
     first -= inner
     return Mentioned(frozenset(inner), frozenset(first), frozenset(lower - inner - first))
 
@@ -96,12 +100,12 @@ def _readings(text: str) -> Iterator[str]:
         yield unbroken(seen)
 
 
-def _sort(words: list[str], inner: set[str], first: set[str], lower: set[str]) -> None:
+def _sort(words: list[str], inner: set[str], first: set[str], lower: set[str] | None) -> None:
     german = len(GERMAN.intersection(words)) >= _GERMAN_MIN
     for place, word in enumerate(words):
         small = word.lower()
         # Most words are in lower case and of every day.
-        if small in COMMON:
+        if small in COMMON or (lower is None and small == word):
             continue
         plain = _plain(word)
         if len(plain) < _LETTERS_MIN or plain in COMMON:
@@ -109,7 +113,8 @@ def _sort(words: list[str], inner: set[str], first: set[str], lower: set[str]) -
         mixed = word[1:] != small[1:]
         # A German noun may be the name all the same: it counts where the name is known.
         if small == word or (german and not mixed):
-            lower.add(plain)
+            if lower is not None:
+                lower.add(plain)
             continue
         if place or _begins_a_run(words):
             inner.add(plain)
@@ -126,6 +131,8 @@ def _begins_a_run(words: list[str]) -> bool:
 
 
 def _plain(word: str) -> str:
+    if word.isalpha() and word.isascii():  # such a word has no ending to be taken off
+        return word.lower()
     # The skeleton is made of the word as it came: capitals of two scripts may look alike where
     # their small letters do not.
     word = _without_ending(word)

@@ -185,7 +185,8 @@ class Cells:
         return self._mentions(candidate.tenant, candidate.text, every=every)
 
     def _mentions(self, tenant: Tenant, text: str, *, every: bool) -> Mentions:
-        word_of, found = self._names.cells(tenant).word, mentioned_in(text)
+        word_of = self._names.cells(tenant).word
+        found = mentioned_in(text, with_lower=every)
         return Mentions(
             frozenset(map(word_of, found.inner)),
             frozenset(map(word_of, found.first)),

@@ -2,9 +2,9 @@
 
 `python -P -m tests.benchmarks.before DIR`: DIR is a checkout whose dependencies this interpreter
 has; with `--now DIR` writes of that one are compared, so that one change is seen alone. Both
-sidecars serve at once. Writes are processor time of all threads, in pairs of which now one and now
-the other comes first; `--only first-byte` and `--only mcp` are milliseconds, and
-`--only store` is processor time of a call of store mode.
+sidecars serve at once. Writes are processor time of all threads and writes a second, in pairs of
+which now one and now the other comes first; `--only first-byte` and `--only mcp` are milliseconds,
+and `--only store` is processor time of a call of store mode.
 """
 
 from __future__ import annotations
@@ -28,34 +28,40 @@ _CHOICES: Final = ("stall", "writes", "first-byte", "mcp", "store")
 
 def run(
     before: Path,
-    now: Path = ROOT,
+    current: Path = ROOT,
     *,
     writers: int = WRITERS,
     pairs: int = PAIRS,
     seconds: float = 3.0,
 ) -> list[str]:
-    """Median microseconds of all threads per write, and the ratio of each pair."""
+    """Medians of processor time of all threads and of writes a second, and the ratios of pairs."""
     with tempfile.TemporaryDirectory() as scratch:
         base = Path(scratch)
         with (
             sidecar(base / "before", root=before.resolve()) as old,
-            sidecar(base / "now", root=now.resolve()) as new,
+            sidecar(base / "now", root=current.resolve()) as new,
         ):
-            figures: dict[str, list[float]] = {"before": [], "now": []}
+            figures: dict[str, list[dict[str, float]]] = {"before": [], "now": []}
             for number in range(-1, pairs):  # the first pair warms both up
                 turns = [("before", old), ("now", new)]
                 for name, server in turns if number % 2 else reversed(turns):
                     seen = measured(server, writers, seconds, number + 2)
                     if number >= 0:
-                        figures[name].append(seen["cpu_us"])
-    ratios = [now / then for then, now in zip(figures["before"], figures["now"], strict=True)]
-    quarters = statistics.quantiles(ratios, n=4)
-    return [
-        f"{writers} writers, {pairs} pairs of {seconds:g} s",
-        *(f"{name}: median {statistics.median(each):.0f} us" for name, each in figures.items()),
-        f"ratio: median {quarters[1]:.3f} ({min(ratios):.3f}-{max(ratios):.3f})",
-        f"quartiles {quarters[0]:.3f} and {quarters[2]:.3f}",
-    ]
+                        figures[name].append(seen)
+    lines = [f"{writers} writers, {pairs} pairs of {seconds:g} s"]
+    for figure, called in (
+        ("cpu_us", "CPU per write, us"),
+        ("writes_per_s", "writes/s"),
+    ):
+        then, now = ([one[figure] for one in figures[name]] for name in ("before", "now"))
+        ratios = [second / first for first, second in zip(then, now, strict=True)]
+        quarters = statistics.quantiles(ratios, n=4)
+        lines.append(
+            f"{called}: before {statistics.median(then):.0f}, now {statistics.median(now):.0f}, "
+            f"ratio {quarters[1]:.3f} ({min(ratios):.3f}-{max(ratios):.3f}, "
+            f"quartiles {quarters[0]:.3f} and {quarters[2]:.3f})"
+        )
+    return lines
 
 
 def main() -> int:

@@ -311,9 +311,9 @@ def test_what_a_person_said_is_not_lost_with_a_write_that_failed(bench: Bench) -
 def test_a_long_text_is_read_beside_the_loop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     read_by: list[str] = []
 
-    def noting(text: str) -> Mentioned:
+    def noting(text: str, *, with_lower: bool = True) -> Mentioned:
         read_by.append(threading.current_thread().name)
-        return mentioned_in(text)
+        return mentioned_in(text, with_lower=with_lower)
 
     store = _holding(bench)
     _admitted(store, PRAISE[:3])
@@ -329,9 +329,9 @@ def test_a_long_text_is_read_beside_the_loop(bench: Bench, monkeypatch: pytest.M
 def test_a_long_text_that_lands_is_read_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def noting(text: str) -> Mentioned:
+    def noting(text: str, *, with_lower: bool = True) -> Mentioned:
         read.append(threading.current_thread().name)
-        return mentioned_in(text)
+        return mentioned_in(text, with_lower=with_lower)
 
     store = _holding(bench)
     monkeypatch.setattr(cells, "mentioned_in", noting)
