@@ -16,10 +16,9 @@ from policy.after.matchers import Matcher
 from policy.anchors import Statements
 from policy.model import MemoryClass, MemoryId, SourceKind
 from policy.text.skeleton import skeleton
-from policy.text.whole_words import compiled, key_word, words_of
+from policy.text.whole_words import WholeWords, compiled, key_word, words_of
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable, Sequence
 
 _NO_MATCHER: Final = Matcher()
@@ -60,8 +59,8 @@ class _Entries:
     __slots__ = ("_always", "_by_word")
 
     def __init__(self, entries: Iterable[tuple[int, str]]) -> None:
-        self._by_word: dict[str, list[tuple[int, re.Pattern[str]]]] = {}
-        self._always: list[tuple[int, re.Pattern[str]]] = []
+        self._by_word: dict[str, list[tuple[int, WholeWords]]] = {}
+        self._always: list[tuple[int, WholeWords]] = []
         for place, entry in entries:
             word = key_word(entry)
             tried = self._by_word.setdefault(word, []) if word else self._always

@@ -4,7 +4,8 @@ An entry is a literal, or `re:` and a pattern of a strict subset that is compile
 library's `re`. An agent writes the searched text, and `re` backtracks. So the number of steps that
 a pattern may take at one place of a text is counted when the entry is read (`_STEPS_MAX`), and the
 time grows with the text's length and with nothing else
-(docs/decisions/041-patterns-with-counted-steps.md).
+(docs/decisions/041-patterns-with-counted-steps.md). `re` holds the interpreter while it searches,
+so a text is searched piece by piece, and other threads run between two pieces.
 """
 
 from __future__ import annotations
@@ -26,6 +27,17 @@ REPEATS_MAX: Final = 64
 # twenty letters behind it needs 1,364 tests; two `.*` in one alternative need 4,224.
 _STEPS_MAX: Final = 4_096
 
+# A test inside a group with a choice or a repeat takes `re` six times as long as another one: about
+# 22 ns instead of 4 ns.
+_GROUP_STEP: Final = 6
+
+# How many characters are searched at once. At the most steps that a pattern may have, one piece
+# takes less than twenty milliseconds.
+_PIECE_LEN: Final = 1_024
+
+# What a match must see behind its end: a point or comma, and the digit behind it.
+_BEHIND_LEN: Final = 2
+
 _REPEAT: Final = re.compile(r"[*+?]|\{([0-9]{1,3})(?:(,)([0-9]{0,3}))?\}")
 _CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
 _ESCAPE: Final = re.compile(r"\\(?:[dDwWsSbB]|[^\w\s])")
@@ -46,8 +58,35 @@ class EntryError(ValueError):
         self.at = at
 
 
-def compiled(entry: str) -> re.Pattern[str]:
-    """A function that finds the entry in a skeleton, in time linear in the skeleton's length.
+class WholeWords:
+    """Finds one entry in skeletons. Immutable; may be used from any thread."""
+
+    __slots__ = ("_len_max", "_pattern")
+
+    def __init__(self, pattern: re.Pattern[str], len_max: int) -> None:
+        """No match is longer than `len_max` characters."""
+        self._pattern = pattern
+        self._len_max = len_max
+
+    def search(self, text_skeleton: str) -> re.Match[str] | None:
+        """The first match in the skeleton, piece by piece: other threads run in between."""
+        piece = max(_PIECE_LEN, self._len_max)
+        for begun in range(0, len(text_skeleton), piece):
+            # A piece ends where every match that begins in it was seen, with the characters behind
+            # it. A match that begins later may be cut off here, and belongs to the next piece.
+            seen = begun + piece + self._len_max + _BEHIND_LEN
+            found = self._pattern.search(text_skeleton, begun, seen)
+            if found is not None and (found.start() < begun + piece or seen >= len(text_skeleton)):
+                return found
+        return None
+
+    def replaced(self, by: str, text_skeleton: str) -> str:
+        """The skeleton, which is short, with `by` in the place of each match."""
+        return self._pattern.sub(lambda _found: by, text_skeleton)
+
+
+def compiled(entry: str) -> WholeWords:
+    """What finds the entry in a skeleton, in time linear in the skeleton's length.
 
     Raises:
         EntryError: The entry is empty, is too long, or could take more than linear time.
@@ -55,13 +94,13 @@ def compiled(entry: str) -> re.Pattern[str]:
     if len(entry) > ENTRY_LEN_MAX:
         raise EntryError(f"more than {ENTRY_LEN_MAX} characters", ENTRY_LEN_MAX)
     if entry.startswith(PATTERN_PREFIX):
-        body = _Reader(entry).read()
+        body, len_max = _Reader(entry).read()
     else:
         words = skeleton(entry).split()
         if not words:
             raise EntryError("nothing that is compared", 0)
-        body = r"\s".join(map(re.escape, words))
-    return re.compile(f"{_BEGINS}(?:{body}){_ENDS}")
+        body, len_max = r"\s".join(map(re.escape, words)), len(" ".join(words))
+    return WholeWords(re.compile(f"{_BEGINS}(?:{body}){_ENDS}"), len_max)
 
 
 def key_word(entry: str) -> str:
@@ -82,10 +121,13 @@ def words_of(text_skeleton: str) -> frozenset[str]:
 class _Cost:
     """How many steps one part of a pattern may take at one place of a text."""
 
-    __slots__ = ("empty", "repeats", "steps", "ways")
+    __slots__ = ("empty", "len_max", "repeats", "steps", "ways")
 
-    def __init__(self, steps: int, ways: int, *, empty: bool, repeats: bool = False) -> None:
+    def __init__(
+        self, steps: int, ways: int, len_max: int, *, empty: bool, repeats: bool = False
+    ) -> None:
         self.steps = steps  # how many characters the part tests, over all ways to match it
+        self.len_max = len_max  # how many characters the part matches at most
         self.ways = ways  # in how many ways the part can match
         self.empty = empty  # whether the part can match the empty text
         self.repeats = repeats
@@ -99,33 +141,34 @@ class _Reader:
         self._at = len(PATTERN_PREFIX)
         self._depth = 0
 
-    def read(self) -> str:
-        """The pattern in the form of `re`, with its letters in the form of skeletons."""
+    def read(self) -> tuple[str, int]:
+        """The pattern in the form of `re`, with letters as in skeletons; its longest match."""
         source, cost = self._alternatives()
         if self._at < len(self._text):
             raise EntryError("a closing bracket without its opening one", self._at)
         if cost.empty:
             raise EntryError("the pattern can be found in a text of no words", self._at - 1)
-        return source
+        return source, cost.len_max
 
     def _alternatives(self) -> tuple[str, _Cost]:
         begun = self._at
         sources: list[str] = []
-        steps, ways, empty, repeats = 0, 0, False, False
+        steps, ways, len_max, empty, repeats = 0, 0, 0, False, False
         while True:
             source, cost = self._sequence()
             sources.append(source)
             steps, ways = steps + cost.steps, ways + cost.ways
+            len_max = max(len_max, cost.len_max)
             empty, repeats = empty or cost.empty, repeats or cost.repeats
             if self._peek() != "|":
                 break
             self._at += 1
         self._bounded(steps, begun)
-        return "|".join(sources), _Cost(steps, ways, empty=empty, repeats=repeats)
+        return "|".join(sources), _Cost(steps, ways, len_max, empty=empty, repeats=repeats)
 
     def _sequence(self) -> tuple[str, _Cost]:
         sources: list[str] = []
-        whole = _Cost(0, 1, empty=True)
+        whole = _Cost(0, 1, 0, empty=True)
         while (found := self._peek()) and found not in "|)":
             begun = self._at
             source, part = self._repeated()
@@ -134,6 +177,7 @@ class _Reader:
             # can match.
             whole.steps += whole.ways * part.steps
             whole.ways *= part.ways
+            whole.len_max += part.len_max
             whole.empty = whole.empty and part.empty
             whole.repeats = whole.repeats or part.repeats
             self._bounded(max(whole.steps, whole.ways), begun)
@@ -156,7 +200,11 @@ class _Reader:
         self._bounded(sum(ways[least:]), repeat.start())
         steps = part.steps * sum(ways[:most])
         return f"{source}{{{least},{most}}}", _Cost(
-            steps, sum(ways[least:]), empty=least == 0 or part.empty, repeats=True
+            steps,
+            sum(ways[least:]),
+            part.len_max * most,
+            empty=least == 0 or part.empty,
+            repeats=True,
         )
 
     def _bounds(self, repeat: re.Match[str]) -> tuple[int, int]:
@@ -188,7 +236,7 @@ class _Reader:
                 )
             self._at = found.end()
             source = self._class(found[0], begun) if char == "[" else found[0]
-            return source, _Cost(1, 1, empty=source in _ZERO_WIDTH)
+            return source, _Cost(1, 1, 1, empty=source in _ZERO_WIDTH)
         if char in "{}]":
             raise EntryError(f"{char} needs \\ before it", begun)
         self._at += 1
@@ -196,11 +244,11 @@ class _Reader:
         if not folded and not char.isspace():
             raise EntryError("a character that is not compared", begun)
         if char == ".":
-            return ".", _Cost(1, 1, empty=False)
+            return ".", _Cost(1, 1, 1, empty=False)
         source = re.escape(folded) if folded else r"\s"
         if len(folded) > 1:
             source = f"(?:{source})"
-        return source, _Cost(max(1, len(folded)), 1, empty=False)
+        return source, _Cost(max(1, len(folded)), 1, max(1, len(folded)), empty=False)
 
     def _class(self, given: str, at: int) -> str:
         if not given.isascii():
@@ -231,6 +279,7 @@ class _Reader:
             raise EntryError("a group without its end", begun)
         self._depth -= 1
         self._at += 1
+        cost.steps *= _GROUP_STEP
         return f"(?:{source})", cost
 
     def _peek(self) -> str:

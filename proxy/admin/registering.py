@@ -192,7 +192,7 @@ def _caught(statement: str, matcher: Matcher, entry: str) -> bool:
     return any(
         contradicts(stated, said)
         for right in matcher.must
-        if (said := compiled(right).sub(lambda _found: wrong, stated)) != stated
+        if (said := compiled(right).replaced(wrong, stated)) != stated
     )
 
 

@@ -223,6 +223,27 @@ AFTER: Final = (
         ),
     ),
     Mutant(
+        name="a step in a group counts as any other",
+        file=_WORDS,
+        old="        cost.steps *= _GROUP_STEP\n",
+        new="",
+        invariant="no pattern takes seconds for one text",
+        tests=(
+            at(
+                _WORD_TESTS,
+                "test_what_could_take_long_or_says_nothing_is_refused_with_its_position",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a match ends where a piece does",
+        file=_WORDS,
+        old="            seen = begun + piece + self._len_max + _BEHIND_LEN\n",
+        new="            seen = begun + piece\n",
+        invariant="the search in pieces finds what the search of the whole text finds",
+        tests=(at(_WORD_TESTS, "test_a_text_in_pieces_has_the_matches_of_the_whole"),),
+    ),
+    Mutant(
         name="an entry is found inside a word",
         file=_WORDS,
         old='re.compile(f"{_BEGINS}(?:{body}){_ENDS}")',

@@ -58,6 +58,8 @@ REFUSED = [
     ("re:(a*b?)*", "a repeat inside a repeat, at character 10"),
     ("re:(a|aa)+", "this could take too long"),
     ("re:.*.*", "this could take too long"),
+    ("re:(.|.){0,10}b", "this could take too long"),
+    ("re:(.|.)(.|.)(.|.)(.|.)(.|.)(.|.)(.|.)(.|.)(.|.)b", "this could take too long"),
     ("re:.*a.*b", "this could take too long"),
     ("re:a{0,64}a{0,64}", "this could take too long"),
     ("re:" + "a?" * 20, "this could take too long"),
@@ -99,6 +101,26 @@ def test_what_could_take_long_or_says_nothing_is_refused_with_its_position(
     with pytest.raises(EntryError) as refused:
         compiled(entry)
     assert str(refused.value).startswith(why)
+
+
+def test_a_text_in_pieces_has_the_matches_of_the_whole() -> None:
+    # Around the end of the first piece and of the second one, and with what stands behind a match.
+    for entry, said in (("two words", "two words"), ("re:a.{0,40}z", "a" + "." * 40 + "z")):
+        found = compiled(entry)
+        for place in (*range(1_024 - 60, 1_024 + 60), *range(2_048 - 60, 2_048 + 60)):
+            text = " " * place + said
+            for behind in ("", " x", ". 1", "\n" * 3_000):
+                match = found.search(text + behind)
+                assert match is not None
+                assert match.span() == (place, place + len(said))
+            # Controls: inside a longer word or number it is none, wherever the piece ends.
+            assert found.search(f"{text}x{' ' * 2_000}") is None
+    number = compiled("30")
+    for place in (*range(1_020, 1_030), *range(1_024 + 2, 1_024 + 6)):
+        assert number.search(" " * place + "30.5 ") is None
+        assert number.search(" " * (place - 2) + "1.30 ") is None
+        assert number.search(" " * place + "30. ") is not None
+    assert compiled("30").search("") is None
 
 
 def test_a_repeat_without_an_end_has_one() -> None:
