@@ -114,23 +114,34 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int | None = None
 
 
+class Touched(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rewind did to one memory, in the names of the counts of `Rewound`."""
+
+    memory_id: MemoryId
+    became: tuple[str, ...]
+
+
 class Rewound(msgspec.Struct, frozen=True, kw_only=True):
     """What a rewind did, or what it would do (then it has no incident): counts of memories.
 
     `put_back`: have the text again that they had, deleted ones too. `hidden`: written later, or
-    hidden at that time. `shown`: hidden by an earlier rewind alone. `behind`: another server has
-    the text, so it stays as it is. `moved`: changed while the rewind ran, and left alone.
+    hidden at that time. `shown`: hidden by an earlier rewind alone. `kept_hidden`: a person or an
+    isolation hid them, so no read shows them, whatever else was done to them. `behind`: another
+    server has the text, so it stays as it is. `moved`: changed while the rewind ran, and left
+    alone. `touched` names each memory that one of these counts has.
     """
 
     incident: Incident | None
     version: int  # the version whose state the rewind restores
-    newest: int  # the store's version when the rewind was planned: a rewind to it takes this back
+    newest: int  # the store's version when the rewind was planned
     reached: int = 0  # all memories in reach, also those about which nothing is done
     put_back: int = 0
     hidden: int = 0
     shown: int = 0
+    kept_hidden: int = 0
     behind: int = 0
     moved: int = 0
+    touched: tuple[Touched, ...] = ()
     # Memories that existed in that state and are purged since: memory ids, or candidate ids where
     # a client chose the memory's id.
     lost: tuple[str, ...] = ()
@@ -157,8 +168,13 @@ class Incidents(Protocol):
     async def undo(self, incident_id: str, by: PrincipalId) -> Contained:
         """Show the memories again that an isolation hid and that nobody else hides.
 
+        A rewind is undone by another rewind of the same memories, which becomes an incident of its
+        own: to the state in which the log was when the first one began. A version does not name
+        that state, because memories are hidden and shown without a new version.
+
         Raises:
-            UnknownIncident: No incident has that id, or it is no isolation.
+            UnknownIncident: No incident has that id, or it is a rewind that is not finished.
+            NoSuchPast, QuotaReached: As for a rewind.
         """
         ...
 

@@ -16,6 +16,7 @@ from proxy.admin.wire.incidents import (
     IsolateRequest,
     IsolationView,
     RewindView,
+    TouchedView,
 )
 from proxy.seams.faults import MalformedRequest
 from storage.incidents import Past, Reach
@@ -93,14 +94,22 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
             put_back=done.put_back,
             hidden=done.hidden,
             shown=done.shown,
+            kept_hidden=done.kept_hidden,
             behind=done.behind,
             moved=done.moved,
+            touched=tuple(
+                TouchedView(memory_id=one.memory_id, became=one.became)
+                for one in done.touched[:CAUGHT_NAMED_MAX]
+            ),
             lost_count=len(done.lost),
             lost=done.lost[:CAUGHT_NAMED_MAX],
         )
 
     async def undo(self, by: Principal, incident_id: str) -> IsolationView:
-        """Show what this isolation hid, except memories hidden for another reason too."""
+        """Show what this isolation hid, except memories hidden for another reason too.
+
+        Of a rewind: put the memories that it meant into the state right before it.
+        """
         return _isolation_view(await self.incidents.undo(incident_id, by.principal_id))
 
     async def resume(self, by: Principal, incident_id: str) -> IsolationView:

@@ -50,7 +50,7 @@ _THERE_IS: Final[Mapping[str, str]] = {
     "unsettled": "`mnemogate review unsettled` lists them",
     "sessions": "`mnemogate session list` shows them",
     "tools": "`mnemogate session tools` lists them; check --tenant",
-    "incidents": "`mnemogate isolate --list` shows them; a rewind is taken back by another one",
+    "incidents": "`mnemogate isolate --list` shows them",
     "keys": "`mnemogate key list` has them",
     "trust": "`mnemogate key list` and `mnemogate trust show` name the principals",
     "audit": "`mnemogate audit checkpoint` says how many leaves there are",

@@ -64,23 +64,33 @@ async def _isolate(context: Context) -> Exit:
     terminal = context.terminal
     if asked.list:
         return await _listed(context)
+    if not asked.reaches:
+        verb = "undo" if asked.undo is not None else "resume"
+        return await on_incident(context, verb, asked.undo or asked.resume or "")
     async with operator(context) as api, working(terminal, "isolating"):
-        if asked.reaches:
-            request = _request(asked, await whole_session(api, asked.session))
-            done = await api.post("/isolate", IsolationView, request, timeout_s=PATIENT_S)
-        else:
-            verb = "undo" if asked.undo is not None else "resume"
-            given = asked.undo or asked.resume or ""
-            incident_id = await whole_id(api, IdKind.INCIDENT, given)
-            path = f"/incidents/{part(incident_id)}/{verb}"
-            done = await api.post(path, IsolationView, timeout_s=PATIENT_S)
+        request = _request(asked, await whole_session(api, asked.session))
+        done = await api.post("/isolate", IsolationView, request, timeout_s=PATIENT_S)
     if terminal.as_json:
         terminal.data(done)
     else:
-        _show(terminal, done, begun=asked.reaches)
+        _show(terminal, done, begun=True)
     # A misspelt name fits no memory: exit code 0 would look as if something had been hidden.
     found = done.caught_count or done.changed or done.kept
-    return Exit.NOT_FOUND if asked.reaches and not found else Exit.OK
+    return Exit.OK if found else Exit.NOT_FOUND
+
+
+async def on_incident(context: Context, verb: str, given: str) -> Exit:
+    """Undo or resume the incident whose id begins so: an isolation or a rewind."""
+    terminal = context.terminal
+    async with operator(context) as api, working(terminal, verb):
+        incident_id = await whole_id(api, IdKind.INCIDENT, given)
+        path = f"/incidents/{part(incident_id)}/{verb}"
+        done = await api.post(path, IsolationView, timeout_s=PATIENT_S)
+    if terminal.as_json:
+        terminal.data(done)
+    else:
+        _show(terminal, done, begun=False)
+    return Exit.OK
 
 
 async def whole_session(api: Operator, given: str | None) -> str | None:
@@ -122,6 +132,13 @@ def _show(terminal: Terminal, done: IsolationView, *, begun: bool) -> None:
         terminal.say(f"{done.caught_count} memories are in reach; nothing was changed")
         if not done.caught_count:
             terminal.say(NOBODY)
+        return
+    if incident.kind == "rewind":
+        terminal.say(
+            f"incident {incident.incident_id}: {done.changed} put into that state, "
+            f"{done.kept} left as they are"
+        )
+        terminal.say(f"take it back with: mnemogate rewind --undo {incident.incident_id}")
         return
     if incident.stage == "undone":
         terminal.say(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -13,7 +12,7 @@ from proxy.cli.client import PATIENT_S
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.isolate import NOBODY, reach_arguments, whole_session
+from proxy.cli.isolate import NOBODY, on_incident, reach_arguments, whole_session
 from proxy.cli.progress import working
 from proxy.cli.terminal import inert, moment
 from proxy.seams.tenants import DEFAULT_TENANT
@@ -26,10 +25,17 @@ if TYPE_CHECKING:
     from proxy.cli.terminal import Terminal
 
 _DIGITS_MAX = 15
+_COUNTS: Final = {
+    "put_back": "put back",
+    "kept_hidden": "stays hidden",
+    "behind": "left alone: another server has it",
+    "moved": "left alone: it was changed meanwhile",
+}
 
 
 class _Rewind(msgspec.Struct, frozen=True, kw_only=True):
-    to: str
+    to: str | None = None
+    undo: str | None = None
     tenant: str = DEFAULT_TENANT
     principal: str | None = None
     origin: str | None = None
@@ -38,10 +44,19 @@ class _Rewind(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
 
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether the command line says more than what to undo."""
+        return msgspec.structs.replace(self, to=None, undo=None) != _Rewind()
+
 
 async def _rewind(context: Context) -> Exit:
     asked = context.arguments(_Rewind)
     terminal = context.terminal
+    if (asked.to is None) is (asked.undo is None) or (asked.undo is not None and asked.is_narrowed):
+        raise CommandFailed(Exit.USAGE, "say --to and which memories, or --undo INCIDENT alone")
+    if asked.to is None:
+        return await on_incident(context, "undo", asked.undo or "")
     is_version = asked.to.isascii() and asked.to.isdecimal()
     if is_version and len(asked.to) > _DIGITS_MAX:
         raise CommandFailed(Exit.USAGE, "--to: no store has such a version")
@@ -62,22 +77,28 @@ async def _rewind(context: Context) -> Exit:
     if terminal.as_json:
         terminal.data(done)
     else:
-        _show(terminal, done, asked)
+        _show(terminal, done)
     return Exit.OK if done.reached else Exit.NOT_FOUND
 
 
-def _show(terminal: Terminal, done: RewindView, asked: _Rewind) -> None:
+def _show(terminal: Terminal, done: RewindView) -> None:
     terminal.pairs(
         [
             ("state of", f"version {done.version}"),
             ("put back", f"{done.put_back} have the text that they had"),
             ("hidden", f"{done.hidden} were written later, or hidden then"),
             ("shown", f"{done.shown} had been hidden by an earlier rewind"),
+            ("kept", f"{done.kept_hidden} stay hidden: a person or an isolation hid them"),
             ("behind", f"{done.behind} stay as they are: another server has their text"),
             ("moved", f"{done.moved} were changed meanwhile, and left alone"),
             ("lost", f"{done.lost_count} are purged, and do not come back"),
         ]
     )
+    if done.touched:
+        terminal.table(
+            ("memory", "what became of it"),
+            [(one.memory_id, _in_words(one.became)) for one in done.touched],
+        )
     for memory_id in done.lost:
         terminal.say(f"  lost: {inert(memory_id)}")
     if done.incident is None:
@@ -87,31 +108,25 @@ def _show(terminal: Terminal, done: RewindView, asked: _Rewind) -> None:
     if not done.reached:
         terminal.say(NOBODY)
     elif done.incident is not None:
-        again = shlex.join(("mnemogate", "rewind", "--to", str(done.newest), *_whose(asked)))
-        terminal.say(f"take it back with: {inert(again)}")
+        undo = f"mnemogate rewind --undo {done.incident.incident_id}"
+        terminal.say(f"take it back with: {undo}")
 
 
-def _whose(asked: _Rewind) -> list[str]:
-    """The options that mean the same memories again."""
-    given = {
-        "--tenant": None if asked.tenant == DEFAULT_TENANT else asked.tenant,
-        "--principal": asked.principal,
-        "--origin": asked.origin,
-        "--session": asked.session,
-        "--under": asked.under,
-    }
-    return [part for name, value in given.items() if value is not None for part in (name, value)]
+def _in_words(became: tuple[str, ...]) -> str:
+    return ", ".join(_COUNTS.get(one, one) for one in became)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         metavar="VERSION|TIME",
-        required=True,
         help="the version right after whose commit it was so, or a date or time",
     )
     reach_arguments(parser)
-    parser.add_argument("--dry-run", action="store_true", help="count, and change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="name them, and change nothing")
+    parser.add_argument(
+        "--undo", metavar="INCIDENT", help="put what a rewind meant into the state right before it"
+    )
     parser.add_argument("--reason", metavar="TEXT", help="why, for the audit log; kept for good")
 
 

@@ -196,7 +196,7 @@ async def _blame(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _undo(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Undo an isolation, but show no memory that is hidden for another reason as well."""
+    """Undo an isolation or a rewind; what is hidden for another reason as well stays hidden."""
     call.body(wire.Empty)
     return await operate.repairing.undo(call.by, call.argument)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from storage.errors import UnknownIncident
-from storage.incidents import Contained, Kind, Stage
+from storage.incidents import Contained, Kind, Stage, Touched
 from storage.repair.past import planned, point_at, point_of
 from storage.repair.reaching import caught, reached
 from storage.tables.codec import decode_hidden_by, decode_incident
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from storage.write.engine import Engine
     from storage.write.writer import EmbeddedWriter
 
+_CHANGED: Final = frozenset({"put_back", "hidden", "shown"})
 BATCH_LEN: Final = 1_000
 """How many memories one transaction changes: other writes wait for its end."""
 
@@ -65,8 +66,8 @@ class EmbeddedIncidents:
     async def undo(self, incident_id: str, by: PrincipalId) -> Contained:
         """Show the memories again that an isolation hid and that nobody else hides."""
         incident = self._found(incident_id)
-        if incident.kind is not Kind.ISOLATE:
-            raise UnknownIncident("a rewind is taken back by another one")
+        if incident.kind is Kind.REWIND:
+            return await self._taken_back(incident, by)
         if incident.stage is Stage.UNDONE:
             return Contained(incident=incident, changed=0, kept=0)
         return await self._undone(incident, by)
@@ -123,6 +124,19 @@ class EmbeddedIncidents:
         done = await self._moved(incident, Stage.UNDONE, by, f"{changed} shown, {kept} stay hidden")
         return Contained(incident=done, changed=changed, kept=kept)
 
+    async def _taken_back(self, incident: Incident, by: PrincipalId) -> Contained:
+        if incident.stage is not Stage.DONE:
+            raise UnknownIncident("this rewind was cut short: resume it before you undo it")
+        reason = f"undo of {incident.incident_id}"
+        plan = await asyncio.to_thread(self._plan_before, incident)
+        begun = await self._writer.run(
+            lambda: self._records.begin(Kind.REWIND, incident.reach, by, reason, plan.point)
+        )
+        done = await self._rewound(begun, by, plan)
+        changed = sum(not _CHANGED.isdisjoint(one.became) for one in done.touched)
+        kept = len(done.touched) - changed
+        return Contained(incident=done.incident or begun, changed=changed, kept=kept)
+
     async def _rewound(self, incident: Incident, by: PrincipalId, plan: Plan) -> Rewound:
         done, steps = BatchRewound(), plan.steps
         for at in range(0, len(steps), self._batch_len):
@@ -130,18 +144,30 @@ class EmbeddedIncidents:
             work = partial(self._rewinding.apply, incident, by, batch)
             done = done.plus(await self._writer.run(work))
         detail = f"{done.put_back} put back, {done.hidden} hidden, {done.shown} shown"
+        left = plan.touched | {
+            name: Touched(memory_id=plan.touched[name].memory_id, became=("moved",))
+            for name in done.moved
+            if name in plan.touched
+        }
         return msgspec.structs.replace(
             plan.told,
             incident=await self._moved(incident, Stage.DONE, by, detail),
             put_back=done.put_back,
             hidden=done.hidden,
             shown=done.shown,
-            moved=done.moved,
+            moved=len(done.moved),
+            touched=tuple(left.values()),
         )
 
     def _plan(self, reach: Reach, to: Past) -> Plan:
         with self._store.reading() as view:
             return planned(view, self._names, reach, point_of(view, to, self._clock()))
+
+    def _plan_before(self, incident: Incident) -> Plan:
+        """The plan that leads to the state right before a rewind began."""
+        with self._store.reading() as view:
+            point = point_at(view, incident.leaf_count)
+            return planned(view, self._names, incident.reach, point)
 
     def _plan_again(self, incident: Incident) -> Plan:
         with self._store.reading() as view:

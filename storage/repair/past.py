@@ -10,7 +10,7 @@ import msgspec
 from policy.model import ChangeKind, MemoryStatus
 from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf, decode_leaf
 from storage.errors import NoSuchPast
-from storage.incidents import Kind, Rewound
+from storage.incidents import Kind, Rewound, Touched
 from storage.repair.reaching import fits
 from storage.tables.change import read_leaf
 from storage.tables.codec import NO_ORDINAL, decode_incident, decode_row
@@ -22,7 +22,7 @@ from storage.write.quarantine import subject_of
 from storage.write.rewinding import PutBack
 
 if TYPE_CHECKING:
-    from policy.model import Tenant
+    from policy.model import MemoryId, Tenant
     from storage.incidents import Past, Reach
     from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import View
@@ -46,10 +46,14 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rewind does to each memory, and the report about it."""
+    """What a rewind does to each memory, and the report about it.
+
+    `touched` has, by the name of each memory that is counted, its id and the counts.
+    """
 
     point: int
     steps: tuple[PutBack, ...]
+    touched: dict[bytes, Touched]
     told: Rewound
 
 
@@ -59,6 +63,7 @@ class _Life(msgspec.Struct):
     # (ordinal, index of the leaf, kind of the change) of each row
     before: list[tuple[int, int, ChangeKind]]
     subjects: list[str]
+    memory_id: MemoryId
     reached: bool = False
     newest_leaf: int = 0
 
@@ -175,6 +180,7 @@ def planned(
     rewinds = _rewinds(view)
     counts: Counter[str] = Counter()
     steps: list[PutBack] = []
+    touched: dict[bytes, Touched] = {}
     for name, life in mine.items():
         if until is not None and life.newest_leaf >= until:
             continue
@@ -182,15 +188,18 @@ def planned(
         counts.update(under)
         if step is not None:
             steps.append(step)
+        if under:
+            touched[name] = Touched(memory_id=life.memory_id, became=tuple(under))
     told = Rewound(
         incident=None,
         version=point.version,
         newest=point.newest,
         reached=len(mine) + len(gone),
         lost=gone,
+        touched=tuple(touched.values()),
         **counts,
     )
-    return Plan(point=point.index, steps=tuple(steps), told=told)
+    return Plan(point=point.index, steps=tuple(steps), touched=touched, told=told)
 
 
 class _Rows:
@@ -218,7 +227,8 @@ class _Rows:
                 self.lost[_name_in_log(self._view, row)] = row.change not in _GONE
             return
         name = self._names.memory(row.tenant, row.memory_id)
-        life = self.lives.setdefault(name, _Life(before=[], subjects=[]))
+        born = _Life(before=[], subjects=[], memory_id=row.memory_id)
+        life = self.lives.setdefault(name, born)
         life.reached |= meant
         life.newest_leaf = row.leaf_index
         if not before:
@@ -245,7 +255,7 @@ def _step(
         if deleted:
             return None, []
         step = PutBack(name=name, seen=known.ordinal, put_back=NO_ORDINAL, hide=True, release=())
-        return step, [] if by else ["hidden"]
+        return step, [*_kept_hidden(by - rewinds), *([] if by else ["hidden"])]
     then = life.before[-1][0]
     changed = deleted or not _same(read_row(view, then), newest)
     if changed and newest.keyed:
@@ -256,11 +266,17 @@ def _step(
     counts = ["put_back"] if changed else []
     counts += ["hidden"] if hide else []
     counts += ["shown"] if release and not by - rewinds and not deleted else []
+    counts += [] if deleted and not changed else _kept_hidden(by - rewinds)
     if not (changed or hide or release):
-        return None, []
+        return None, counts
     put_back = then if changed else NO_ORDINAL
     step = PutBack(name=name, seen=known.ordinal, put_back=put_back, hide=hide, release=release)
     return step, counts
+
+
+def _kept_hidden(others: frozenset[str]) -> list[str]:
+    """The count of a memory that others than rewinds hide: a person, or an isolation."""
+    return ["kept_hidden"] if others else []
 
 
 def _was_hidden(tenant: Tenant, life: _Life, point: Point) -> bool:

@@ -52,12 +52,12 @@ class PutBack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchRewound(msgspec.Struct, frozen=True, kw_only=True):
-    """What one batch of a rewind did: counts of memories."""
+    """What one batch of a rewind did: counts of memories, and the names of those that moved."""
 
     put_back: int = 0
     hidden: int = 0
     shown: int = 0
-    moved: int = 0
+    moved: tuple[bytes, ...] = ()
 
     def plus(self, more: BatchRewound) -> BatchRewound:
         """The sum of this batch's counts and those of another batch."""
@@ -95,7 +95,7 @@ class Rewinding:
     ) -> BatchRewound:
         known = read_id(change.draft, step.name)
         if known is None or known.ordinal != step.seen:
-            return BatchRewound(moved=1)
+            return BatchRewound(moved=(step.name,))
         before = hidden_by(change.draft, step.name, known)
         after = before - frozenset(step.release)
         if step.hide:

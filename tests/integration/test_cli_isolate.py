@@ -90,9 +90,17 @@ def test_a_rewind_says_how_it_is_taken_back_and_whom_it_did_not_find(tmp_path: P
         done = place.command("rewind", "--to", "1", "--principal", "agent")
         assert (done.code, _texts(sidecar, key)) == (Exit.OK, {"The vendor is Acme."})
         told = next(line for line in done.out.splitlines() if "take it back with" in line)
-        assert told.endswith(": mnemogate rewind --to 2 --principal agent")
+        assert ": mnemogate rewind --undo " in told
+        assert sum(line.endswith("  hidden") for line in done.out.splitlines()) == 1
         back = place.command(*told.partition(": mnemogate ")[2].split())
         assert (back.code, len(_texts(sidecar, key))) == (Exit.OK, 2)
+        # An undo prints its own way back, which no version would name: the version is still 2.
+        forth = next(line for line in back.out.splitlines() if "take it back with" in line)
+        again = place.command(*forth.partition(": mnemogate ")[2].split())
+        assert (again.code, _texts(sidecar, key)) == (Exit.OK, {"The vendor is Acme."})
+        assert place.command("rewind", "--undo", "0" * 16).code == Exit.NOT_FOUND
+        mixed = place.command("rewind", "--undo", "0" * 16, "--to", "2")
+        assert (mixed.code, "--undo INCIDENT alone" in mixed.err) == (Exit.USAGE, True)
         # Control: there is nothing to do, and yet somebody is meant.
         assert place.command("rewind", "--to", "2", "--principal", "agent").code == Exit.OK
         for nobody in (("--principal", "nobody"), ("--tenant", "nope")):

@@ -114,6 +114,14 @@ OPERATE: Final = (
         tests=(at(_REWIND, "test_what_a_person_or_an_isolation_hid_stays_hidden"),),
     ),
     Mutant(
+        name="an undo leads to the version before it",
+        file="storage/repair/batches.py",
+        old="            point = point_at(view, incident.leaf_count)\n",
+        new="            point = point_at(view, incident.point)\n",
+        invariant="an undo leads to the state right before the rewind that it undoes",
+        tests=(at(_REWIND, "test_an_undo_is_undone_as_well_though_the_version_never_moved"),),
+    ),
+    Mutant(
         name="a rewind touches anchors",
         file="storage/write/rewinding.py",
         old="            done = BatchRewound()\n",

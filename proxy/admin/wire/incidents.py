@@ -87,16 +87,28 @@ class IncidentView(msgspec.Struct, frozen=True, kw_only=True):
     with_descendants: bool
 
 
+class TouchedView(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory of a rewind; `became` has the names of the counts of `RewindView` that it is in.
+
+    A memory may be in two: put back, and hidden by a person.
+    """
+
+    memory_id: str
+    became: tuple[str, ...]
+
+
 class RewindView(msgspec.Struct, frozen=True, kw_only=True):
     """What a rewind did, or with `dry_run` would do; counts of memories.
 
-    `version` is the one whose state it is, `newest` the store's before: a rewind to that one takes
-    it back. `reached` are meant, also those about which there was nothing to do.
+    `version` is the one whose state it is, `newest` the store's before. `POST
+    /incidents/{incident_id}/undo` takes the rewind back. `reached` are meant, also those about
+    which there was nothing to do.
 
     `put_back`: got their earlier text again, deleted ones too. `hidden`: were written later, or
-    were hidden at that earlier time. `shown`: only an earlier rewind had hidden them. `behind`:
-    their text is on another server. `moved`: changed during the rewind. The last two kinds are left
-    as they are.
+    were hidden at that earlier time. `shown`: only an earlier rewind had hidden them.
+    `kept_hidden`: a person or an isolation hides them, so no read shows them. `behind`: their text
+    is on another server. `moved`: changed during the rewind. The last two kinds are left as they
+    are. `touched` names the first 1000 memories that these counts have.
     """
 
     incident: IncidentView | None
@@ -106,8 +118,10 @@ class RewindView(msgspec.Struct, frozen=True, kw_only=True):
     put_back: int
     hidden: int
     shown: int
+    kept_hidden: int
     behind: int
     moved: int
+    touched: tuple[TouchedView, ...]
     # Memories that existed at that earlier time and were purged since; the first 1000 by name.
     lost_count: int
     lost: tuple[str, ...]
@@ -121,10 +135,12 @@ class IncidentList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IsolationView(msgspec.Struct, frozen=True, kw_only=True):
-    """What an isolation, or its undoing, did; or with `dry_run` would do.
+    """What an isolation, or the undoing of an incident, did; or with `dry_run` would do.
 
     `changed` counts memories hidden, or shown again; `kept` those that stay hidden for another
-    reason. `caught` names the first 1000 memories of a dry run.
+    reason. The undoing of a rewind is an incident of its own, which `incident` names: `changed`
+    counts memories that are as they were before that rewind. `caught` names the first 1000 memories
+    of a dry run.
     """
 
     incident: IncidentView | None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.embedded import EmbeddedStore
-    from storage.incidents import Rewound
+    from storage.incidents import Contained, Incident, Rewound
     from storage.values import Outcome
 
 SMALL = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, incident_batch_len=2)
@@ -104,6 +104,34 @@ def test_texts_and_deletions_are_as_they_were_and_so_is_a_rewind_of_it(
     assert rewind(store, 0).hidden == 3
     assert shown(store) == {}
     store.close()
+
+
+def test_an_undo_is_undone_as_well_though_the_version_never_moved(bench: Bench) -> None:
+    store = bench.open(options=SMALL)
+    kept, hidden, isolated = (id_of(say(store, text)) for text in ("one", "two", "three"))
+    asyncio.run(store.writer.quarantine(isolated, TENANT, BY))
+    everything, version = shown(store), store.reader.status().version
+
+    done = rewind(store, 1)
+    became = {one.memory_id: one.became for one in done.touched}
+    assert became == {hidden: ("hidden",), isolated: ("kept_hidden",)}
+    assert (done.hidden, done.kept_hidden) == (1, 1)
+    assert shown(store) == {kept: "one"}
+
+    back = undo(store, done.incident)
+    assert (back.changed, back.kept, shown(store)) == (1, 1, everything)
+    forth = undo(store, back.incident)
+    assert (forth.changed, shown(store)) == (1, {kept: "one"})
+    assert store.reader.status().version == version
+    # Control: the version names the state before all of it, so the undo of an undo is not there.
+    assert rewind(store, version).shown == 1
+    assert shown(store) == everything
+    store.close()
+
+
+def undo(store: EmbeddedStore, incident: Incident | None) -> Contained:
+    assert incident is not None
+    return asyncio.run(store.incidents.undo(incident.incident_id, BY))
 
 
 def test_a_time_is_the_state_that_stood_then(bench: Bench) -> None:
