@@ -151,6 +151,7 @@ def _canary_table(terminal: Terminal, canaries: Sequence[CanaryView]) -> None:
             )
             for canary in canaries
         ],
+        nothing="no canary; `mnemogate canary put` makes one",
     )
 
 
@@ -169,6 +170,7 @@ def _anchor_table(terminal: Terminal, anchors: Sequence[AnchorView]) -> None:
             )
             for anchor in anchors
         ],
+        nothing="no anchor; `mnemogate anchor put` makes one",
     )
 
 

@@ -149,6 +149,7 @@ async def _list(context: Context) -> Exit:
             )
             for one in cases
         ],
+        nothing="no incident of a wrong answer; `mnemogate isolate --list` has the others",
     )
     return Exit.OK
 

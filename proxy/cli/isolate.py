@@ -177,6 +177,7 @@ async def _listed(context: Context) -> Exit:
             )
             for one in found.incidents
         ],
+        nothing="nothing was isolated or rewound; `mnemogate incident list` has wrong answers",
     )
     return Exit.OK
 

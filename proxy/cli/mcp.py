@@ -242,6 +242,7 @@ async def _approve(context: Context, names: tuple[str, ...]) -> Exit:
     context.terminal.table(
         ("server", "tools", "digest", "approved now" if names else "changed"),
         [(one.server, str(one.tool_count), one.digest, ", ".join(one.changed)) for one in shown],
+        nothing="no MCP server was seen behind the gate yet",
     )
     return Exit.OK
 

@@ -69,6 +69,7 @@ async def _list(context: Context) -> Exit:
             )
             for one in found.sessions
         ],
+        nothing="no session: they are seen where an agent asks its model through a [[model]] table",
     )
     if found.total > len(found.sessions):
         terminal.say(f"{found.total - len(found.sessions)} older ones: --limit shows more")

@@ -34,6 +34,7 @@ _MARKS_MAX: Final = 2
 _MARKS: Final = frozenset({"Mn", "Me"})
 _COLUMN_WIDTH_MAX: Final = 60
 _PROGRESS_INTERVAL_S: Final = 0.1
+NOTHING: Final = "nothing to list"
 
 
 def inert(text: str) -> str:
@@ -149,8 +150,17 @@ class Terminal:
         """Print text for a person on stderr, in both modes."""
         self._whisper(text + "\n")
 
-    def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Columns padded to fit, every cell made inert. The widest are cut to fit a terminal."""
+    def table(
+        self, heads: Sequence[str], rows: Sequence[Sequence[str]], *, nothing: str = NOTHING
+    ) -> None:
+        """Columns padded to fit, every cell made inert. The widest are cut to fit a terminal.
+
+        Without a row the line `nothing` is printed instead of the heads, which alone look as if
+        the command had broken off.
+        """
+        if not rows:
+            self.say(nothing)
+            return
         cells = [[inert(cell) for cell in row] for row in rows]
         widths = [
             max([width_of(head), *(width_of(row[column]) for row in cells)])

@@ -82,6 +82,18 @@ def test_a_table_row_cannot_be_forged_by_a_cell() -> None:
     assert "\x1b" not in out.getvalue()
 
 
+def test_a_table_without_rows_says_so_where_heads_alone_would_look_cut_off() -> None:
+    out = io.StringIO()
+    terminal = Terminal(out, io.StringIO(), as_json=False)
+
+    terminal.table(("id", "text"), [])
+    terminal.table(("id", "text"), [], nothing="no anchor")
+    # Control: one row, and the heads are there.
+    terminal.table(("id", "text"), [("1", "a")], nothing="no anchor")
+
+    assert out.getvalue().splitlines() == ["nothing to list", "no anchor", "id  text", "1   a"]
+
+
 def test_columns_line_up_with_wide_letters() -> None:
     out = io.StringIO()
     terminal = Terminal(out, io.StringIO(), as_json=False)
