@@ -13,24 +13,39 @@ from typing import TYPE_CHECKING, Final
 from proxy.settings.model import Api
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from proxy.settings.model import ModelUpstream
 
 _COMMAND: Final = "mnemogate"
 
 
-def exports(keys: dict[str, str]) -> list[str]:
-    """Shell lines that put the command on the path, if it is not there, and export the keys.
+def for_the_agent(key: str | None) -> list[str]:
+    """Shell lines for the place where an agent runs: its own key and no other.
 
-    `keys` has the key of each channel, in the order in which they are shown.
+    An agent that has the operator's key can release what was held from it, so the lines of
+    `for_the_operator` belong in another shell.
+    """
+    return [] if key is None else [f"export MNEMOGATE_AGENT_KEY={key}"]
+
+
+def for_the_operator(key: str | None, places: Mapping[str, Path]) -> list[str]:
+    """Shell lines with which operator commands, typed as they stand, find this sidecar.
+
+    `places` has the directories and files of this sidecar that are not where a command without
+    options looks, by the setting's name. The command itself comes on the path if it is not there.
     """
     own = Path(sys.argv[0]).absolute()
     hidden = own.name == _COMMAND and shutil.which(_COMMAND) is None
-    path = [f'export PATH={shlex.quote(str(own.parent))}:"$PATH"'] if hidden else []
-    return path + [f"export MNEMOGATE_{role.upper()}_KEY={key}" for role, key in keys.items()]
+    lines = [f'export PATH={shlex.quote(str(own.parent))}:"$PATH"'] if hidden else []
+    lines += [
+        f"export MNEMOGATE_{name.upper()}={shlex.quote(str(path))}" for name, path in places.items()
+    ]
+    return lines + ([] if key is None else [f"export MNEMOGATE_OPERATOR_KEY={key}"])
 
 
 def first_write(data: str) -> str:
-    """A command that stores a first memory, with the key of `exports`."""
+    """A command that stores a first memory, with the key of `for_the_agent`."""
     return (
         'curl -H "Authorization: Bearer $MNEMOGATE_AGENT_KEY" '
         "-H 'Content-Type: application/json' \\\n"

@@ -18,11 +18,11 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import Shielding, shield
 from proxy.cli.neighbours import foreign
-from proxy.cli.pointing import exports, first_write, mcp_entry, pointed
+from proxy.cli.pointing import first_write, for_the_agent, for_the_operator, mcp_entry, pointed
 from proxy.cli.terminal import now_ms, waiting
 from proxy.compose.observe_mode import BANNER
 from proxy.seams.observations import CONFIRM
-from proxy.settings.load import MARKER, SETTINGS
+from proxy.settings.load import MARKER, SETTINGS, elsewhere
 from proxy.settings.model import unset_in
 from proxy.settings.wider import wider_rules, wider_settings
 from telemetry.logs import configure
@@ -237,13 +237,21 @@ def _tell_keys(terminal: Terminal, settings: Settings, sidecar: Sidecar, ready: 
     ]
     if given:
         terminal.say(f"keys given in the environment or a file: {', '.join(given)}")
-    if ready.first_keys:
-        terminal.say(
-            "first keys: only their hashes are stored, and they are not shown again. In another\n"
-            "shell, paste:"
-        )
-        for line in exports({first.channel: first.key for first in ready.first_keys}):
-            terminal.say(f"  {line}")
+    made = {first.channel: first.key for first in ready.first_keys}
+    if made:
+        terminal.say("first keys: only their hashes are stored, and they are not shown again")
+    for whose, lines in (
+        ("where the agent runs (this key and no other)", for_the_agent(made.get("agent"))),
+        (
+            "in a shell of your own, where no agent runs",
+            for_the_operator(made.get("operator"), elsewhere(settings)),
+        ),
+    ):
+        if lines:
+            terminal.say(f"{whose}, paste:")
+            for line in lines:
+                terminal.say(f"  {line}")
+    if made:
         return
     records = sidecar.store.reader.keys()
     known = [key for key in records if key.revoked_at_ms is None]

@@ -327,11 +327,8 @@ def _assemble(
         log_level=cast("str", values.pop("log_level")),
         access_log=cast("bool", values.pop("access_log")),
     )
-    state = values.pop("state") or _base(env, "XDG_STATE_HOME", ".local/state") / "mnemogate"
-    state = cast("Path", state).absolute()
-    # Named after its state directory: two states in one parent have two copies.
-    kept = state.parent / "mnemogate-checkpoint" / f"{state.name}.txt"
-    checkpoint = values.pop("checkpoint") or kept
+    state = cast("Path", values.pop("state") or _usual_state(env)).absolute()
+    checkpoint = values.pop("checkpoint") or _usual_checkpoint(state)
     for role in ("agent", "operator"):
         values[f"{role}_key"] = _key(role, values[f"{role}_key"], values.pop(f"{role}_key_file"))
     uids = values.pop("unix_uids")
@@ -347,6 +344,28 @@ def _assemble(
         bindings=bindings,
         **values,  # type: ignore[arg-type]
     )
+
+
+def elsewhere(settings: Settings) -> dict[str, Path]:
+    """The places of these settings where a command without options would not look, by setting.
+
+    The `MNEMOGATE_*` variables of this process do not count: another shell may not have them.
+    """
+    found: dict[str, Path] = {}
+    if settings.state != _usual_state(os.environ).absolute():
+        found["state"] = settings.state
+    if settings.checkpoint != _usual_checkpoint(settings.state):
+        found["checkpoint"] = settings.checkpoint
+    return found
+
+
+def _usual_state(env: Mapping[str, str]) -> Path:
+    return _base(env, "XDG_STATE_HOME", ".local/state") / "mnemogate"
+
+
+def _usual_checkpoint(state: Path) -> Path:
+    # Named after its state directory: two states in one parent have two copies.
+    return state.parent / "mnemogate-checkpoint" / f"{state.name}.txt"
 
 
 def _key(role: str, given: object, file: object) -> object:

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,10 +58,16 @@ def _read_by_a_person(
             process.communicate(timeout=DEADLINE_S)
 
 
+def _pasted(lines: list[str], place: str) -> list[str]:
+    """The lines that a start prints below the heading of one place, to be pasted there."""
+    at = next(n for n, line in enumerate(lines) if line.startswith(place))
+    return [line.strip() for line in takewhile(lambda one: one.startswith("  "), lines[at + 1 :])]
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not on this machine")
 def test_the_lines_that_the_first_start_prints_work_as_they_stand(place: Place) -> None:
     with _read_by_a_person(place) as lines:
-        exports = [line for line in lines if line.startswith("  export ")]
+        exports = _pasted(lines, "where the agent runs")
         at = next(n for n, line in enumerate(lines) if line.startswith("  curl "))
         pasted = "\n".join([*exports, lines[at], lines[at + 1]])
         told = subprocess.run(
@@ -81,6 +88,23 @@ def test_the_lines_that_the_first_start_prints_work_as_they_stand(place: Place) 
             check=True,
         )
         (entry,) = [line for line in lines if line.startswith("  MCP:")]
+        mine = _pasted(lines, "in a shell of your own")
+        # The state is not where a command without options looks, and is found all the same.
+        asked = [*place.program, "key", "list", "--json"]
+        found = subprocess.run(
+            ["sh", "-c", "\n".join([*mine, " ".join(asked)])],
+            capture_output=True,
+            text=True,
+            env={"PATH": os.environ["PATH"], "HOME": str(place.root), "PYTHONPATH": place.path},
+            cwd="/",
+            timeout=DEADLINE_S,
+            check=True,
+        )
+    assert len(json.loads(found.stdout)["keys"]) == 2
+    # No place is told both keys: with the operator's, an agent could release what was held of it.
+    assert ["_AGENT_KEY" in line for line in exports] == [True]
+    assert ["_OPERATOR_KEY" in line for line in mine][-1:] == [True]
+    assert "_AGENT_KEY" not in "".join(mine)
     assert json.loads(told.stdout)["decision"] == "admit"
     assert json.loads(bare.stdout)["status"] == 401
     arguments = json.loads(entry.partition(":")[2])["mcpServers"]["memory"]["args"]
@@ -132,13 +156,14 @@ def test_the_readmes_first_hour_is_walked_in_an_empty_home(tmp_path: Path) -> No
     bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     place = Place(root=tmp_path, program=(str(COMMAND),))
     with _read_by_a_person(place, bare) as lines:
-        exports = [line.strip() for line in lines if line.startswith("  export ")]
+        exports = _pasted(lines, "where the agent runs")
+        mine = _pasted(lines, "in a shell of your own")
         (data,) = [line.split()[1] for line in lines if line.startswith("  data  ")]
 
         def typed(command: str) -> str:
             # Nothing but the port is another than on the page: 7077 may be taken here.
             command = command.replace("http://127.0.0.1:7077", data)
-            script = "\n".join([*exports, command])
+            script = "\n".join([*(mine if command.startswith("mnemogate ") else exports), command])
             done = subprocess.run(
                 ["sh", "-c", script],
                 capture_output=True,

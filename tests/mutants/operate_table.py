@@ -16,6 +16,7 @@ _WITHHELD: Final = "tests/integration/test_withheld_changes.py"
 _BOUNDED: Final = "tests/integration/test_reads_bounded.py"
 _USAGE: Final = "tests/unit/storage/write/test_usage.py"
 _OF_NOTHING: Final = "test_deletes_of_nothing_end_where_their_tenant_or_the_store_is_full"
+_FIRST_HOUR: Final = "tests/integration/test_first_hour.py"
 _QUEUE: Final = "proxy/admin/queue.py"
 _QUEUES: Final = "tests/integration/test_review_queue.py"
 _HIDDEN: Final = at(
@@ -23,6 +24,14 @@ _HIDDEN: Final = at(
 )
 
 OPERATE: Final = (
+    Mutant(
+        name="the lines for the agent's shell have the operator's key as well",
+        file="proxy/cli/pointing.py",
+        old='f"export MNEMOGATE_AGENT_KEY={key}"]',
+        new='f"export MNEMOGATE_AGENT_KEY={key}", f"export MNEMOGATE_OPERATOR_KEY={key}"]',
+        invariant="no place is told to hold the keys of the agent and of the operator",
+        tests=(at(_FIRST_HOUR, "test_the_lines_that_the_first_start_prints_work_as_they_stand"),),
+    ),
     Mutant(
         name="an export may say another text than its steps",
         file="proxy/cli/proven_memories.py",
