@@ -32,7 +32,7 @@ async def test_a_sidecar_that_hangs_says_503_in_time_and_a_retry_learns_the_outc
             assert 5 < waited_s < 15
             started = time.monotonic()
             status, answer = await sidecar.write(AGENT_KEY, body | {"nonce": "n-2"})
-            assert (status, time.monotonic() - started < 2) == (503, True)
+            assert (status, time.monotonic() - started < 4.5) == (503, True)
             assert "nothing was written" in answer["detail"]
             assert await sidecar.texts(AGENT_KEY) == []
             assert await _readiness(sidecar) == "degraded"

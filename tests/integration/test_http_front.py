@@ -228,12 +228,12 @@ async def test_connections_beyond_the_cap_are_answered_503_where_all_of_them_are
 
 
 async def test_a_connection_without_a_key_makes_room_for_the_next() -> None:
-    limits = msgspec.structs.replace(LIMITS, connections_max=2, header_seconds=5.0)
+    limits = msgspec.structs.replace(LIMITS, connections_max=2, header_seconds=60.0)
     async with running(limits=limits) as bench:
         idle = [await asyncio.open_connection("127.0.0.1", bench.address.port) for _ in range(3)]
         answer = await bench.request("GET", "/v1/whoami")
         assert answer.status == 200
-        oldest = await asyncio.wait_for(idle[0][0].read(), 3.0)
+        oldest = await asyncio.wait_for(idle[0][0].read(), 30.0)
         assert oldest == b""
         for _, writer in idle:
             writer.close()
@@ -276,13 +276,13 @@ async def test_shutdown_waits_no_longer_than_its_bound() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", bench.address.port)
         writer.write(request_bytes("POST", "/v1/memories", msgspec.json.encode(CREATE)))
         await bench.session.entered.wait()
-        async with asyncio.timeout(2.0):
+        async with asyncio.timeout(20.0):
             await bench.listener.close()
-        assert await read_all(reader, writer, 2.0) == b""
+        assert await read_all(reader, writer, 20.0) == b""
 
 
 async def wait_until_refused(bench: Bench) -> None:
-    async with asyncio.timeout(2.0):
+    async with asyncio.timeout(20.0):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", bench.address.port)

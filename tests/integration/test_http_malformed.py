@@ -277,6 +277,6 @@ async def test_peer_that_leaves_halfway_is_no_fault_of_ours(
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until something holds; no fixed wait."""
-    async with asyncio.timeout(3.0):
+    async with asyncio.timeout(30.0):
         while not condition():  # noqa: ASYNC110 - the listener has no event for it
             await asyncio.sleep(0)

@@ -79,9 +79,9 @@ def test_nothing_is_nothing() -> None:
 )
 def test_a_long_hostile_text_is_read_in_bounded_time(piece: str) -> None:
     text = (piece * 65_536)[:65_536]
-    began_s = time.perf_counter()
+    began_s = time.thread_time()
     read_text(text, None)
-    assert time.perf_counter() - began_s < 5
+    assert time.thread_time() - began_s < 5
 
 
 @pytest.mark.corpora

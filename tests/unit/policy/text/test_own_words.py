@@ -214,7 +214,7 @@ def test_any_text_is_answered_and_what_is_her_own_is_the_turn(text: str) -> None
 
 @pytest.mark.parametrize("turn", ["please " * 90_000, "remember " * 70_000, "'a" * 299, "i " * 299])
 def test_a_long_turn_is_answered_at_once(turn: str) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     forms = own_forms(turn)
-    assert time.perf_counter() - began < 0.5
+    assert time.thread_time() - began < 0.5
     assert len(turn) <= TURN_LEN_MAX or forms == ((), ())

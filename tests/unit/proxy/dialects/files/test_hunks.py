@@ -120,6 +120,6 @@ def test_what_comes_and_goes_accounts_for_every_line(before: str, after: str) ->
 def test_long_lines_beside_an_edit_take_no_time() -> None:
     long = "<b> tea &amp; \u200bmilk " * 20_000
     before = "\n".join(f"- {long}\n- l{at}" for at in range(8))
-    began = time.perf_counter()
+    began = time.thread_time()
     assert hunks_of(before, before.replace("- l", "- m")) is not None
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2

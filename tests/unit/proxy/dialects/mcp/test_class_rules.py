@@ -81,16 +81,16 @@ def test_without_that_each_letter_of_a_text_doubles_the_time() -> None:
 
 
 def _seconds(length: int) -> float:
-    started = time.perf_counter()
+    started = time.thread_time()
     assert re.search("(a+)+$", "a" * length + "!") is None
-    return time.perf_counter() - started
+    return time.thread_time() - started
 
 
 @pytest.mark.parametrize("pattern", ["a*!", ".*!$", "[^b]+!", "a{1,99}!|a*!|" + "a*!|" * 50 + "a"])
 def test_the_slowest_patterns_that_are_taken_end_at_once(pattern: str) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     fits(rule(pattern=pattern), "a" * 65_536)
-    assert time.monotonic() - started < 1
+    assert time.thread_time() - started < 1
 
 
 @pytest.mark.parametrize(

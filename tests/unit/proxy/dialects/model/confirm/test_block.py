@@ -175,8 +175,8 @@ def test_a_text_spelled_in_what_nothing_is_drawn_for_is_seen() -> None:
 
 
 def test_a_long_turn_is_no_answer_and_takes_no_time() -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     for blanks in (" " * 100_000, "\t\n " * 30_000):
         assert answers_in(f"yes {CODE}{blanks}x") == ()
         assert not is_attempt(f"yes {CODE}{blanks}x")
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
