@@ -59,23 +59,26 @@ def _docstrings(file: str, tree: ast.Module) -> list[Wording]:
 
 
 def _comments(file: str, source: str, tree: ast.Module) -> list[Wording]:
-    blocks: list[tuple[int, int, list[str]]] = []
+    blocks: list[tuple[int, list[str]]] = []
+    # The line on which the last block could go on; 0 after a comment that stands behind code.
+    goes_on = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT or _PRAGMA.match(token.string):
             continue
         line, text = token.start[0], token.string.lstrip("# ")
-        if blocks and blocks[-1][1] == line - 1 and token.line.lstrip().startswith("#"):
-            first, _, lines = blocks.pop()
-            blocks.append((first, line, [*lines, text]))
+        alone = token.line.lstrip().startswith("#")
+        if alone and line == goes_on:
+            blocks[-1][1].append(text)
         else:
-            blocks.append((line, line, [text]))
+            blocks.append((line, [text]))
+        goes_on = line + 1 if alone else 0
     spans = [
         (node.lineno, node.end_lineno or node.lineno, name)
         for name, node in _named(tree)
         if not isinstance(node, ast.Module)
     ]
     found: list[Wording] = []
-    for first, _, lines in blocks:
+    for first, lines in blocks:
         inside = [one for one in spans if one[0] <= first <= one[1]]
         name = max(inside)[2] if inside else ""
         number = sum(one.name == name for one in found)
