@@ -176,7 +176,7 @@ def _sentences(text: str) -> list[_Sentence]:
 def content_words(statement_skeleton: str) -> int:
     """How many words say what a statement is about: those of its shortest sentence.
 
-    A sentence with fewer than three such words would match many an honest one.
+    A sentence with fewer than three words for its subject would match many an honest one.
     """
     return min((len(one.content) for one in _sentences(statement_skeleton)), default=0)
 
@@ -247,7 +247,7 @@ def _stem(word: str) -> str:
 
 
 def _denies(anchor: _Sentence, offered: _Sentence) -> bool:
-    """Whether one sentence denies the other, where both are about the same thing."""
+    """Whether one sentence denies the other; both must be about the same thing."""
     opposed = _opposed(anchor, offered)
     if anchor.negations % 2 != offered.negations % 2:
         return not opposed
@@ -267,7 +267,7 @@ def _same_subject(anchor: _Sentence, offered: _Sentence, shared_len: int) -> boo
 
 
 def _opposed(anchor: _Sentence, offered: _Sentence) -> bool:
-    """Whether one sentence has the opposite of a word of the other, as "allow" and "forbid"."""
+    """Whether one sentence has the opposite of a word of the other: "allow" and "forbid"."""
     new = set(offered.words) - set(anchor.words)
     return any(
         _OPPOSITE.get(word, frozenset()) & new for word in anchor.words if word not in offered.words
@@ -275,7 +275,7 @@ def _opposed(anchor: _Sentence, offered: _Sentence) -> bool:
 
 
 def _another_value(anchor: _Sentence, offered: _Sentence) -> bool:
-    """Whether one value alone differs, as in "the port is 80" and "the port is 81"."""
+    """Whether the sentences differ in one value alone: "the port is 80", "the port is 81"."""
     matcher = difflib.SequenceMatcher(None, anchor.words, offered.words, autojunk=False)
     changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
     if len(changes) != 1 or changes[0][0] != "replace":

@@ -86,20 +86,24 @@ def _approved(facts: Facts) -> bool:
 
 
 def _moved(facts: Facts) -> bool:
-    """Whether the memory to be changed has changed since a person looked at it."""
+    """Whether the memory to be changed was changed again after a person looked at it."""
     version = 0 if facts.stored is None else facts.stored.version
     return facts.approval is not None and facts.approval.target_version != version
 
 
 def provenance_of(candidate: Candidate, facts: Facts) -> Provenance | None:
-    """The label to judge by: the attested one, lowered to the candidate's lineage."""
+    """The label that a candidate is judged by.
+
+    It is the attested one, lowered to that of the least trusted memory that the candidate derives
+    from.
+    """
     if facts.provenance is None:
         return None
     return with_lineage(facts.provenance, candidate, facts.lineage)
 
 
 def stored_class(facts: Facts) -> MemoryClass | None:
-    """The class of the memory to be changed; None once nothing of it is left."""
+    """The class of the memory to be changed; None if the store has nothing left of that memory."""
     if facts.stored is None or facts.stored.status is MemoryStatus.DELETED:
         return None
     return facts.stored.memory_class
@@ -137,7 +141,7 @@ def _judged_as(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryCl
 
 
 def audit_cross_check(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
-    """The interceptor recorded this candidate, with the same id, principal and target."""
+    """Pass if the interceptor recorded this candidate with the same id, principal and target."""
     # (7) A row in staging that the interceptor never saw was put there by somebody else (MWP 3.2,
     #     bypass and staging injection). It is no structural violation: an attacker in staging could
     #     write any principal's name there, and would push that principal down the trust ladder.
@@ -154,7 +158,7 @@ def audit_cross_check(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> 
 
 
 def digest_integrity(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
-    """The bytes that are judged, the staged bytes and the intercepted bytes are the same."""
+    """Pass if the judged bytes, the staged bytes and the intercepted bytes are the same."""
     # (4) Recompute here: staging is memory that the agent's request can still influence (MWP 3.2,
     #     attack A5).
     if facts.staged_digest is None or facts.intercept is None:
@@ -166,7 +170,7 @@ def digest_integrity(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> F
 
 
 def nonce_uniqueness(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
-    """The nonce was never used, or only by this very candidate, which a person now confirmed."""
+    """Pass if the nonce is new, or this candidate alone used it and a person confirmed it."""
     # (5) A replayed nonce with other content, principal or target is attack A4 (MWP 3.2).
     match facts.nonce:
         case None:
@@ -184,7 +188,7 @@ def nonce_uniqueness(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> 
 
 
 def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """The matrix lets this source write this class, and change the memory that is to be changed."""
+    """Pass if the matrix lets this source write this class, and change the stored memory."""
     # (1) Source-class compatibility (MWP 3.2; attacks A1, A2), the class floor and the update and
     #     delete rules (docs/architecture.md).
     provenance = provenance_of(candidate, facts)
@@ -213,10 +217,11 @@ def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bo
         return False
     match facts.stored.status:
         case MemoryStatus.LIVE:
-            # An expired memory does not exist for the agent, or an update could bring it back.
+            # For the agent, an expired memory does not exist. Otherwise an update could bring it
+            # back.
             return not facts.stored.expired or provenance.source is SourceKind.OPERATOR
         case MemoryStatus.QUARANTINED:
-            # A quarantined memory does not exist for the agent; the operator may still delete or
+            # For the agent, a quarantined memory does not exist; the operator may still delete or
             # purge it.
             return provenance.source is SourceKind.OPERATOR
         case MemoryStatus.DELETED:
@@ -230,7 +235,7 @@ def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bo
 
 
 def _unseen(candidate: Candidate, provenance: Provenance, facts: Facts) -> Finding:
-    """Whether our store does not know the memory that a call to a server behind us would change.
+    """Whether our store does not know the memory that a call to another server would change.
 
     The server may have it all the same, older than the gate or written by somebody else. Then it
     may be the user's own, and only a person may change it.
@@ -288,7 +293,7 @@ def _matrix_finding(
 
 
 def promotion(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """A write that needs a promotion token has a valid one, or a person's confirmation."""
+    """Pass if no promotion token is needed, the token is valid, or a person confirmed it."""
     # (6) Promotion token for class upgrades (MWP 3.2, attack A3). A forged or spent token is
     #     refused even where none was needed: an honest client does not have one.
     provenance = provenance_of(candidate, facts)
@@ -331,7 +336,7 @@ def _needs_token(candidate: Candidate, source: SourceKind, facts: Facts, ruleset
 
 
 def language(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """A text whose source and class the matrix marks "checked" has no injection or directive."""
+    """Pass if the matrix asks for no check of the text, or the text has no order and no attack."""
     # (2) Suspicious language, for pairs that the matrix marks "checked"; it is never the only
     #     protection (MWP 3.2). With the default matrix the class floor of step 1 refuses such texts
     #     earlier; this step is for matrices that let agents write L1.
@@ -350,7 +355,7 @@ def language(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
 
 
 def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """The principal's trust is high enough for the class."""
+    """Pass if the principal's trust is high enough for the class."""
     # (3) Trust verification (MWP 3.2, 3.4): an untrusted principal writes L4 and nothing else.
     if facts.trust is None or facts.reading is None:
         return UNAVAILABLE
@@ -369,12 +374,17 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
 
 
 def _is_latched(facts: Facts) -> bool:
-    """Whether bad outcomes latched the principal, or the server's tool that the text came from."""
+    """Whether bad outcomes latched the principal, or the tool that the text came from.
+
+    A latched one is not trusted with changes until it is released.
+    """
     return any(one is not None and one.latched for one in (facts.trust, facts.origin_trust))
 
 
 def contradicted_anchors(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> tuple[str, ...]:
-    """The anchors that a candidate of L1 or L2 contradicts in the shadow retrieval.
+    """The anchors (registered truths) that a candidate of L1 or L2 contradicts in a trial search.
+
+    None for a removal.
 
     None for a removal.
     """
@@ -386,7 +396,7 @@ def contradicted_anchors(candidate: Candidate, facts: Facts, ruleset: Ruleset) -
 
 
 def cognitive_staging(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """In a shadow retrieval with the candidate, no anchor is contradicted or outranked."""
+    """Pass if the candidate contradicts and outranks no anchor in a trial search."""
     # (8) Cognitive staging for L1 and L2 (MWP 3.2, policy override). A removal passes: it adds
     #     nothing that a retrieval could find.
     if facts.reading is None:
@@ -404,7 +414,7 @@ def cognitive_staging(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> F
 
 
 def budgets(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """The budgets for size, rate and topics leave room for this candidate."""
+    """Pass if the budgets for size, rate and topics leave room for this candidate."""
     # (9) Floods (docs/architecture.md). Sizes are measured here and not taken from the facts.
     state, limits = facts.budget, ruleset.budgets
     if state is None:
@@ -432,7 +442,7 @@ def _bytes_len(text: str | None) -> int:
 
 
 def drift(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """A text of low trust mentions no name under a drift alarm, if the ruleset holds such texts."""
+    """Hold a text of low trust that mentions a name under a drift alarm, if the ruleset says so."""
     # (10) Slow poisoning (docs/architecture.md#names-that-add-up).
     provenance = provenance_of(candidate, facts)
     if facts.drift_alarms is None or provenance is None:
@@ -443,8 +453,8 @@ def drift(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     return Objection(Reason.DRIFT_ALARM, holds=True) if held else None
 
 
-# Integrity first: a candidate that nobody intercepted, or that was altered, must not be judged on
-# its content, because the content is not what its sender is accountable for.
+# The steps on integrity come first: a candidate that nobody intercepted, or that was altered, must
+# not be judged on its content, because its sender is not accountable for that content.
 STEPS: Final = (
     Step(number=7, name="audit_cross_check", check=audit_cross_check),
     Step(number=4, name="digest_integrity", check=digest_integrity),

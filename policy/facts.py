@@ -129,11 +129,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # Whether the candidate reached the gate too late: the model request that waited for it has gone
     # on and treated it as refused.
     overdue: bool
-    # The stored memory that an update, delete or purge is aimed at; None where this tenant has
-    # none.
+    # The stored memory that an update, delete or purge is aimed at; None if this tenant has no such
+    # memory.
     stored: TargetState | None = None
-    # The lowest ceiling among the stored memories that `derived_from` names; None where it names
-    # none.
+    # The lowest ceiling among the stored memories that `derived_from` names; None if it names no
+    # memory.
     lineage: SourceKind | None = None
     approval: Approval | None = None
     # Whether the memory lives on another server; then `stored` is what our store knows of its key.

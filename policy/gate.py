@@ -117,8 +117,8 @@ def _admit(
     passed: frozenset[int],
 ) -> Verdict:
     provenance = provenance_of(candidate, facts)
-    # A gate that runs all the steps has rejected a candidate with one of these facts missing. Only
-    # a gate that was built with steps left out gets here without them.
+    # A gate with all its steps has rejected a candidate for which one of these facts is missing.
+    # Only a gate that was built without some steps reaches this line with a fact missing.
     if provenance is None or facts.staged_digest is None or facts.reading is None:
         return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
     label = _landing_label(candidate, facts, provenance)

@@ -71,14 +71,17 @@ class MemoryClass(enum.Enum):
 
     __hash__ = object.__hash__
 
-    L1 = "L1"  # policy: directives that steer the agent
-    L2 = "L2"  # identity, preference, procedure
-    L3 = "L3"  # knowledge
-    L4 = "L4"  # episode, scratch
+    L1 = "L1"  # L1, policy: directives that steer the agent.
+    L2 = "L2"  # L2: memories of identity, preference or procedure.
+    L3 = "L3"  # L3: knowledge.
+    L4 = "L4"  # L4: episodes and scratch notes.
 
     @property
     def power(self) -> int:
-        """4 for `L1` down to 1 for `L4`: a higher number asks for a more trusted source."""
+        """The power of the class, from 4 for `L1` to 1 for `L4`.
+
+        A class of more power needs a more trusted source.
+        """
         return _POWER[self]
 
 
@@ -114,15 +117,18 @@ class Claims(enum.Enum):
 class Basis(enum.Enum):
     """Why a source kind was given to a candidate; written into every leaf that relies on it."""
 
-    CHANNEL = "channel"  # the credential is bound to people or to an operator
-    VOUCHED = "vouched"  # claims = "trusted": the operator vouches for the harness's labels
-    UNJOINED = "unjoined"  # an agent's channel; where the text came from was not seen
+    CHANNEL = "channel"  # BOUND: the operator bound the credential to people or to an operator.
+    # The setting is `claims = "trusted"`: the operator vouches for the harness's labels.
+    VOUCHED = "vouched"
+    # The text came on an agent's channel, and nobody saw where the text came from.
+    UNJOINED = "unjoined"
     # TAINT: the label is the lowest of everything in the session's context. CONTAINMENT: the label
     # is the lowest of the segments that the text is contained in, if there are any.
     TAINT = "taint"
     CONTAINMENT = "containment"
-    ENDORSEMENT = "endorsement"  # a person said the whole of the text in one turn
-    LINEAGE = "lineage"  # LINEAGE: the lowest label of the memories that the candidate derives from
+    ENDORSEMENT = "endorsement"  # A person said the whole of the text in one turn.
+    # LINEAGE: the label is the lowest of the memories that the candidate derives from.
+    LINEAGE = "lineage"
     # CONFIRMATION: a person saw the whole of the text, and confirmed it.
     CONFIRMATION = "confirmation"
 
@@ -226,9 +232,11 @@ class Forwarded(enum.Enum):
 
     __hash__ = object.__hash__
 
-    DONE = "done"  # the server confirmed it
-    FAILED = "failed"  # the server refused it, or it was never sent
-    UNKNOWN = "unknown"  # sent, and no answer came: to be reconciled by reading, never sent again
+    DONE = "done"  # The server confirmed the change.
+    FAILED = "failed"  # The server refused the change, or the change was never sent.
+    # The change was sent and no answer came: its outcome is found by reading, and it is never sent
+    # again.
+    UNKNOWN = "unknown"
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -295,5 +303,5 @@ class Entity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def meet(first: SourceKind, second: SourceKind) -> SourceKind:
-    """The less trusted of two labels; the first on a tie."""
+    """The less trusted of two labels; the first one if both are trusted alike."""
     return second if second.trust < first.trust else first

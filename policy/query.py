@@ -35,7 +35,7 @@ class Field(enum.Enum):
 
 
 class Compare(enum.Enum):
-    """The comparisons that a filter can make."""
+    """A comparison that a filter can make."""
 
     EQ = "eq"
     NE = "ne"
@@ -46,7 +46,7 @@ class Compare(enum.Enum):
     LTE = "lte"
     CONTAINS = "contains"
     ICONTAINS = "icontains"
-    PRESENT = "present"  # any value at all (Mem0's "*")
+    PRESENT = "present"  # Matches any value at all (written "*" in Mem0).
 
 
 Scalar = str | int | float | bool | None

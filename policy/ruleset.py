@@ -25,12 +25,12 @@ class RulesetError(ValueError):
 
 
 class Cell(enum.Enum):
-    """What the matrix says to one source and one class (docs/glossary.md#decisions)."""
+    """The matrix's answer for one source and one class (docs/glossary.md#decisions)."""
 
     ADMIT = "admit"
-    ENHANCED = "enhanced"  # admitted after the language check of step 2
+    ENHANCED = "enhanced"  # The candidate is admitted after the language check of step 2.
     TOKEN = "token"  # noqa: S105 - needs a promotion token, or a person's confirmation
-    HOLD = "hold"  # waits for a person
+    HOLD = "hold"  # The candidate waits for a person.
     REFUSE = "refuse"
 
 
@@ -100,8 +100,8 @@ class Watch(enum.Enum):
     """What a drift alarm about a name leads to (step 10)."""
 
     OFF = "off"
-    ALARM = "alarm"  # the alarm is reported, and reads are capped; no write waits
-    HOLD = "hold"  # further texts of low trust that mention the name wait for a person
+    ALARM = "alarm"  # The alarm is reported and the results of searches are capped; no write waits.
+    HOLD = "hold"  # Further texts of low trust that mention the name wait for a person.
 
 
 class DriftRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,7 +125,7 @@ class ClassChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClassMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which memory class each of one dialect's own words stands for."""
+    """Which memory class each word of one dialect stands for."""
 
     default: MemoryClass
     agent_scoped: MemoryClass
@@ -297,7 +297,7 @@ def _line_of(text: str, keys: list[str], word: str | None = None) -> int:
 
 
 def _in_order_len(here: list[str], keys: list[str]) -> int:
-    """How many keys of a dotted path (`a.b.c`) occur in a line's own path, in the path's order."""
+    """How many keys of a dotted path (`a.b.c`) occur in a line's own path, in the same order."""
     count = 0
     for part in here:
         if count < len(keys) and part == keys[count]:
@@ -352,7 +352,7 @@ def wider_than(rules: Ruleset, shipped: Ruleset) -> tuple[str, ...]:
 
 
 def _weaker(place: str, mine: ClassMap | None, shipped: ClassMap) -> list[str]:
-    """The dialect's words that map to a less powerful class than before, or to none."""
+    """The dialect's words that now map to a less powerful class than before, or to no class."""
     if mine is None:
         return []
     found = [

@@ -51,7 +51,7 @@ class PromotionToken(
 
 
 class TokenContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The candidate that a token came with, as the sidecar sees it."""
+    """The candidate that a promotion token came with, as the sidecar sees it."""
 
     digest: Digest
     tenant: str
@@ -108,8 +108,8 @@ def decode_token(text: str) -> tuple[PromotionToken, bytes]:
 def token_state(token: PromotionToken, context: TokenContext) -> TokenState:
     """What a correctly signed token is worth for one candidate: valid, invalid or expired.
 
-    A token expires with its time, and when the memory no longer has `from_class`. Whether the token
-    was spent only the store knows.
+    A token expires when its time is over, and when the memory no longer has `from_class`. Whether
+    the token was spent only the store knows.
     """
     bound = (
         token.binding == binding_of(token.serial, context.digest)

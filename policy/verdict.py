@@ -59,9 +59,9 @@ class Reason(enum.Enum):
     QUOTA_EXCEEDED = "quota_exceeded"
     # Step 10: the text mentions a name under a drift alarm.
     DRIFT_ALARM = "drift_alarm"
-    # a person refused a held candidate, or it was dropped before its verdict
+    # A person refused a held candidate, or the candidate was dropped before its verdict.
     DENIED_BY_PERSON = "denied_by_person"
-    # nobody decided on a held candidate in time
+    # Nobody decided on a held candidate in time.
     HOLD_EXPIRED = "hold_expired"
     # Refused before the gate: a call that no server behind the gate may ever get.
     UNKNOWN_TOOL = "unknown_tool"
@@ -145,7 +145,7 @@ class Admit(msgspec.Struct, frozen=True, kw_only=True, tag="admit"):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
-    """Not admitted yet: the candidate waits in staging for a person."""
+    """The candidate is not admitted yet: it waits in staging until a person decides."""
 
     reason: Reason
     step: int

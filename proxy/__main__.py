@@ -8,7 +8,7 @@ import sys
 
 def main() -> int:
     """Run the command that `sys.argv` names; returns the exit code."""
-    # While only modules are loaded, Ctrl-C has nothing to undo, and needs no traceback.
+    # Ctrl-C during the import of modules has nothing to undo, so it prints no traceback.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from proxy.cli.entry import main as entered  # noqa: PLC0415 - see above

@@ -1,4 +1,4 @@
-"""Which version of the program this is."""
+"""The version of the installed program."""
 
 from __future__ import annotations
 

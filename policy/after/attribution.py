@@ -30,7 +30,7 @@ BISECT_ABOVE: Final = 12
 
 
 class Control(enum.Enum):
-    """Which replay checks the replaying itself, and asks about no suspect."""
+    """A replay that checks the replaying itself: it asks about no suspect."""
 
     EVERYTHING = "everything"
     NO_SUSPECT = "no_suspect"
@@ -297,7 +297,8 @@ class Plan:
         self, ids: Sequence[str]
     ) -> Generator[tuple[frozenset[str], Control | None], bool, int]:
         """The index of the first suspect that, added to those before it, brings the failure."""
-        # Bisection: the first `good` suspects cause no failure, the first `bad` ones do.
+        # Bisection: the first `good` suspects together cause no failure, and the first `bad` ones
+        # do.
         good, bad = 0, len(ids)
         while bad - good > 1:
             middle = (good + bad) // 2

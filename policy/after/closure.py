@@ -21,7 +21,7 @@ BLAST_MAX: Final = 100
 
 
 class Relation(enum.Enum):
-    """Why a memory is named in a case; values are stable."""
+    """Why a case (a wrong answer that is looked into) names a memory; values are stable."""
 
     CULPRIT = "culprit"
     DESCENDANT = "descendant"
@@ -73,7 +73,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Consequence(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of one memory, and why it is named."""
+    """What becomes of one memory of a case, and why the case names the memory."""
 
     fact: Fact
     relation: Relation

@@ -38,7 +38,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     principal_id: PrincipalId
     scope: Scope
     memory_class: MemoryClass
-    at_ms: int  # time of the memory's last change
+    at_ms: int  # Time of the memory's last change.
     expires_at_ms: int | None
 
 

@@ -27,8 +27,8 @@ _NO_MATCHER: Final = Matcher()
 class RegisteredRule(msgspec.Struct, frozen=True, kw_only=True):
     """An anchor or a canary, in the form in which it judges memories.
 
-    `statement` is what is true; "" for a canary, which has a matcher alone. `label` is that of
-    whoever vouches for the rule: only memories with a lower label can fail the rule.
+    `statement` is what is true; "" for a canary, which has a matcher alone. `label` is that of the
+    person or program that vouches for the rule: only memories with a lower label can fail the rule.
     """
 
     rule_id: str
@@ -54,7 +54,10 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Entries:
-    """Finds entries of many rules in a text; a literal is tried where its longest word is."""
+    """Finds the entries of many rules in a text.
+
+    A literal is tried only where its longest word occurs.
+    """
 
     __slots__ = ("_always", "_by_word")
 

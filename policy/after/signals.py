@@ -53,7 +53,7 @@ def opens_case(kind: SignalKind, grade: Grade) -> bool:
 def convicts_alone(kind: SignalKind) -> bool:
     """Whether a signal of this kind names culprits by itself, so that no failure is replayed.
 
-    A registered rule names them, memory by memory. What a person or an operator says of an answer
-    names no memory, and a caller's judge answers for whole sets of memories.
+    A registered rule does: it names the culprits memory by memory. What a person or an operator
+    says of an answer names no memory, and a caller's judge answers for whole sets of memories.
     """
     return kind in _CONVICTS

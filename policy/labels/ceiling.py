@@ -24,7 +24,7 @@ class Labelled(Protocol):
 
     @property
     def source(self) -> SourceKind:
-        """Who is accountable for the text, as it was judged."""
+        """The source of the text: who is accountable for it, as the gate judged."""
         ...
 
     @property

@@ -82,7 +82,7 @@ class Prints(NamedTuple):
     address.
     """
 
-    runs: tuple[int, ...]  # the hash of every run of words, in the order of the text
+    runs: tuple[int, ...]  # the hash of every run (some words in a row), in the order of the text
     words: dict[int, int]
     marks: frozenset[int]
     norm: float = 1.0  # the sum of the weights of the text's words
@@ -135,13 +135,13 @@ class Resemblance(NamedTuple):
 
     @property
     def told(self) -> float:
-        """Log-odds that the one text retells the other, perhaps in other words."""
+        """The log-odds that one text retells the other, perhaps in other words."""
         return (
             _SHARE_WORTH * self.retold
             + _ALIKE_WORTH * self.alike
             + _WEIGHT_WORTH * min(self.weight, _WEIGHT_MAX)
             + _COPIED_WORTH * min(self.copied_words, _COPIED_MAX)
-            # a long text contains most common words by accident
+            # A long text contains most common words by accident.
             - _LENGTH_COST * math.log1p(self.other_words)
             - _TOLD_LEAST
         )
@@ -163,7 +163,7 @@ class Resemblance(NamedTuple):
 
 
 def prints_of(text: str) -> Prints:
-    """The prints of a text; of a longer text than `WORDS_MAX` words, those of its beginning."""
+    """The prints of a text; of a very long text (`WORDS_MAX`), those of its beginning."""
     shape = skeleton(text)
     words = (_ASCII_WORD if shape.isascii() else _WORD).findall(shape)[:WORDS_MAX]
     # Words are kept in the order of the text. The order of a set differs between processes, and
@@ -326,7 +326,7 @@ class Index:
 
 
 def _newest(keys: Sequence[int], among: Container[int] | None) -> Iterable[int]:
-    """Of many copies of one text only the newest, most recent first."""
+    """Of several copies of one text keep only the newest; the most recent text comes first."""
     if among is None:
         return keys[: -_COMMON - 1 : -1]
     return islice((key for key in reversed(keys) if key in among), _COMMON)
@@ -337,5 +337,5 @@ def _names(prints: Prints, kept: frozenset[int]) -> set[int]:
 
 
 def _telling(prints: Prints) -> list[int]:
-    """The words that do not stand in every text, as index keys distinct from runs and marks."""
+    """The words that do not stand in every text, as index keys that no run and no mark has."""
     return [~word for word, rank in prints.words.items() if rank]

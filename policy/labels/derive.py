@@ -86,7 +86,7 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
 
 
 def read_beside(reading: Reading, text: str) -> Reading:
-    """A copy of `reading`, flagged also for what `text`, stored beside its text, is flagged for."""
+    """A copy of `reading` with the flags of `text` added, because `text` is stored beside it."""
     found = language_of(skeleton(text))
     return msgspec.structs.replace(
         reading,
@@ -236,7 +236,7 @@ def _of_channel(principal: Principal, candidate: Candidate) -> tuple[SourceKind,
 
 
 def _of_session(seen: Seen, rule: LabelRule) -> tuple[SourceKind, SourceKind, Basis]:
-    """The label of a text that a model wrote.
+    """The label of a text that a model wrote in some session.
 
     Returns the label before its session lowered it, the label afterwards, and the basis.
     """
@@ -299,7 +299,7 @@ class Attested(NamedTuple):
     """The label that a candidate was given when it was intercepted.
 
     `tainted` is the label under rule `taint`, where `provenance` rests on containment. `edit` is
-    the edit for which both were found.
+    the edit for which both labels were found.
     """
 
     provenance: Provenance
@@ -322,7 +322,7 @@ def attest(
     if rule is LabelRule.TAINT or seen is None:
         return Attested(tainted)
     if edit is not None and (seen.brought is None or not seen.whole):
-        return Attested(tainted)  # nobody can say which part of the text the edit brings in
+        return Attested(tainted)  # Nobody can say which part of the text the edit added.
     if edit is not None:
         provenance = derive_edit(principal, candidate, lineage, seen, edit)
     else:
@@ -402,7 +402,7 @@ def _asked_class(candidate: Candidate, stored: MemoryClass | None) -> MemoryClas
     if candidate.change is ChangeKind.UPDATE and candidate.class_named:
         return candidate.memory_class
     if candidate.change is ChangeKind.UPDATE and is_forwarded(candidate):
-        # Else harmless notes that are moved to a folder `rules/` would become rules.
+        # Without this, harmless notes that are moved to a folder `rules/` would become rules.
         return more_powerful(candidate.memory_class, stored)
     return stored
 

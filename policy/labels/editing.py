@@ -33,10 +33,10 @@ class How(enum.Enum):
 
     __hash__ = object.__hash__
 
-    SET = 1  # set: the text becomes the given one, whatever it was
-    APPEND = 2  # append: the given text is added at the end, on a line of its own
-    INSERT = 3  # insert: the given text is added behind the given line
-    REPLACE = 4  # replace: the given text takes the place of the one occurrence of the old text
+    SET = 1  # The text becomes the given one, no matter what it was before.
+    APPEND = 2  # The given text is added at the end, on a line of its own.
+    INSERT = 3  # The given text is added behind the given line.
+    REPLACE = 4  # The given text takes the place of the single occurrence of the old text.
 
 
 class Effect(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -123,7 +123,7 @@ NOBODY_KNOWS: Final = TextStanding()
 
 
 class Looked(NamedTuple):
-    """A search for what an edit brings in: words to look for (`fresh`), and words to ignore."""
+    """What is searched for to find an edit's origin: words to find, and words to ignore."""
 
     known: str
     fresh: str

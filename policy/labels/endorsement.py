@@ -135,7 +135,7 @@ def _words_of(text: str) -> list[str]:
 
 
 def _only_files(address: str) -> bool:
-    """Whether an id only files a memory: however its parts are joined, they make no sentence."""
+    """Whether an id only files a memory: no way of joining its parts makes a sentence."""
     if not _ADDRESS.fullmatch(address):
         return False
     if _UNSPELLED.fullmatch(address):

@@ -29,14 +29,16 @@ class Joined(enum.Enum):
 
     __hash__ = object.__hash__
 
-    # By the id of the tool call that wrote the candidate, which a model of that session made.
+    # The session is found by the id of the tool call that wrote the candidate: its model made that
+    # call.
     CALL = "call"
-    TEXT = "text"  # by the candidate's words, which a model of that session said
-    NONE = "none"  # the ledger found no session for the candidate
+    # The session is found by the candidate's words, which a model of that session said.
+    TEXT = "text"
+    NONE = "none"  # The ledger found no session for the candidate.
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What the ledger saw of one candidate. The defaults are those of a ledger that saw nothing."""
+    """What the session ledger saw of one candidate. The defaults mean that it saw nothing."""
 
     # Our own id of the session (32 hex digits), never a client's; None where no session was found.
     session: str | None = None

@@ -13,8 +13,8 @@ class UserTurns(enum.Enum):
 
     __hash__ = object.__hash__
 
-    PERSON = "person"  # people type the turns
-    PROGRAM = "program"  # a program writes the turns, with other people's words in them
+    PERSON = "person"  # People type the user turns.
+    PROGRAM = "program"  # A program writes the user turns, with other people's words in them.
 
 
 class SystemText(enum.Enum):
@@ -23,4 +23,5 @@ class SystemText(enum.Enum):
     # KNOWN: only a person's prompt as it was said before, and memories with their labels, count as
     # known; any other text that was added to the prompt counts as unknown
     KNOWN = "known"
-    TRUSTED = "trusted"  # TRUSTED: the program answers for all of it
+    # TRUSTED: the operator vouches that the agent's program answers for all text in the prompt.
+    TRUSTED = "trusted"

@@ -31,11 +31,11 @@ class Reach(msgspec.Struct, frozen=True):
     length: int
 
     def found(self, text: str) -> bool:
-        """Whether the pattern `whole` matches anywhere in the text."""
+        """Whether the whole pattern matches anywhere in the text."""
         return any(self.whole.match(text, start) for start in self.tries(text))
 
     def tries(self, text: str) -> Iterator[int]:
-        """The positions where a match may begin: heads that a tail follows near enough."""
+        """The positions where a match may begin: heads with a tail near enough behind them."""
         heads = [place.start() for place in self.head.finditer(text)]
         if not heads:
             return

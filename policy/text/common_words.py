@@ -10,7 +10,7 @@ from typing import Final
 
 from policy.text.own_words_form import words
 
-# Letters of Unicode that look like an apostrophe are one.
+# Unicode letters that look like an apostrophe are replaced by an apostrophe.
 CONTRACTED: Final = re.compile(
     "(?:['\u2019\u02b9-\u02bd\u02c8\ua78b\ua78c](?:s|m|ve|ll|d|re|t))+$", re.IGNORECASE
 )

@@ -24,7 +24,7 @@ _GROUPS_OF: Final = {
     for word in _LEADING
 }
 
-# Every character but letters, digits, apostrophes, hyphens and underscores parts words.
+# Words end at every character that is no letter, digit, apostrophe, hyphen or underscore.
 _TO_SPACES: Final = str.maketrans(
     dict.fromkeys('\n\t.,;:!?()[]{}<>|/\\*#"=+~`^%&$@\u2022\u00ab\u00bb\u2039\u203a', " ")
 )
@@ -66,12 +66,12 @@ def _spoken(shape: str) -> Language:
     words = shape.translate(_TO_SPACES).split()
     found = _joined(words)
     readings = [shape]
-    # A quotation or emphasis mark may stand inside a sentence, or begin one: read the text both
-    # ways.
+    # A quotation or emphasis mark may stand inside a sentence or begin one, so the text is read
+    # both ways.
     if _MARKED.search(shape) and (bare := _MARK.sub("", shape)) != shape:
         words += bare.translate(_TO_SPACES).split()
         readings += (bare, _MARK.sub("\n", shape))
-    # "from-now-on" is three words, "never-ending" is one: read words with hyphens both ways.
+    # "from-now-on" is three words, "never-ending" is one: so words with hyphens are read both ways.
     if "-" in shape or "_" in shape:
         words += _HYPHEN.sub(" ", " ".join(words)).split()
         readings.append(_HYPHEN.sub(" ", shape))
@@ -110,7 +110,7 @@ def _speaks(
 
 
 def _asked(words: list[str]) -> list[tuple[Lexicon, Group]]:
-    """The groups of phrases whose words occur in the text: mostly none, so the check is cheap."""
+    """The groups of phrases that share a word with the text: mostly none, which is cheap."""
     leading = _LEADING.intersection(words)
     if not leading:
         return []

@@ -111,7 +111,8 @@ def _sort(words: list[str], inner: set[str], first: set[str], lower: set[str] | 
         if len(plain) < _LETTERS_MIN or plain in COMMON:
             continue
         mixed = word[1:] != small[1:]
-        # A German noun may be the name all the same: it counts where the name is known.
+        # A German noun has a capital and may still be a name: it counts if the name is already
+        # known.
         if small == word or (german and not mixed):
             if lower is not None:
                 lower.add(plain)
@@ -123,7 +124,7 @@ def _sort(words: list[str], inner: set[str], first: set[str], lower: set[str] | 
 
 
 def _begins_a_run(words: list[str]) -> bool:
-    """Whether the word after the first has a capital of its own: "Acme Cloud is down"."""
+    """Whether the second word has a capital too, so that both are a name: "Acme Cloud is down"."""
     if len(words) < 2:  # noqa: PLR2004 - a run is two words
         return False
     second = words[1]

@@ -119,7 +119,7 @@ def _invisible(text: str) -> bool:
 
 
 def _points(text: str) -> bool:
-    """Whether a turn only points at an earlier one, as "Yes, always do that" does."""
+    """Whether a turn only points at an earlier turn, as "Yes, always do that" does."""
     words = _WORD.findall(text)
     return len(words) <= POINTING_WORDS_MAX and any(
         not one.pointing.isdisjoint(words)

@@ -19,7 +19,7 @@ from policy.text.bounded_gap import Reach
 
 
 class Language(enum.Flag):
-    """What a text was found to be: plain, a directive, or an injection."""
+    """The three kinds of text: plain, a directive, or an injection."""
 
     PLAIN = 0
     DIRECTIVE = enum.auto()
@@ -80,7 +80,7 @@ _HEAD_LEN_MAX: Final = 80
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words of a text as a set, for comparing with the words of a group."""
+    """The words of a text as a set, to be compared with the words that a group of phrases needs."""
     return frozenset(text.split())
 
 

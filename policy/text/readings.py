@@ -49,7 +49,7 @@ _PAIRS_JOINED: Final = re.compile(r"0x|[\s:,]")
 # Stretches of text that can be read inside bytes which are not text as a whole.
 _PRINTABLE: Final = re.compile(rb"[\t\n\r -~]{16,}")
 _QUANTUM: Final = 4
-_WIDE: Final = frozenset({b"\xff\xfe", b"\xfe\xff"})  # the byte order marks of UTF-16
+_WIDE: Final = frozenset({b"\xff\xfe", b"\xfe\xff"})  # The byte order marks of UTF-16.
 _LAST_CODE_POINT: Final = 0x10FFFF
 _TAGS_BEGIN: Final = 0xE0000
 _URL_SAFE: Final = str.maketrans("-_", "+/")
@@ -62,7 +62,7 @@ BLOBS_MAX: Final = 4_096
 
 
 def readings_of(text: str) -> Iterator[str]:
-    """All readings of a text: itself first, none of them twice."""
+    """All readings of a text, each of them once, the text itself first."""
     spelled = spelled_out(text)
     found = [text, unmarked(spelled)]
     if spelled != text:
@@ -160,7 +160,7 @@ def _text_of(data: bytes) -> Iterator[str]:
 
 
 def _pieces_of(data: bytes) -> Iterator[str]:
-    """The readable stretches of text in some bytes."""
+    """The readable stretches of text in the given bytes."""
     pieces = _PRINTABLE.findall(data)
     if pieces:
         yield b"\n".join(pieces).decode("ascii")

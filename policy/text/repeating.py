@@ -36,7 +36,7 @@ _NUMBER: Final = re.compile(r"[\s0-9.:,#-]*")
 
 
 def unmarked(text: str) -> str:
-    """The words of a text without tags, link addresses, marks and line numbers."""
+    """The words of a text without tags, link addresses, quotation marks and line numbers."""
     bare = text
     if "\x1b" in text:
         bare = _COLOUR.sub("", bare)
@@ -59,7 +59,7 @@ def _alone(line: str) -> str:
 
 
 def repeated(text: str) -> Iterator[str]:
-    """The other forms in which this text may stand elsewhere.
+    """The other forms in which this text may be quoted; None if it is plain words already.
 
     None where it is plain words already.
     """

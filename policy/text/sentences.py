@@ -105,14 +105,14 @@ def exact(text: str) -> str:
 
 
 def _normal(sentence: str) -> str:
-    """A sentence without its final mark; a question mark stays."""
+    """A sentence without its final mark; only a question mark is kept."""
     sentence = " ".join(sentence.split())
     bare = sentence.rstrip(".!? ")
     return bare + "?" if "?" in sentence[len(bare) :] else bare
 
 
 def _parts(text: str) -> list[str]:
-    """The parts of a paragraph, cut only where a sentence surely ends."""
+    """The parts of a paragraph, cut only at places where a sentence certainly ends."""
     parts: list[str] = []
     start = 0
     text = text.rstrip()
@@ -129,7 +129,7 @@ def _parts(text: str) -> list[str]:
 
 def _is_end(text: str, start: int, mark: re.Match[str]) -> bool:
     if mark[0].startswith("..") or mark.end() == len(text):
-        return False  # the marks trail off ("..."), or the paragraph ends anyway
+        return False  # The marks are an ellipsis ("..."), or the paragraph ends here anyway.
     if mark[0] != ".":
         return True
     word = _LAST_WORD.search(text[max(start, mark.start() - _WORD_LEN_MAX) : mark.start()])

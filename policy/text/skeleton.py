@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # C0 (without tab, line feed, carriage return), DEL, C1, bidi controls, surrogates, tag characters.
-# A person does not see them, or sees the text in another order than a model does. U+200E and U+200F
-# are allowed: Hebrew and Arabic texts need them, they reorder only their neighbours, and the
-# skeleton drops them.
+# A person does not see these characters, or sees the text in another order than a model does.
+# U+200E and U+200F are allowed: Hebrew and Arabic texts need them, they reorder only their
+# neighbours, and the skeleton drops them.
 _FORBIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u202a-\u202e\u2066-\u2069"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -28,7 +28,7 @@ _FORBIDDEN_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 # In these blocks an unassigned code point is allowed: it will be an emoji of a newer Unicode.
 _EMOJI = ((0x1F000, 0x1FAFF),)
 
-# Letters that are drawn as nothing: Hangul fillers and the Braille blank.
+# Letters that are displayed as nothing: Hangul fillers and the Braille blank.
 _BLANK_LETTERS = "\u115f\u1160\u3164\uffa0\u2800"
 # Tag characters, an invisible copy of ASCII: a person does not see it, and a model reads it.
 _TAGS = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
@@ -55,7 +55,7 @@ _INVISIBLE_CATEGORIES = frozenset({"Cf", "Mn", "Me", "Cc", "Cs", "Co", "Cn"})
 _LEANING_CATEGORIES = _INVISIBLE_CATEGORIES | {"Mc"}
 
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
-# A cache for quotation marks, accented letters and dashes, which occur again and again.
+# The cache holds quotation marks, accented letters and dashes, which occur again and again.
 _KNOWN_MAX = 4_096
 _KNOWN_LEN_MAX = 16
 # A longer run of characters outside ASCII is normalised in pieces, because no other thread can run
@@ -180,7 +180,7 @@ def _begins(char: str) -> bool:
 
 
 def unpiled(text: str) -> str:
-    """The text with at most `_PILE_MAX` combining marks on one letter."""
+    """The text with at most `_PILE_MAX` combining marks on each letter."""
     if len(text) <= _PILE_MAX:
         return text
     kept: list[str] = []
@@ -194,7 +194,8 @@ def unpiled(text: str) -> str:
 
 
 def _fold_run(text: str) -> str:
-    # Decompose before the marks are dropped, so that a precomposed letter loses its mark as well.
+    # Characters are decomposed before marks are dropped, so that a precomposed letter loses its
+    # mark as well.
     decomposed = unicodedata.normalize("NFKD", unpiled(text).translate(_BEFORE))
     folded = "".join(filter(_shows, decomposed)).translate(ASCII_LOOKALIKES).casefold()
     return unicodedata.normalize("NFC", folded).translate(_AFTER_CASE)

@@ -131,7 +131,7 @@ _WORD_LEN_MAX: Final = 32
 
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 NOBODYS_WORDS_MAX: Final = 3
-# Shorter words stand in every text, and so do single marks between words.
+# Words this short occur in every text, and so do single marks between words.
 _NOBODYS_LEN_MAX: Final = 96
 _NOBODYS_GAPS_MAX: Final = 8
 _COMMON_RANK_MAX: Final = 1

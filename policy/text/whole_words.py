@@ -119,7 +119,7 @@ def words_of(text_skeleton: str) -> frozenset[str]:
 
 
 class _Cost:
-    """How many steps one part of a pattern may take at one place of a text."""
+    """The number of steps that one part of a pattern may take at one place of a text."""
 
     __slots__ = ("empty", "len_max", "repeats", "steps", "ways")
 
@@ -254,8 +254,8 @@ class _Reader:
         if not given.isascii():
             raise EntryError("only plain letters between brackets", at)
         lowered = re.sub(r"(?<!\\)[A-Z]", lambda one: one[0].lower(), given)
-        # Later versions of Python may read these characters as an operation on sets, and this one
-        # warns.
+        # Python warns that later versions may read these characters as an operation on sets, so
+        # they are escaped.
         if "[" in lowered[1:] or any(twice in lowered for twice in ("--", "&&", "~~", "||")):
             raise EntryError("a set in a set is not taken", at)
         try:

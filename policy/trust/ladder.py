@@ -22,7 +22,7 @@ class TrustLevel(enum.Enum):
 
     @property
     def rung(self) -> int:
-        """2 for `TRUSTED`, 1 for `DEGRADED`, 0 for `UNTRUSTED`; it can only go down."""
+        """The rung as a number: 2 for `TRUSTED`, 1 for `DEGRADED`, 0 for `UNTRUSTED`."""
         return _RUNG[self]
 
 
@@ -62,7 +62,7 @@ NEWCOMER = TrustState()
 # violations including this one. Cells: the level afterwards. Counts beyond the last column stay in
 # that column.
 _TRANSITIONS: dict[TrustLevel, tuple[TrustLevel, TrustLevel, TrustLevel]] = {
-    # the columns: first, second, third and later violation
+    # The columns are the first, second, third and any later violation.
     TrustLevel.TRUSTED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED),
     TrustLevel.DEGRADED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED),
     TrustLevel.UNTRUSTED: (TrustLevel.UNTRUSTED, TrustLevel.UNTRUSTED, TrustLevel.UNTRUSTED),

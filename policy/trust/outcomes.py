@@ -38,7 +38,10 @@ class Cap(enum.Enum):
 
 
 class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one kind of outcome weighs. `fed`: whether some part of this version reports it."""
+    """How much one kind of outcome weighs.
+
+    `fed` says whether some part of this version reports such outcomes.
+    """
 
     good: bool
     weight: float

@@ -36,14 +36,14 @@ LATCH_AT: Final = 8.0
 PROBATION_OUTCOMES: Final = 30
 PROBATION_MS: Final = 7 * 86_400_000
 GOOD_PER_DAY_MAX: Final = 20
-_BAD_SHARE: Final = 0.20  # the share of bad outcomes of a principal that went bad
+_BAD_SHARE: Final = 0.20  # The assumed share of bad outcomes of a principal that has gone bad.
 _HONEST_SHARE: Final = 0.05
 _BAD_EVIDENCE: Final = math.log(_BAD_SHARE / _HONEST_SHARE)
 _GOOD_EVIDENCE: Final = math.log((1 - _BAD_SHARE) / (1 - _HONEST_SHARE))
 
 
 def has_room(state: TrustState, rule: OutcomeRule, at_ms: int) -> bool:
-    """Whether the day has room for one more outcome: good ones cannot be earned in bulk."""
+    """Whether one more outcome may count today: good ones cannot be earned in bulk."""
     if not rule.good or day_of(at_ms) != state.good_day:
         return True
     return state.good_today < GOOD_PER_DAY_MAX
@@ -68,7 +68,10 @@ def after_outcome(
 
 
 def _charged(state: TrustState, at_ms: int) -> TrustState:
-    """The trust after a bad outcome: a probation starts anew, enough evidence latches."""
+    """The trust after a bad outcome.
+
+    A probation begins anew, and enough evidence closes the latch.
+    """
     if state.latched:
         return msgspec.structs.replace(
             state, probation_left=PROBATION_OUTCOMES, probation_since_ms=None
@@ -81,7 +84,10 @@ def _charged(state: TrustState, at_ms: int) -> TrustState:
 
 
 def _on_probation(state: TrustState, at_ms: int) -> TrustState:
-    """The trust state after a good outcome: the end of a whole probation releases the latch."""
+    """The trust after a good outcome.
+
+    The last good outcome of a probation releases the latch.
+    """
     if not state.latched:
         return state
     since_ms = at_ms if state.probation_since_ms is None else state.probation_since_ms
@@ -94,7 +100,7 @@ def _on_probation(state: TrustState, at_ms: int) -> TrustState:
 
 
 def soft_score(state: TrustState) -> float:
-    """The mean of the Beta distribution over good outcomes, in (0, 1); 0.5 for a newcomer."""
+    """The soft score: the mean of the Beta distribution over outcomes, 0.5 for a newcomer."""
     return (1.0 + state.good) / (2.0 + state.good + state.bad)
 
 
@@ -109,5 +115,5 @@ def known_score(state: TrustState, scoring: SoftScoring = SOFT_SCORING) -> float
 
 
 def restored(state: TrustState) -> TrustState:
-    """The trust after an operator restored it: a newcomer's, but restores are counted."""
+    """The trust after an operator restored it: a newcomer's, with the count of restores kept."""
     return msgspec.structs.replace(NEWCOMER, restores_count=state.restores_count + 1)

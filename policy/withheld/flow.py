@@ -48,12 +48,13 @@ class Flow:
         self._printer = printer
         self._looking = looking
         self._instead = instead
-        self._rest = ""  # an atom that is not complete yet
-        self._singles = ""  # single letters in a row: together they may spell a word
+        self._rest = ""  # An atom (a word or a blank) of which more characters may still arrive.
+        self._singles = ""  # Single letters in a row: together they may spell a word.
         self._held: list[_Atom] = []
-        # How many of the first held words are already left out: a refused stretch ends with them.
+        # How many of the first held words are already left out: they belong to a refused stretch
+        # that goes on behind them.
         self._gone = 0
-        self._shown: list[int] = []  # the last words that were shown since something was left out
+        self._shown: list[int] = []  # The last words that were shown since something was left out.
 
     @property
     def holds(self) -> bool:
@@ -74,7 +75,7 @@ class Flow:
         return "".join(out)
 
     def end(self) -> str:
-        """The text has ended; returns what may still be shown of it."""
+        """Note that the text has ended; returns the part of it that may still be shown."""
         rest, self._rest = self._rest, ""
         out = self._take(rest) if rest else ""
         out += self._spell() + self._settle(over=True)
@@ -113,7 +114,8 @@ class Flow:
         for span in self._looking.stretches(numbers):
             goes_on = not over and begun <= span.end
             if self._may_be_shown(span, numbers):
-                # Until the text ends nobody knows whether the whole stretch may be shown.
+                # Until the text ends, nobody knows whether this stretch belongs to a longer refused
+                # one.
                 cut = min(cut, span.start) if goes_on else cut
             else:
                 left_out.append(span)
@@ -158,7 +160,7 @@ def _is_over(text: str, found: re.Match[str]) -> bool:
 
 
 def _over(spans: list[Span], at: int, end: int) -> Span | None:
-    """The refused stretch that covers an atom, or that covers the gap between two words."""
+    """The refused stretch that contains this word, or this gap between two words; None for none."""
     for span in spans:
         if (at < span.end and span.start < end) if at < end else span.start < at < span.end:
             return span

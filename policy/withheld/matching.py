@@ -57,12 +57,15 @@ class Terms(NamedTuple):
 
     @property
     def stops_calls(self) -> bool:
-        """Whether a call that contains the whole text is refused."""
+        """Whether a call is refused if it contains the whole refused text."""
         return (self.flagged or self.denied) and not self.held
 
 
 class Sight(NamedTuple):
-    """Where a searched text stands. Where two are equal, the same refused texts are withheld."""
+    """The place of a searched text.
+
+    The same refused texts are withheld at two places that are equal.
+    """
 
     # The ids of the conversation that the searched text is part of; some refused texts are withheld
     # in one conversation alone.
@@ -74,7 +77,7 @@ class Sight(NamedTuple):
 class StoredText(NamedTuple):
     """A stored memory whose text may exempt refused words from withholding."""
 
-    # "" where the memory is not known.
+    # The text of the memory; "" if the memory is not known.
     memory_id: str
     # The version of the store when the memory was written.
     version: int
@@ -101,7 +104,7 @@ class Index:
         self._of: dict[int, int | tuple[int, ...]] = {}
         self._firsts: set[int] = set()
         self._seconds: set[int] = set()
-        self._alone: set[int] = set()  # first words of the texts that consist of one word
+        self._alone: set[int] = set()  # The words that are a whole refused text by themselves.
         self._wholes: dict[int, int | tuple[int, ...]] = {}
         # The lengths of refused texts that are shorter than a run.
         self._shorts: list[int] = []
@@ -151,7 +154,8 @@ class Index:
         firsts, seconds, known = self._firsts, self._seconds, self._of
         if not firsts:
             return
-        # Two cheap checks come before the lookup of a run: most words of a long text begin none.
+        # Two cheap checks come before the lookup of a run, because most words of a text begin no
+        # refused run.
         starts = [
             at
             for at, (number, after) in enumerate(pairwise(numbers))
@@ -274,8 +278,7 @@ class Withheld:
         self._next = 0
         # A counter that moves whenever a search in the same text may have another result.
         self.generation = 0
-        # How many refused texts were dropped for lack of room: a later request may contain them
-        # again.
+        # How many refused texts were dropped for lack of room: such a text may be shown again.
         self.lost_count = 0
         # The texts of memories, which may exempt refused texts, and the refused stretches that each
         # of them contains.
@@ -371,7 +374,7 @@ class Withheld:
         self.forgive(going)
         return going
 
-    # ---- exemptions: refused words that may be shown all the same -----------------------------
+    # ---- words of refused texts that may be shown all the same -----------------------------------
 
     def show(self, numbers: Sequence[int], stored: StoredText) -> None:
         """Add the text of a memory, which may exempt refused stretches."""
@@ -412,7 +415,7 @@ class Withheld:
         return frozenset(one for one in ids if one)
 
     def unshow(self, memory_ids: frozenset[str]) -> None:
-        """Forget the texts of these memories: the memories no longer exist."""
+        """Forget the texts of these memories, because the memories no longer exist."""
         stored = [one for one in self._stored if one[1].memory_id in memory_ids]
         for one in stored:
             del self._stored[one]
@@ -458,7 +461,7 @@ class Withheld:
             if stored.firm or stored.version <= first
         )
 
-    # ---- searching -----------------------------------------------------------------------------
+    # ---- searching for refused texts -------------------------------------------------------------
 
     def _applying(self, sight: Sight) -> Applies:
         texts = self._texts
@@ -536,7 +539,7 @@ class Withheld:
         return any(_contains(text, packed(numbers[end - _REST : end])) for end in ends)
 
     def knows(self, key: int) -> bool:
-        """Whether the text of this key is still withheld."""
+        """Whether the refused text of this key is still withheld."""
         return key in self._texts
 
     def terms(self, key: int) -> Terms:

@@ -177,7 +177,7 @@ def _tells(text: str, numbers: list[int]) -> bool:
 
 
 def orders_of(printer: Printer, texts: Iterable[str]) -> tuple[bytes, ...]:
-    """The words of every sentence that steers its reader and is long enough to be searched for."""
+    """The words of each sentence that gives orders, if it is long enough to be searched for."""
     found: dict[bytes, None] = {}
     sentences = (sentence for text in texts for sentence in _SENTENCE_END.split(text))
     for part in (part for one in sentences for part in (one, *_FRAME.split(one))):

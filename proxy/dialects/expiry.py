@@ -28,7 +28,7 @@ def expiry(text: str, where: str) -> str:
     (20300131) and week dates are refused, though Python reads them.
 
     Raises:
-        MalformedRequest: The text has another shape, or names no real day or time (such as 30
+        MalformedRequest: The text is not of this form, or names no real day or time (such as 30
             February).
     """
     if len(text) > EXPIRY_LEN_MAX or _MOMENT.fullmatch(text) is None:
@@ -41,7 +41,7 @@ def expiry(text: str, where: str) -> str:
 
 
 def expiry_or_utc(text: str, where: str) -> str:
-    """As `expiry`, but a date-time without an offset counts as UTC and gets that offset.
+    """Check a date like `expiry`; a date-time without an offset counts as UTC and gets that offset.
 
     Raises:
         MalformedRequest: As `expiry`.

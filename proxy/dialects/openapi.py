@@ -43,9 +43,9 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     asks: type[msgspec.Struct] | None = None
     answers: type[msgspec.Struct]
     status: int = 200
-    # Members of `asks` that stand in the path instead.
+    # Members of the request's struct (`asks`) that are given in the path, not in the body.
     in_path: tuple[str, ...] = ()
-    # The statuses of a verdict that does not admit, with problem details.
+    # The statuses of answers to a write that was not admitted; they carry problem details.
     refuses: type[msgspec.Struct] | None = None
     refused: tuple[int, ...] = ()
 
@@ -55,7 +55,10 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
         return _ARGUMENT.sub("{}", self.template)
 
     def match(self, path: str) -> str | None:
-        """The variable segment; "" where the template has none, None if the path does not match."""
+        """The variable segment of a path that fits the template; None if the path does not fit.
+
+        "" where the template has no variable segment.
+        """
         found = _pattern(self.template).fullmatch(path)
         if found is None:
             return None
@@ -104,7 +107,7 @@ def document(title: str, root: str, routes: Sequence[Described]) -> bytes:
         )
     bodies = {route.asks for route in routes}
     for shape in {route.takes for route in routes} - bodies:
-        del components[shape.__name__]  # query structs are described as parameters instead
+        del components[shape.__name__]  # a struct of the query is described as parameters instead
     return msgspec.json.encode(
         {
             "openapi": "3.1.0",
@@ -120,7 +123,7 @@ def document(title: str, root: str, routes: Sequence[Described]) -> bytes:
 
 
 class _Schemas:
-    """The names and descriptions of structs in the document."""
+    """The schemas of structs in an OpenAPI document, by name, with their descriptions."""
 
     def __init__(
         self,
@@ -131,11 +134,14 @@ class _Schemas:
         self._components = components
 
     def ref(self, shape: type[msgspec.Struct], status: str, media: str = _JSON) -> _Told:
-        """A reference to the schema of an answer."""
+        """A reference to the schema of a route's answer."""
         return _Told(description=status, content={media: _Media(schema=self._refs[shape])})
 
     def body(self, route: Described) -> _RequestBody | None:
-        """The schema of a request's body; members that stand in the path are optional in it."""
+        """The schema of a request's body.
+
+        Members that the path holds are optional in the body.
+        """
         if route.asks is None:
             return None
         schema = self._refs[route.asks]
@@ -151,7 +157,7 @@ class _Schemas:
         return _RequestBody(content={_JSON: _Media(schema=schema)})
 
     def parameters(self, route: Described) -> tuple[Schema, ...]:
-        """The parameters in the path, the query and the head."""
+        """The parameters that a request has in its path, query and head."""
         found: list[Schema] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in _ARGUMENT.findall(route.template)

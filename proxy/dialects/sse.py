@@ -48,7 +48,7 @@ class EventFields(msgspec.Struct, frozen=True, kw_only=True):
 
     data: bytes | None = None
     event: str = MESSAGE
-    # None: the event has no id. Empty: the event resets the last id.
+    # None if the event has no id; empty if it resets the last id.
     event_id: str | None = None
     retry: int | None = None
 
@@ -103,7 +103,7 @@ class EventReader(Generic[_Found]):
         return events
 
     def _line(self, line: bytes, end: bytes) -> _Found | None:
-        """The event that this line ends; None if it ends none."""
+        """The event that is complete with this line; None if no event is."""
         raise NotImplementedError
 
 
@@ -112,12 +112,13 @@ class FieldReader(EventReader[EventFields]):
 
     def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
         super().__init__(bytes_max)
-        self._mark = _BOM  # a byte order mark, which only the stream's first line may begin with
+        # A byte order mark, which may stand only at the beginning of the stream's first line.
+        self._mark = _BOM
         self._fields: EventFields | None = None
         self._data: list[bytes] = []
 
     def _line(self, line: bytes, end: bytes) -> EventFields | None:
-        del end  # whichever line end was read, it counts as one byte towards the limit
+        del end  # a line end counts as one byte towards the limit, whichever form it has
         line, self._mark = line.removeprefix(self._mark), b""
         fields, data = self._fields, self._data
         if not line:
@@ -169,7 +170,7 @@ class RawReader(EventReader[Event]):
         return self._taken() if ended else None
 
     def last(self) -> list[Event]:
-        """The rest when the stream ends: by the standard no event, but some readers take it."""
+        """The unfinished rest at the stream's end: by the standard no event, but some take it."""
         self._raw += self._held
         self._held.clear()
         self._searched = 0
@@ -183,15 +184,15 @@ class RawReader(EventReader[Event]):
 def _event(raw: bytes) -> Event:
     name = ""
     data: list[str] = []
-    # Without the byte order mark: a reader that does not expect it here would miss the line after
-    # it.
+    # The byte order mark is left out: a reader that does not expect it here would miss the next
+    # line.
     raw = raw.removeprefix(_BOM)
     odd = False
     for line in _LINE_END.split(raw):
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        # A field name with blanks or capitals: some readers trim it or ignore case, so the event is
-        # written anew.
+        # A field's name has blanks or capitals. Some readers trim it or ignore case, so the event
+        # is written anew.
         odd = odd or field not in _FIELDS
         if field == b"data":
             data.append(value.decode("utf-8", "replace"))
@@ -213,7 +214,10 @@ def event_bytes(name: str, data: str) -> bytes:
 
 
 def _one_line(raw: bytes) -> bytes:
-    """The event with line separators (U+2028, U+0085, ...) escaped as JSON does.
+    """The event with line separators (U+2028, U+0085, ...) escaped as in JSON.
+
+    Unescaped ones would let a model write a line of its own into its text: an event that was never
+    judged.
 
     If they were sent as they are, a model could write a line of its own into its text: an event
     that was never judged.

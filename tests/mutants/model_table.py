@@ -143,7 +143,8 @@ MODEL: Final = (
     Mutant(
         name="a block without a number passes",
         file="proxy/dialects/model/anthropic/stream.py",
-        old='            # Without an index, an event has no block.\n            return b"", ()\n',
+        old="            # An event without an index belongs to no block.\n"
+        '            return b"", ()\n',
         new="            return event.raw, ()\n",
         invariant="no call reaches the agent unjudged",
         tests=(_UNJUDGED,),

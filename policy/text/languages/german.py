@@ -93,7 +93,7 @@ _MAY_TURN = (
     r"ihm |ihr |ihnen |dich |nicht )*"
 )
 _NOT_MINE = r"(?!(?:ich|wir|er|es|man|ihr|bin|habe|werde|werden|wird|war|ist)\b)"
-# The rest of a clause, word by word, in which nobody speaks of himself or of others.
+# The rest of a clause in which nobody is spoken of, neither the speaker nor others, word by word.
 _WORDS = rf"(?:(?: |, ){_NOT_MINE}[\w'/.+#-]+){{0,14}}?"
 _ORDER_WORDS = words_of(
     _STRONG_ORDERS + " " + _WEAK_ORDERS + " " + _STRONG_VERBS + " " + _WEAK_VERBS

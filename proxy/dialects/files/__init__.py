@@ -1,1 +1,1 @@
-"""Memory files: which paths are theirs, what is known of their text, and what an edit changes."""
+"""Memory files: which paths lead to them, what is known of their text, and what an edit changes."""

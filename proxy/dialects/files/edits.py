@@ -50,7 +50,7 @@ class FileCall(msgspec.Struct, frozen=True, kw_only=True):
     idle: bool = False
 
     def after(self, before: str | None) -> str | None:
-        """The text of the file after the call; None if that cannot be told."""
+        """The text of the file after the call; None if it cannot be told."""
         if self.text is not None:
             return self.text
         if self.edits is None or before is None:
@@ -170,7 +170,7 @@ def _strings(call: FileCall) -> tuple[str, ...]:
 
 
 def _key(path: str, *texts: str) -> str:
-    """A key made of a file's path and an edit's texts; any other edit has another key."""
+    """A key made of a file's path and an edit's texts, different for different edits."""
     digest = hashlib.sha256(canonical_json(list(texts)).encode()).hexdigest()
     return f"{folded_path(path)}#{digest[:_DIGEST_LEN]}"
 

@@ -23,8 +23,8 @@ _MARK: Final = re.compile(r"\s*(?:[-*+\u2022]\s+|\d{1,4}[.)]\s+|#+\s+|>\s*)*")
 # `_ENDED` matches a line whose sentence is over, `_GOES_ON` one whose sentence continues below.
 _ENDED: Final = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201d\u2019)\]*_`]*\s*$")
 _GOES_ON: Final = re.compile(r"[,:;\u2013\u2014-][*_`]*\s*$")
-# Finds `@file`, which imports a file. Before the `@` may stand what JavaScript takes for white
-# space, although Python does not.
+# Finds `@file`, which imports a file. Before the `@`, white space as JavaScript defines it is
+# allowed; Python's definition is narrower.
 _IMPORT: Final = re.compile(r"(?:^|[\s\ufeff(\[\"'`*_])@[^\s@]")
 
 
@@ -113,7 +113,7 @@ def _runs(old: Sequence[str], new: Sequence[str]) -> list[tuple[list[str], int, 
 
 
 def _beside(lines: list[str], first: int, last: int) -> str:
-    """The new lines as one text, joined with the line before them and the line after.
+    """The new lines of an edit as one text, joined with the line before them and the line after.
 
     Next to a neighbour that is an order, every line would read as an order. So such a neighbour is
     left out if it or the new line begins a block of its own, or if a blank line stands behind its

@@ -67,7 +67,7 @@ class KnownFiles:
 
 
 def _may_be_one(some: frozenset[str], others: frozenset[str]) -> bool:
-    """Whether two paths may lead to one file: a relative one may begin in any folder."""
+    """Whether two paths may lead to one file; a relative path may begin in any folder."""
     return any(
         one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
         for one in some
@@ -88,7 +88,7 @@ def text_of(rule: FileRule, answer: str) -> str | None:
 
 
 def _unnumbered(answer: str) -> list[str] | None:
-    """The lines of a file in an answer that numbers them from one; None if it does not."""
+    """The lines of a file from an answer that numbers them; None if it does not number them."""
     found: list[str] = []
     given = answer.split("\n")
     for at, line in enumerate(given):

@@ -49,7 +49,7 @@ class MemoryPaths:
         self._folders = re.compile("|".join(above)) if above else None
 
     def fits(self, path: str) -> bool:
-        """Whether a path, in any reading of a file system, is that of a memory file."""
+        """Whether a path is that of a memory file, in any way that a file system may read it."""
         return _found(self._compiled, path)
 
     def fits_folder(self, path: str) -> bool:
@@ -61,7 +61,7 @@ class MemoryPaths:
 
 
 def left_out(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The shipped patterns whose files a list in their place does not cover."""
+    """The shipped patterns that no pattern of a given list covers."""
     paths = MemoryPaths(patterns)
     return tuple(one for one in MEMORY_PATHS if not paths.fits(one.replace("**", "any/file")))
 
@@ -83,7 +83,7 @@ def folded_path(path: str) -> str:
 
 
 def plain_path(path: str) -> str:
-    """A path without steps that lead nowhere, `.` and empty ones: the same file on any system."""
+    """A path without steps that lead nowhere (`.` and empty ones): it names the same file."""
     steps = [step for step in path.split("/") if step not in {"", "."}]
     return f"{'/' if path.startswith('/') else ''}{'/'.join(steps)}"
 
@@ -100,8 +100,8 @@ def is_exact_path(path: str) -> bool:
 def readings_of_path(path: str) -> frozenset[str]:
     """The files that a path may name, with its steps taken before or after it is folded.
 
-    Both are needed: a file system that folds no names takes a look-alike of `..` or of a separator
-    as a plain name.
+    Both readings are needed: a file system that folds no names takes a look-alike of `..` or of a
+    separator as a plain name.
     """
     windows = path.replace("\\", "/")
     return frozenset({folded_path(path), _stepped(path), _stepped(windows)})

@@ -102,7 +102,7 @@ def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
 
 
 def _without_memory(tool_map: ToolMap, name: str, arguments: dict[str, JsonValue]) -> Call:
-    """Read a call to a server that keeps no memory, or memory in files only (`proxy.mcp.files`)."""
+    """Read a call to a server that keeps no memories, or only files (`proxy.mcp.files`)."""
     if tool_map.posture is Posture.CONTEXT:
         return Call(tool=name, kind=ToolKind.CONTEXT, rule=None, arguments=arguments)
     rule = tool_map.tool(name)
@@ -112,7 +112,7 @@ def _without_memory(tool_map: ToolMap, name: str, arguments: dict[str, JsonValue
 
 
 def without(call: Call, refused: frozenset[int]) -> dict[str, JsonValue] | None:
-    """The call's arguments without some of its items; None if no item is left."""
+    """The arguments of a call without some of its items; None if no item is left."""
     if not refused:
         return call.arguments
     if call.rule is None or not call.rule.items or len(refused) >= len(call.items):
@@ -121,7 +121,9 @@ def without(call: Call, refused: frozenset[int]) -> dict[str, JsonValue] | None:
 
 
 def kept_of(call: Call, refused: frozenset[int]) -> dict[str, JsonValue]:
-    """The call's arguments without some of its items.
+    """The arguments of a call without some of its items.
+
+    An array that loses all of its items stays, empty.
 
     An array that loses all of its items stays, empty.
     """
@@ -137,7 +139,7 @@ def _check_names(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue])
         try:
             found = list(places(arguments, pattern))
         except MisfitError:
-            continue  # arguments of a wrong shape are refused when the map reads them
+            continue  # arguments of the wrong type are refused later, when the map reads them
         for _, value in found:
             if isinstance(value, dict):
                 # Names deeper down are data, which may well have both an `ID` and an `id`.
@@ -165,7 +167,7 @@ def _items(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> tu
     number = _number_of_items(rule, arguments)
     if number > ITEMS_MAX:
         raise MalformedRequest(f"arguments: more than {ITEMS_MAX} items in one call", status=413)
-    if not number:  # without an array of items, or with an empty one, the call is one item
+    if not number:  # a call without an array of items, or with an empty one, is a single item
         return (_item(tool_map, rule, arguments),)
     return tuple(
         _item(tool_map, rule, _reduced(rule, arguments, [index])) for index in range(number)
@@ -296,7 +298,7 @@ def _number_of_items(rule: Tool, arguments: dict[str, JsonValue]) -> int:
 def _reduced(
     rule: Tool, arguments: dict[str, JsonValue], kept: Sequence[int]
 ) -> dict[str, JsonValue]:
-    """The arguments with only some elements in the arrays of items.
+    """The arguments with the arrays of items cut down to some elements.
 
     The given arguments are not modified.
     """
@@ -371,7 +373,8 @@ def _memory_class(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]
         try:
             values = list(places(arguments, path(class_rule.path)))
         except MisfitError:
-            continue  # a rule for the whole map may have a path that this tool's arguments lack
+            # A rule for the whole map may name a path that this tool's arguments do not have.
+            continue
         if any(isinstance(value, str) and fits(class_rule, value) for _, value in values):
             found.append(class_rule.memory_class)
     return max(found, key=lambda memory_class: memory_class.power)

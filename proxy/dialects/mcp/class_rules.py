@@ -41,7 +41,7 @@ class RuleError(ValueError):
 class ClassRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Raises the class of an item by a string in it. Exactly one of the three tests is given.
 
-    `words`: one of them stands in the string as a word, or as several words in a row
+    `words`: one of these entries stands in the string as a word, or as several words in a row
     (`user_Preference` has `preference`). "$steering" and "$places" stand for the lists of
     `proxy.dialects.mcp.places`. `prefixes`: it begins with one of them. `pattern`: it fits
     somewhere in its first 256 characters. All are compared as skeletons: case, accents and
@@ -91,7 +91,7 @@ def example_of(rule: ClassRule) -> str:
             raise RuleError(f"{one!r} has no letter that is compared")
     try:
         example = _spelled(rule.pattern) if rule.pattern else _plain(given[0])
-        # A trailing blank is never compared, so the example gets one more word after it.
+        # A blank at the end is never compared, so one more word is put behind it in the example.
         for one in (example, f"{example}x"):
             if fits(rule, one):
                 return one
@@ -152,7 +152,7 @@ def _lowered(piece: str) -> str:
 
 
 def _spelled(pattern: str) -> str:
-    """A string that the first alternative of a pattern matches."""
+    """An example string, made to match the first alternative of a pattern."""
     spelled: list[str] = []
     for piece in _pieces(pattern):
         if piece == "|":

@@ -38,7 +38,7 @@ _HOW: Final = {
 
 
 class EffectRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a tool does to the text under its key, and which of its arguments say so.
+    """What a tool does to the text under its key, and the arguments that tell it.
 
     The paths lead to the new text, the old text and the line number in the arguments.
     """
@@ -52,7 +52,7 @@ class EffectRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def paths(self) -> Iterator[str]:
-        """Every path that the rule has into a call's arguments."""
+        """Every path in the rule that leads into the arguments of a call."""
         yield from (one for one in (self.text, self.old, self.line) if one is not None)
 
     @property
@@ -108,7 +108,7 @@ def _has(text: str, taken: dict[str, JsonValue]) -> bool:
 
 
 def _piece(text: str, taken: dict[str, JsonValue]) -> int | None:
-    """The number of the one piece at a path.
+    """The number of the one piece (string to be judged) at a path.
 
     Returns `NOTHING` for an empty string, and None for anything but one string.
     """

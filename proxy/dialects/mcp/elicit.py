@@ -29,7 +29,7 @@ _STATE_LEN_MAX: Final = 256
 class Reaction(enum.Enum):
     """How a person, or the host in the person's place, reacted to a question; never a verdict."""
 
-    ACCEPT = "accept"  # the address was opened; the decision is made on the page
+    ACCEPT = "accept"  # the host opened the address; the person decides on the page
     DECLINE = "decline"
     CANCEL = "cancel"
 
@@ -43,7 +43,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     elicitation_id: str
     url: str
     memory_class: MemoryClass
-    number: int = 1  # how many candidates wait at that address
+    number: int = 1  # how many held candidates are shown at that address
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,8 @@ def retried(params: JsonValue) -> Retried | None:
     None for an ordinary call or the server's own question.
 
     Raises:
-        MalformedRequest: It has a state of the sidecar's without the sidecar's question, or with
+        MalformedRequest: The call has a state that the sidecar made, without the sidecar's
+            question, or with
             other questions.
     """
     if not isinstance(params, dict):
@@ -118,7 +119,7 @@ def retried(params: JsonValue) -> Retried | None:
 
 
 def plain_params(params: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The params of a retried call as the first try had them."""
+    """The params of a repeated call, as they were in the first call."""
     return {
         name: value
         for name, value in params.items()

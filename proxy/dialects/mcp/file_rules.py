@@ -31,13 +31,13 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     old: _Name | None = None
     new: _Name | None = None
     every: _Name | None = None
-    # The name of an argument: if it is true, the tool only shows what it would do.
+    # The argument that, if it is true, makes the tool only show what it would do.
     idle: _Name | None = None
-    # Names of arguments of a read with which it reads only a part of the file.
+    # Arguments of a reading tool that limit a call to a part of the file.
     cut: Annotated[tuple[_Name, ...], Meta(max_length=16)] = ()
-    # Words that stand in an answer if there is no such file.
+    # Words in a tool's answer by which it says that there is no such file.
     missing: _Name | None = None
-    # Each line of the answer begins with its number and a tab or an arrow.
+    # Whether each line of the answer begins with its number and a tab or an arrow.
     numbered: bool = False
     # The most lines, and the most characters of a line, that an answer shows; None: there is no
     # limit.
@@ -46,7 +46,7 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def fits(self) -> bool:
-        """Whether the rule says at most one thing that the tool does to a file."""
+        """Whether the rule gives at most one meaning to a call: write, replace, or move a file."""
         replaces = self.old is not None and self.new is not None
         parts = (self.old, self.new, self.every, self.edits)
         ways = (self.to is not None, self.text is not None, replaces)

@@ -31,7 +31,7 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ENCODED: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")
 _PLAIN: Final = re.compile(r"[\x20-\x7e]*")
 _SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,256}")
-# By method: the member of the params that the header `Mcp-Name` repeats.
+# For each method, the member of the params that the header `Mcp-Name` repeats.
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _DEPTH_MAX: Final = 32
 
@@ -130,7 +130,8 @@ def decode_value(value: str) -> str | None:
         text = raw.decode("utf-8", "strict")
     except (binascii.Error, UnicodeDecodeError):
         return None
-    # Only one spelling of a text is accepted: another one would be compared and routed differently.
+    # Only one spelling of a text is accepted: another spelling would be compared and routed
+    # differently.
     return text if base64.b64encode(raw).decode() == found[1] else None
 
 
@@ -162,7 +163,7 @@ def _names(message: Message) -> tuple[JsonValue, ...]:
 
 
 def _scalars(arguments: JsonValue) -> set[str | None]:
-    """Every scalar of the arguments, spelled as in a header; arrays have no headers."""
+    """Each scalar among the arguments, spelled as in a header; arrays are left out."""
     found: set[str | None] = set()
     level: list[JsonValue] = [arguments]
     for _depth in range(_DEPTH_MAX):

@@ -13,8 +13,8 @@ Word = Annotated[str, Meta(min_length=1, max_length=128)]
 class InModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a map's tools are recognised among a model's tools, and in its replies."""
 
-    # From a tool type of an API to a tool of the map: a tool of this type is that one, whatever its
-    # name.
+    # Maps a tool type of an API to a tool of the map: a tool of this type is that tool of the map,
+    # whatever its own name.
     types: Annotated[dict[Word, Word], Meta(max_length=16)] = {}
     # True: the map is used only if an operator names it, because its writes are normally judged
     # elsewhere, such as at a relay.
@@ -24,7 +24,7 @@ class InModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     outputs: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
     # The tool, with one argument `text`, as which a plain text answer is read.
     text: Word | None = None
-    # A JSON object that the backend takes for "nothing found", sent if no fact is left.
+    # A JSON object that a memory backend takes for "nothing found"; it is sent if no fact is left.
     empty: Annotated[str, Meta(max_length=4_096)] = "{}"
 
     def named_tools(self) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ class InModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return (*self.types.values(), *self.outputs, *((self.text,) if self.text else ()))
 
     def has_empty(self) -> bool:
-        """Whether `empty` is a JSON object."""
+        """Whether the map's `empty` (the answer for "nothing found") is a JSON object."""
         try:
             return isinstance(msgspec.json.decode(self.empty), dict)
         except msgspec.DecodeError:

@@ -35,10 +35,10 @@ class Members(NamedTuple):
     A value's shape is named by a string; "" stands for any value.
     """
 
-    params: Mapping[str, str]  # shape of the params, by method
-    results: Mapping[str, str]  # shape of the result, by method
-    shapes: Mapping[str, Mapping[str, str]]  # each shape's members, with their shapes
-    words: Mapping[str, frozenset[str]]  # members whose values come from a closed list
+    params: Mapping[str, str]  # the shape of the params, by method
+    results: Mapping[str, str]  # the shape of the result, by method
+    shapes: Mapping[str, Mapping[str, str]]  # for each shape its members, and their shapes in turn
+    words: Mapping[str, frozenset[str]]  # the members whose values come from a closed list
 
 
 def check_twins(

@@ -30,7 +30,7 @@ MAP_BYTES_MAX: Final = 1024 * 1024
 FORMAT: Final = 1
 _OF_A_WRITE: Final = frozenset({None, ChangeKind.CREATE, ChangeKind.UPDATE})
 
-# Keys that only a tool which changes something may have.
+# Settings that only a tool which changes something may have in the map.
 _OF_A_CHANGE: Final = (
     *("change", "update_if", "delete_if", "pass_if", "aliases", "items", "required"),
     *("absent", "texts", "labels", "plain"),
@@ -59,7 +59,8 @@ class Posture(enum.Enum):
 
     MEMORY = "memory"  # a memory server: an unlisted tool is refused
     CONTEXT = "context"  # the server keeps no memory: every tool passes
-    FILES = "files"  # files: writes of memory files are judged, other calls pass
+    # The server works on files: writes of memory files are judged, all other calls pass.
+    FILES = "files"
 
 
 class KeyForm(enum.Enum):
@@ -69,7 +70,8 @@ class KeyForm(enum.Enum):
     PATH = "path"  # the server takes `a//b`, `a/./b` and `a/c/../b` for one key
     # Keys are in lower case, with hyphens for spaces, without `memory://` and `.md`.
     PERMALINK = "permalink"
-    FIRST = "first"  # the first given of several names is the key; a long one is kept as its digest
+    # The key is the first of several names that is given; a long key is stored as its digest.
+    FIRST = "first"
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,7 +95,7 @@ class Count(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields that mean something only together: each `unit` is searched as one joined text."""
+    """Fields that mean something only together: those of each `unit` are searched as one text."""
 
     unit: Path
     fields: Annotated[tuple[Word, ...], Meta(min_length=2, max_length=8)]
@@ -107,10 +109,10 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     # Elements that are removed whole if a string anywhere inside them is withheld.
     whole: Paths = ()
-    # Arrays that are the point of an element: once such an array is empty, the whole element is
+    # Arrays without which an element is pointless: once such an array is empty, the element is
     # removed.
     hollow: Paths = ()
-    # Parallel arrays: an index removed from one is removed from all.
+    # Parallel arrays: if an element is removed from one, that of the same index goes from all.
     columns: Annotated[tuple[Paths, ...], Meta(max_length=16)] = ()
     links: Annotated[tuple[Link, ...], Meta(max_length=16)] = ()
     counts: Annotated[tuple[Count, ...], Meta(max_length=16)] = ()
@@ -128,7 +130,7 @@ class Reconcile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     tool: Word
     arguments: dict[Word, str | int | bool | list[str]] = {}
-    # Whether an empty result proves that nothing is there; a search by similarity proves nothing.
+    # Whether an empty result proves that nothing is stored; a search by similarity proves nothing.
     proves_absence: bool = False
 
 
@@ -161,7 +163,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     # An item is a deletion if one of these arguments has one of the given words.
     delete_if: dict[Path, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=16)]] = {}
     # An item changes nothing if one of these arguments has one of the given words, such as "NONE":
-    # the model only repeats a memory. Used for a model's output alone.
+    # the model only repeats a memory. Only maps of a model's output use this.
     pass_if: dict[Path, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=16)]] = {}
     # Other names under which the server takes an argument. A call with two of them is refused.
     aliases: dict[Word, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=8)]] = {}
@@ -178,8 +180,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     labels: Paths = ()
     # Arguments that are strings but no text: `id`, `time`, or a list of the allowed words.
     plain: dict[Path, str | Annotated[tuple[Word, ...], Meta(max_length=64)]] = {}
-    # Arguments whose names mean something only together: joined in this order, they are one more
-    # piece.
+    # Arguments whose names mean something only together. Joined in this order, the names are one
+    # more string to judge.
     joined: Paths = ()
     key: Annotated[tuple[KeyPart, ...], Meta(max_length=8)] = ()
     key_form: KeyForm = KeyForm.PLAIN
@@ -271,12 +273,12 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
 
 @functools.lru_cache(maxsize=4_096)
 def path(text: str) -> Pattern:
-    """The parsed form of a path of a checked map."""
+    """The parsed form of a path. The map that it comes from was checked, so the path is valid."""
     return parse_path(text)
 
 
 def key_paths(tool: Tool) -> Iterator[str]:
-    """The paths of all arguments that an item's key is made of."""
+    """The paths of all arguments that make up an item's key."""
     for part in tool.key:
         yield from (part,) if isinstance(part, str) else part
 

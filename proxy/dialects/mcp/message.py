@@ -58,12 +58,14 @@ Object: TypeAlias = "dict[str, JsonValue]"
 class Era(enum.Enum):
     """Which of MCP's two protocol eras a message belongs to; one connection may mix them."""
 
-    HANDSHAKE = "handshake"  # handshake: `initialize` first, up to 2025-11-25
-    STATELESS = "stateless"  # stateless: everything in `_meta` of each request, from 2026-07-28
+    # The handshake era, up to version 2025-11-25: a connection begins with `initialize`.
+    HANDSHAKE = "handshake"
+    # The stateless era, from version 2026-07-28: each request says everything in its `_meta`.
+    STATELESS = "stateless"
 
 
 class Kind(enum.Enum):
-    """What a message is, told by the members that it has."""
+    """The kinds of message, told apart by the members that a message has."""
 
     REQUEST = "request"
     NOTIFICATION = "notification"
@@ -95,7 +97,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     body: Object
     era: Era
     dropped: tuple[str, ...] = ()
-    # None for a notification, and for an error without a request's id.
+    # The id of the request; None for a notification, and for an error that answers no known
+    # request.
     request_id: RequestId | None = None
     method: str | None = None
 
@@ -169,7 +172,7 @@ def encode(body: JsonValue) -> bytes:
 
 
 def error_answer(request_id: RequestId | None, code: int, text: str) -> Message:
-    """The answer that refuses a request; None as id where the request is unknown."""
+    """The answer that refuses a request; its id is None if the request's id is unknown."""
     body: Object = {
         "jsonrpc": "2.0",
         "id": request_id,
@@ -264,7 +267,7 @@ def _shaped(raw: bytes, came: Object) -> Message:
 
 
 def _bare(method: str) -> str:
-    """A method name in lower case, without spaces and invisible characters."""
+    """A method's name in lower case, without spaces and invisible characters."""
     return "".join(one for one in method.casefold() if one.isprintable() and not one.isspace())
 
 
@@ -396,7 +399,7 @@ class TopLevelId:
         self._in_string = False
         self._escaped = False
         self._tokens = 0
-        self._held = bytearray()  # the scalar that is being read at depth 1
+        self._held = bytearray()  # the number or string that is being read at depth 1
         self._key: bytes | None = None
         self._found: list[bytes] = []
 

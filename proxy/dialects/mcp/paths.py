@@ -58,7 +58,7 @@ def parse_path(text: str) -> Pattern:
 
 
 def pattern_of(location: Location) -> Pattern:
-    """The path of a place, with `[]` for each index."""
+    """The path that leads to a place, with `[]` instead of each index."""
     return Pattern(tuple(ELEMENT if isinstance(step, int) else step for step in location))
 
 

@@ -28,7 +28,8 @@ _INNER_DEPTH_MAX: Final = 2
 # "#" or "="; any other string stands for itself.
 _PIECE, _LITERAL = "#", "="
 _PLAIN = {
-    # Hexadecimal, UUID, decimal, also after a short prefix: no words can be spelled in them.
+    # Hexadecimal numbers, UUIDs and decimal numbers, also behind a short prefix: none can spell
+    # words.
     "id": re.compile(r"(?:[A-Za-z]{1,12}[-_])?[0-9A-Fa-f]{1,8}(?:-?[0-9A-Fa-f]{1,8}){0,7}"),
     "time": re.compile(
         r"[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?(?:[T ][0-9:.,]{2,18})?(?:Z|[+-][0-9:]{2,6})?"
@@ -124,7 +125,7 @@ def arguments_of(arguments: str, pieces: Sequence[str]) -> dict[str, JsonValue]:
     """The arguments of the call for one item alone: `Item.arguments` with its pieces put back.
 
     Raises:
-        MalformedRequest: Arguments and pieces were not made by `read_call`.
+        MalformedRequest: `read_call` did not make these arguments.
     """
     try:
         value: JsonValue = msgspec.json.decode(arguments)
@@ -157,7 +158,7 @@ def _restored_string(text: str, pieces: Sequence[str]) -> str:
 
 
 def declared(rule: Tool) -> Iterable[str]:
-    """Every path in the map's rule that names a place in the arguments."""
+    """Every path that a map's rule has for places in the arguments."""
     yield from (*rule.items, *rule.required, *rule.texts, *rule.labels, *rule.plain)
     yield from key_paths(rule)
     if rule.effect is not None:

@@ -38,5 +38,5 @@ LISTS: Final = {
 
 @lru_cache(maxsize=256)
 def meant_by(words: tuple[str, ...]) -> frozenset[str]:
-    """The words of a rule, with the words of each list that it names."""
+    """The words of a rule, in which each list's name is replaced by that list's words."""
     return frozenset(words).union(*(LISTS.get(word, ()) for word in words))

@@ -1,6 +1,6 @@
 """Takes withheld strings out of a JSON value whose remaining shape stays valid.
 
-An array loses the element; a member of an object keeps its place and says `[withheld]`.
+An array loses the element; an object keeps the member, with the value `[withheld]`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Structure:
             yield from asks(text, known)
 
     def without(self, known: Known) -> JsonValue:
-        """The value without its withheld parts; the same object if there are none."""
+        """The value without its withheld parts; the same object if nothing is withheld."""
         replaced: dict[Location, JsonValue] = {}
         gone = {location for location, text in self._joined() if is_withheld(text, known)}
         for location, text in self._strings:
@@ -119,8 +119,8 @@ class Structure:
         if left is not inner.value:
             return write_container(left, text, inner.value)
         # Strings in an array are memories and may be JSON. JSON around an array is the server's
-        # own: if its member names counted, a withheld memory of the same word would empty every
-        # read.
+        # own. If the names of its members counted, a withheld memory with the same word would empty
+        # every read.
         return WITHHELD if self._unit(location) and is_withheld(text, known) else text
 
     def _is_label(self, location: Location, text: str) -> bool:
@@ -129,7 +129,7 @@ class Structure:
         )
 
     def _unit(self, location: Location) -> Location | None:
-        """The element to remove with a withheld string; None if only the string can be removed."""
+        """The element that goes with a withheld string; None if only the string can go."""
         for text in self._shown.whole:
             pattern = path(text)
             for end in range(len(pattern), len(location) + 1):
@@ -156,7 +156,7 @@ class Structure:
         return ends_with(at, pattern) or (at == (ELEMENT,) and pattern[-1] == ELEMENT)
 
     def _beside(self, gone: set[Location]) -> set[Location]:
-        """The places that run parallel to removed ones: the same index in another array."""
+        """The places beside removed ones in parallel arrays: those with the same index."""
         found: set[Location] = set()
         for columns in self._shown.columns:
             patterns = [path(text) for text in columns]
@@ -167,7 +167,7 @@ class Structure:
         return found
 
     def _hollow(self, gone: set[Location]) -> set[Location]:
-        """Elements to be removed as well, because only a memory's name would be left of them."""
+        """Elements that would keep only the name of a memory, and so are removed as well."""
         found: set[Location] = set()
         for text in self._shown.hollow:
             pattern = path(text)
@@ -236,7 +236,7 @@ class Structure:
 
     def _note(self, location: Location, value: dict[str, JsonValue]) -> None:
         self._units.append((location, value))
-        # Ordinary member names are not looked up: otherwise a withheld memory of one word would
+        # Ordinary member names are not looked up. Otherwise a withheld memory of one word would
         # remove the member of that name from every answer.
         self._names.extend(
             ((*location, name), name) for name in value if not ORDINARY_NAME.fullmatch(name)
@@ -244,7 +244,7 @@ class Structure:
 
 
 def _moved(location: Location, pattern: Pattern, other: Pattern) -> Location:
-    """The place with the same indexes in another, parallel array."""
+    """The same place in a parallel array: the indexes stay, the array's name changes."""
     root, tail = location[: len(location) - len(pattern)], location[len(location) - len(pattern) :]
     indices = iter([step for step in tail if isinstance(step, int)])
     return (*root, *(next(indices, -1) if step == ELEMENT else step for step in other))

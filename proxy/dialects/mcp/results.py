@@ -71,8 +71,8 @@ def filtering(
             flags = yield unknown
             known.update(zip(unknown, flags, strict=True))
             if not any(known.values()):
-                # Every whole string was looked up and none is withheld, so no line or paragraph
-                # needs to be looked up by itself.
+                # Every string was looked up as a whole and none is withheld, so no single line or
+                # paragraph needs a look-up.
                 return result
         left = answer.without(known)
         if left is result:
@@ -113,7 +113,7 @@ def filtering_tools(
 
 
 def _prose(tool: JsonValue) -> dict[str, JsonValue]:
-    """A tool's titles, descriptions and other members with room for words, at any depth."""
+    """The texts of a tool's definition at any depth: titles, descriptions, free members."""
     found: list[str] = []
     level: list[tuple[str, JsonValue]] = [("", tool)]
     while level:
@@ -145,7 +145,9 @@ def texts_of(result: JsonValue, shown: Shown = PLAIN) -> tuple[str, ...]:
 
 
 def uncached(method: str, result: JsonValue) -> JsonValue:
-    """The answer marked as not to be cached, in the stateless era.
+    """The answer with a mark that it must not be cached, in the stateless era.
+
+    In the other era the same object.
 
     In the other era the same object.
     """

@@ -66,7 +66,7 @@ def cut(text: str, known: Known) -> str:
 
 
 def read_blob(data: str) -> str | None:
-    """The text that base64 encodes; None if it encodes none."""
+    """The text that a base64 string encodes; None if it encodes no text."""
     try:
         raw = base64.b64decode(data, validate=True)
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):

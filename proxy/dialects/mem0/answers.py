@@ -45,7 +45,7 @@ _Result = TypeVar("_Result")
 
 
 def expect(result: Result, kind: type[_Result]) -> _Result:
-    """The result, checked to be the kind that its operation has.
+    """Return the result, after a check that it is of the kind that the operation has.
 
     Raises:
         InvariantBroken: The result is that of another operation.
@@ -56,7 +56,7 @@ def expect(result: Result, kind: type[_Result]) -> _Result:
 
 
 def landed(items: tuple[WrittenItem, ...]) -> list[WrittenItem]:
-    """The items that were admitted, and so changed memory."""
+    """The items of a write that were admitted, and so changed memory."""
     return [item for item in items if item.decision == "admit"]
 
 
@@ -69,7 +69,7 @@ def item_shape(item: WrittenItem) -> Shape:
             "event": EVENTS[item.change],
         }
         if item.class_lowered:
-            # Only a lowered class is reported: any other answer has Mem0's own form.
+            # A class is reported only if it was lowered, so any other answer has Mem0's own form.
             shape |= {
                 "memory_class": item.memory_class.value,
                 "class_lowered": True,
@@ -175,7 +175,7 @@ def _is_conversation(raw: bytes) -> bool:
 
 
 def added_extras(note: Note) -> Shape:
-    """Members that tell the client how an add differs from what was asked."""
+    """Members of an answer that tell the client how an add was done differently than asked."""
     extras: Shape = {}
     if note.inferred:
         extras["infer"] = VERBATIM
@@ -211,7 +211,7 @@ def refused(refusal: Refusal, scheme: str) -> HttpReply:
 
 
 def phrase(text: str) -> str:
-    """A reason phrase: printable ASCII, one line, at most 120 characters (RFC 9112, section 4)."""
+    """The text as an HTTP reason phrase: printable ASCII, one line, at most 120 characters."""
     line = "".join(c if _PRINTABLE_FIRST <= c <= _PRINTABLE_LAST else " " for c in text)
     return line[:PHRASE_LEN_MAX].strip()
 

@@ -65,7 +65,7 @@ _DECODER = msgspec.json.Decoder(Note)
 
 
 def note_of(text: str) -> Note:
-    """Read back what `Note.text` gave."""
+    """Read back the note that `Note.text` encoded."""
     return _DECODER.decode(text)
 
 
@@ -127,7 +127,7 @@ def route_of(call: Mem0Call, known: Iterable[tuple[str, str]]) -> tuple[str, str
 
     Raises:
         UnknownWrite: There is no such route, and the method may change something.
-        MalformedRequest: There is no such route, and the method is safe: 404.
+        MalformedRequest: There is no such route, but the method changes nothing: 404.
     """
     table = frozenset(known)
     exact = (call.method, "/".join(call.parts))

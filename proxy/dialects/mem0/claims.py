@@ -24,7 +24,7 @@ _SOURCES: Final = {source.value: source for source in SourceKind}
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request claims for each of its writes."""
+    """What one request claims for each of its writes: ids, class and source."""
 
     memory_class: MemoryClass
     class_named: bool
@@ -39,7 +39,7 @@ def claims_of(
     memory_type: str | None = None,
     scope: Scope | None = None,
 ) -> Claims:
-    """The class by rule or by the client's own word, the claimed source, and other metadata.
+    """A write's class (by rule or as the client says), its claimed source, and its other metadata.
 
     `mnemogate_source` and `mnemogate_class` are taken out of the metadata: the digest covers them
     as claims, and a stored copy would look like a label that the gate gave. Reads show the true
@@ -99,8 +99,8 @@ def _metadata_json(metadata: dict[str, Any] | None, own: set[str]) -> str | None
         return None
     kept = {key: value for key, value in metadata.items() if key not in own}
     if metadata and not kept:
-        # The metadata had only claims. An update that names a class must not replace the stored
-        # metadata by `{}`.
+        # The metadata held nothing but claims. An update that only names a class must not replace
+        # the stored metadata by `{}`.
         return None
     found = canonical_json(kept)
     if len(found) > METADATA_LEN_MAX:

@@ -61,7 +61,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def read_filter(value: JsonValue, *, free_keys: bool = False) -> Filter:
-    """The tree of a filter. With `free_keys` an unknown key is one of the metadata.
+    """The tree of a filter. With `free_keys`, an unknown key is taken for a metadata field.
 
     The self-hosted server keeps metadata beside the ids and filters by bare keys; the platform
     nests it under `metadata`, so an unknown key is a mistake there.
@@ -129,7 +129,7 @@ class _Reader:
             parts = tuple(self.group(one, depth + 1) for one in many)
             if key == "AND":
                 return AllOf(parts=parts)
-            # A NOT with several parts: none of the parts may match.
+            # In a NOT with several parts, none of the parts may match.
             return AnyOf(parts=parts) if key == "OR" else Not(part=AnyOf(parts=parts))
         self._count(depth)
         if key in ENTITY_FIELDS:
@@ -221,7 +221,10 @@ class _Reader:
         return AllOf(parts=tuple(parts))
 
     def _categories(self, value: JsonValue) -> Filter:
-        """The filter for categories, which no memory has: a model would have to choose them."""
+        """The filter for categories.
+
+        It matches no memory: a model would have to choose categories, and none does.
+        """
         if value is None:
             return AllOf(parts=())
         if isinstance(value, dict):

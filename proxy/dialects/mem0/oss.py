@@ -80,7 +80,7 @@ _ADMIN: Final = frozenset(
 )
 
 
-NOBODY: Final = ""  # no principal has this key, so authentication fails
+NOBODY: Final = ""  # no principal has this key, so whoever sends it is not let in
 
 
 class Mem0Oss:
@@ -110,7 +110,7 @@ class Mem0Oss:
         }
 
     def claims(self, request: HttpRequest) -> bool:
-        """The server's bare routes, whatever the credential, except the platform's `Token`.
+        """Claim the server's bare routes with any credential except the platform's `Token`.
 
         Requests without a credential are claimed too: the refusal must have the client's own shape,
         and a Unix socket with a bound uid needs no credential.

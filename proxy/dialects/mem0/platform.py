@@ -138,7 +138,7 @@ class Mem0Platform:
         }
 
     def claims(self, request: HttpRequest) -> bool:
-        """Versioned paths that end in a slash, with `Authorization: Token` or under `/mem0`.
+        """Claim versioned paths that end in a slash, with `Authorization: Token` or under `/mem0`.
 
         `/v1/memories` without the slash, or with another scheme, is the native API.
         """
@@ -369,13 +369,15 @@ def _listed(request: HttpRequest, note: Note, listed: Listed) -> object:
 
 
 def _page_url(request: HttpRequest, note: Note, page: int) -> str:
-    # A path without a host, so that the client's own Host header is not repeated in the answer.
+    # The page's URL is a path without a host: the client's own Host header must not be repeated in
+    # the answer.
     return f"{request.path}?page={page}&page_size={note.page_size}"
 
 
 def _finished(note: Note, results: list[Shape]) -> Shape:
     event = read_event_id(note.reference)
-    # An event without memories is an add that waits for a person: other adds have no such event.
+    # An event without memories belongs to an add that waits for a person: no other add gives such
+    # an event.
     waits = event.kind == "ADD" and not event.memory_ids
     status = PENDING if waits else "SUCCEEDED"
     return {

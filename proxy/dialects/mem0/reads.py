@@ -1,4 +1,4 @@
-"""Mem0's reads (search, list, export) as operations with one filter."""
+"""Mem0's reads (search, list, export), each as an operation with one filter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE_MAX: Final = 1_000_000
 
 
 def search(call: Mem0Call, route: str, *, limit_default: int, free_keys: bool = False) -> Search:
-    """Nearest memories under a filter that names at least one id.
+    """The memories nearest to a query, under a filter that names at least one id.
 
     Raises:
         MalformedRequest: The filter names no id (400) or cannot be read, or the query is empty.
@@ -35,7 +35,7 @@ def search(call: Mem0Call, route: str, *, limit_default: int, free_keys: bool = 
         raise MalformedRequest("query: must not be empty")
     where = where_of(body, body.filters, body.metadata, body.categories, free_keys=free_keys)
     asked = body.top_k if body.top_k is not None else body.limit
-    # Scores are served as max(0, cosine), so a threshold of 0 or less excludes nothing.
+    # Mem0's scores are max(0, cosine), so a threshold of 0 or less excludes nothing.
     threshold = body.threshold if body.threshold is not None and body.threshold > 0 else -1.0
     return Search(
         query=body.query,

@@ -1,4 +1,4 @@
-"""Ids of events and exports that contain all of their state, so that nothing is stored for them.
+"""Ids of events and exports; each contains all of its state, so that nothing is stored for them.
 
 Such an id is no capability: reading it goes through the same tenant-scoped, filtered reads as
 everything else, so a forged id shows its maker nothing new.
@@ -32,7 +32,7 @@ _UUID_LEN: Final = 16
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of an event id: what was done, and (up to 32 of) the memories it made."""
+    """The content of an event's id: what was done, and up to 32 of the memories that came of it."""
 
     kind: str
     memory_ids: tuple[MemoryId, ...]
@@ -49,7 +49,7 @@ def read_event_id(text: str) -> Event:
     """The content of an event id.
 
     Raises:
-        MalformedRequest: The id is not one that was given here (404).
+        MalformedRequest: The sidecar never gave this id (404).
     """
     data = _bytes(text, "event")
     ids = data[_HEADER_LEN:]
@@ -87,14 +87,14 @@ def read_export_id(text: str) -> JsonValue:
     """The conditions in an export id.
 
     Raises:
-        MalformedRequest: The id is not one that was given here (404), or its content is not JSON as
+        MalformedRequest: The sidecar never gave this id (404), or its content is not JSON as
             a body must be.
     """
     return decode_object(_bytes(text, "memory_export_id"))
 
 
 def candidate_uuid(candidate_id: str) -> str:
-    """A candidate's id in the spelling in which Mem0 gives ids."""
+    """The id of a candidate, written in the way in which Mem0 writes ids."""
     try:
         return str(uuid.UUID(hex=candidate_id))
     except ValueError:

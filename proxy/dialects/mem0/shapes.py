@@ -41,12 +41,12 @@ def reply(value: object, status: int = 200, *, phrase: str | None = None) -> Htt
 
 
 def utc(at_ms: int) -> str:
-    """A time in the form of Mem0's platform: microseconds, and `Z`."""
+    """A time as Mem0's platform writes it: with microseconds and `Z`."""
     return offset(at_ms).removesuffix("+00:00") + "Z"
 
 
 def offset(at_ms: int) -> str:
-    """A time in the form of the self-hosted server: microseconds, and `+00:00`."""
+    """A time as the self-hosted server writes it: with microseconds and `+00:00`."""
     return (_EPOCH + dt.timedelta(milliseconds=at_ms)).isoformat(timespec="microseconds")
 
 
@@ -82,7 +82,7 @@ def oss_item(memory: Memory, **extra: object) -> Shape:
     item: Shape = {
         "id": memory.memory_id,
         "memory": memory.text,
-        # Mem0 has an MD5 of the text here, to find duplicates; it is no security measure.
+        # Mem0 puts an MD5 of the text here, to find duplicates; the field is no security measure.
         "hash": hashlib.md5(memory.text.encode(), usedforsecurity=False).hexdigest(),
         "metadata": _metadata(memory.metadata_json),
         **extra,
@@ -103,7 +103,7 @@ def oss_item(memory: Memory, **extra: object) -> Shape:
 
 
 def only(item: Shape, fields: tuple[str, ...]) -> Shape:
-    """The fields that a client asked for; all of them if it named none."""
+    """The fields of a memory that a client asked for; all of them if it named none."""
     if not fields:
         return item
     return {key: value for key, value in item.items() if key in fields or key in _ALWAYS}

@@ -1,4 +1,4 @@
-"""Mem0's writes: add, update, delete and their batches, into proposals."""
+"""Mem0's writes (add, update, delete and their batches), made into proposals."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def delete(call: Mem0Call) -> Write:
 
 
 def batch(call: Mem0Call, classes: ClassMap) -> Write:
-    """Up to 1,000 updates, or deletes, judged one by one.
+    """Up to 1,000 updates, or up to 1,000 deletes, each judged by itself.
 
     Raises:
         MalformedRequest: The batch is empty or too long, or an item changes nothing.
@@ -228,7 +228,7 @@ def _query_filters(text: str | None) -> dict[str, str]:
 
 
 def _with_nonces(proposals: list[Proposal], nonce: str | None) -> tuple[Proposal, ...]:
-    """One nonce per candidate: a client's nonce gets a suffix for each."""
+    """Give each candidate a nonce of its own: the client's nonce with a suffix."""
     if nonce is None:
         return tuple(proposals)
     if len(proposals) == 1:

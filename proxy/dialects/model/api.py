@@ -42,7 +42,7 @@ class ModelApi(msgspec.Struct, frozen=True, kw_only=True):
     `turns` is the key of the conversation in a request.
     """
 
-    name: str  # "anthropic" | "chat" | "responses" | "completions"
+    name: str  # The API's name: "anthropic", "chat", "responses" or "completions".
     turns: str
     read_request: ReadsRequest
     read_reply: Callable[[dict[str, Json]], ModelReply]
@@ -75,8 +75,8 @@ RESPONSES: Final = ModelApi(
     whole=ResponsesReply,
 )
 APIS: Final = (ANTHROPIC, CHAT, RESPONSES)
-# A completions API has no conversation. Its reply is read like a chat's, and the model is not asked
-# again.
+# A completions API has no conversation. Its reply is parsed like that of a chat, and the model is
+# not asked again.
 COMPLETIONS: Final = ModelApi(
     name="completions",
     turns="messages",
@@ -108,7 +108,7 @@ def _unplaced(said: Said) -> Said:
 
 
 def continued(api: ModelApi, body: dict[str, Json], more: list[Json]) -> dict[str, Json]:
-    """A request with messages appended to its conversation."""
+    """The request with more messages appended to its conversation."""
     given = body.get(api.turns)
     turns = list_of(given)
     if isinstance(given, str):

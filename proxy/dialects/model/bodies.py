@@ -60,7 +60,7 @@ class Sieve(Protocol):
         ...
 
     def sieved(self, value: Json) -> Json:
-        """JSON without what is withheld."""
+        """A JSON value without the texts that are withheld."""
         ...
 
 
@@ -144,7 +144,7 @@ def bare_of_tokens(value: Json) -> Json:
 
 
 def _fields(text: str) -> Iterator[str]:
-    """The texts to search in a form: the raw text, and all values as one text."""
+    """The texts of a form that are searched: the raw text, and all values joined to one text."""
     yield text
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX)
@@ -154,7 +154,7 @@ def _fields(text: str) -> Iterator[str]:
 
 
 def _parts(text: str, boundary: str) -> Iterator[str]:
-    """The texts to search in a multipart form: the raw text, and all contents as one text."""
+    """The texts of a multipart form that are searched: the raw text, and all contents as one."""
     if not boundary:
         raise Unsearched
     contents: list[str] = []

@@ -71,7 +71,7 @@ class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A file tool: its map, its name and rule in the map, and the host's name for its server."""
+    """A file tool: its map, its name and rule there, and the host's name for its server."""
 
     tool_map: ToolMap
     tool: str
@@ -102,11 +102,11 @@ def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
 
 class _Option(msgspec.Struct, frozen=True, kw_only=True):
     found: MemoryTool
-    place: tuple[str, str]  # the names of server and map
+    place: tuple[str, str]  # the names of the server and of the map
     # The number of arguments that the tool has in common with the map. With 0, the tool counts as a
     # memory tool only if other tools of its server are memory tools.
     fitting: int
-    # False: it counts as a memory tool only beside other tools of that server.
+    # False if the tool counts as a memory tool only beside other memory tools of its server.
     likely: bool = True
 
 
@@ -138,7 +138,7 @@ class OfferedTools:
         )
 
     def find(self, call: ModelCall) -> MemoryTool | None:
-        """The memory tool that a call names; None if it names none."""
+        """The memory tool that a call uses; None if the call uses none."""
         if self._tools is None:
             return self._by_shape(call)
         if any((tool.server, tool.name) == (call.server, call.name) for tool in self._tools):
@@ -150,10 +150,10 @@ class OfferedTools:
     def _look(self, tools: tuple[Declared, ...]) -> None:
         options = {(tool.server, tool.name): [*self._options(tool)] for tool in tools}
         every = [one for given in options.values() for one in given]
-        # Read tools alone do not make a memory server: other servers search and fetch under the
-        # same names.
+        # Tools that only read do not make a server a memory server: other servers search and fetch
+        # under the same names.
         writing = {one.place for one in every if _changes(one.found, _WRITES)}
-        # The map that fits most of a server's tools is that server's.
+        # If several maps fit, the one that fits most of a server's tools is taken for that server.
         score = Counter(
             place for given in options.values() for place in {one.place for one in given} & writing
         )
@@ -239,7 +239,7 @@ def folded(name: str) -> str:
 
 
 def _servers(tool: Declared) -> set[str]:
-    """Every server that a tool may belong to, by the server's name."""
+    """Every server that a tool could belong to, by the server's name."""
     if tool.server is not None:
         return {folded(tool.server.removeprefix(_NAMESPACE))}
     if tool.name.startswith(_NAMESPACE):
@@ -282,7 +282,7 @@ def servers_by(tool: Declared, name: str) -> Iterator[str]:
 
 
 def _likely(tool: Declared, name: str) -> bool:
-    """Whether a name with a prefix almost certainly means this memory tool, and nothing else."""
+    """Whether a prefixed name almost certainly means this memory tool, and no other tool."""
     if tool.server is not None or folded(tool.name).startswith("mcp_") or _MARK in tool.name:
         return True
     return _OF_MEMORY in name and "_" in folded(name)

@@ -1,7 +1,7 @@
 """The answers of a memory backend's own model: found in a whole reply, and rewritten.
 
-Only the members that a backend parses are kept: texts, joined as its client joins them, and
-arguments of calls. They are encoded anew, so that the backend reads exactly what was judged.
+Only what a backend parses is kept: texts, joined as its client joins them, and arguments of calls.
+They are encoded anew, so that the backend reads exactly what was judged.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ def with_outputs(api: str, body: dict[str, Json], changed: dict[int, Changed]) -
 
 
 def bare(text: str) -> str:
-    """An answer without the parts that its backend strips before parsing."""
+    """A model's answer without the parts that its backend strips before parsing."""
     rest, found = text, 1
     while found:
-        # Removing a mark may join the rest into a new mark, so this repeats.
+        # Removing one mark may join what is left into a new mark, so the removal is repeated.
         rest, found = _THOUGHT.subn("", rest)
     return rest.strip()
 
 
 def spells_object(text: str) -> bool:
-    """Whether a reader may find a JSON object in an answer."""
+    """Whether some reader could find a JSON object in an answer."""
     return "{" in text
 
 
@@ -93,7 +93,7 @@ def object_in(text: str) -> dict[str, Json]:
 
 
 def spelled(value: dict[str, Json]) -> str:
-    """An object as text, without marks that its backend would strip."""
+    """An object as JSON text, without marks that the backend would strip."""
     text = json.dumps(value, ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("`", "\\u0060")
 

@@ -63,7 +63,7 @@ _OWN: Final = frozenset(
     {"type", "name", "cache_control", "defer_loading", "strict", "eager_input_streaming"}
 )
 _HOLD_TOOLS: Final = frozenset({"function", "custom"})
-# Keys in a schema whose strings are no sentences.
+# Keys of a schema whose strings are words of the schema, and no sentences.
 _STRUCTURAL: Final = frozenset({"type", "format", "$schema", "$ref", "$id"})
 # Keywords of JSON Schema, which are no names that an author of a tool chose.
 _SCHEMA: Final = frozenset(
@@ -176,12 +176,12 @@ def unplaced_in(block: Json, where: Where) -> tuple[Said, ...]:
 
 
 def sealed_in(where: Where, voice: Voice, call_id: str | None = None) -> tuple[Said, ...]:
-    """One `Said` for content that the model reads and this code cannot, such as a picture."""
+    """One `Said` for content that a model reads and this code cannot, such as a picture."""
     return (Said(where=where, text="", voice=voice, call_id=call_id, sealed=True),)
 
 
 def text_of(value: Json) -> str | None:
-    """The value if it is a string that is not empty."""
+    """The value if it is a string with characters in it; else ""."""
     return value if isinstance(value, str) and value else None
 
 
@@ -201,7 +201,10 @@ def list_of(value: Json) -> list[Json]:
 
 
 def arguments_of(value: Json) -> dict[str, Json] | None:
-    """A call's arguments: an object in one API, JSON text in another.
+    """The arguments of a call, which are an object in one API and JSON text in another.
+
+    JSON text reaches the agent unchanged, so text with a repeated name counts as invalid: the agent
+    might read the other value.
 
     JSON text reaches the agent unchanged, so text with a repeated name counts as invalid: the agent
     might read the other value.
@@ -251,5 +254,5 @@ def call_of(call_id: Json, name: Json, arguments: Json, server: Json = None) -> 
 
 
 def spelled(arguments: Json) -> str:
-    """A call's arguments as text."""
+    """The arguments of a call as text."""
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _DELTAS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 _CALLS: Final = frozenset({"tool_use", "function_call", "custom_tool_call"})
-# Members that are left to the judging of tool calls: `_DECIDED` of a call, `_CHAT_CALLS` of a
-# chat's delta.
+# Members that are left to the judging of tool calls: `_DECIDED` are members of a call,
+# `_CHAT_CALLS` of a chat's delta.
 _DECIDED: Final = frozenset({"name", "arguments", "input"})
 _CHAT_CALLS: Final = frozenset({"tool_calls", "function_call"})
 _CHAT_TEXTS: Final = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
@@ -88,7 +88,7 @@ class Withholds(Protocol):
 
 
 class _ReplyText:
-    """One text of the reply, and the last event that had a part of it."""
+    """One text of the reply, with the last event that brought a part of it."""
 
     def __init__(self, flow: Flows, event: Event, body: dict[str, Json]) -> None:
         self.flow = flow
@@ -117,8 +117,8 @@ class ReplyFilter:
         self._next: int | None = (
             None  # the `sequence_number` of the next event, once the reply had one
         )
-        self._trails: dict[_Key, str] = {}  # the last words that were shown at each place
-        self._calls: set[int] = set()  # indexes of calls, which are judged before they go on
+        self._trails: dict[_Key, str] = {}  # the last words that were shown, for each place
+        self._calls: set[int] = set()  # the indexes of calls, which are judged before they go on
 
     def feed(self, event: Event) -> list[Event]:
         """Take in the next event; returns the events that go on now."""
@@ -132,11 +132,11 @@ class ReplyFilter:
         return self._feed(event, body)
 
     def end(self) -> list[Event]:
-        """Events with the words that still wait, for a stream that breaks off."""
+        """Events that release the words still waiting, for a stream that breaks off."""
         return self._flush(())
 
     def _bare(self, event: Event) -> Event:
-        """Pass an event without a JSON object, such as a comment or the end."""
+        """Pass an event that has no JSON object, such as a comment or the mark of the end."""
         if event.data is None:
             text = event.raw.decode("utf-8", "replace")
             kept = self._trailed((), text) == text
@@ -148,7 +148,7 @@ class ReplyFilter:
         """Filter an event of an unknown API, in which any string may be text."""
         return [_made(event, self._whole(body, (event.name, str(body.get("type")))))]
 
-    # ---- texts ---------------------------------------------------------------------------------
+    # ---- one text of the reply -------------------------------------------------------------------
 
     def _told(self, key: _Key, text: str, event: Event, body: dict[str, Json]) -> str:
         known = self._texts.get(key)
@@ -175,7 +175,7 @@ class ReplyFilter:
         return out
 
     def _trailed(self, at: _Key, text: str) -> str:
-        """A string that passes at once, checked together with the words shown before it."""
+        """A string that passes at once, after a check together with the words shown before it."""
         if self._withholds.carries(text):
             self._trails.pop(at, None)
             return self._cut(text)
@@ -191,7 +191,7 @@ class ReplyFilter:
         return text
 
     def _cut(self, text: str) -> str:
-        """A text that arrived whole, without withheld words, as if it had arrived in pieces."""
+        """A text that arrived whole, without its withheld words, as if it had come in pieces."""
         flow = self._withholds.flow()
         cut = flow.feed(text) + flow.end()
         return "" if self._withholds.carries(cut) else cut
@@ -238,10 +238,10 @@ class ReplyFilter:
         return {**self._fields(value, at, _HOLD_CALLS | left), **inside}
 
     def _in_json(self, at: _Key, piece: str) -> str:
-        """A piece of a call that nobody judges: withheld words are removed, and it stays JSON."""
+        """A piece of a call that nobody judges, without withheld words; it remains valid JSON."""
         return piece if self._trailed(at, piece) == piece else _JSON_WORDS.sub("", piece)
 
-    # ---- the three APIs ------------------------------------------------------------------------
+    # ---- events of each of the three APIs --------------------------------------------------------
 
     def _anthropic(self, event: Event, body: dict[str, Json]) -> list[Event]:
         kind = body.get("type")
@@ -300,7 +300,8 @@ class ReplyFilter:
                 else:
                     said |= self._whole({field: given}, (at, "delta"))
             if choice.get("finish_reason") is not None:
-                # Words that still wait go out now: in a later chunk they would come after the end.
+                # Words that still wait are released now, because in a later chunk they would come
+                # after the end.
                 out += self._flush((at,))
             rest = self._whole(choice, (at, "choice"))
             rest |= {} if given_delta is None else {"delta": said}
@@ -343,10 +344,10 @@ class ReplyFilter:
             return self._numbered(event, {**body, "delta": self._in_json(at, piece)})
         return self._numbered(event, self._whole(body, at))
 
-    # ---- numbers -------------------------------------------------------------------------------
+    # ---- numbers of events -----------------------------------------------------------------------
 
     def _numbered(self, event: Event, body: dict[str, Json]) -> list[Event]:
-        """The event with the next number, because events were dropped and added."""
+        """The event with the next number: dropped and added events have changed the count."""
         self._count(body)
         if self._next is not None and "sequence_number" in body:
             body = {**body, "sequence_number": self._next}
@@ -360,7 +361,7 @@ class ReplyFilter:
 
 
 def sieved_reply(api: str, body: dict[str, Json], asks: Asks) -> dict[str, Json]:
-    """A whole reply without withheld texts; its calls are left to their judging."""
+    """A whole reply without withheld texts; its calls stay, because they are judged elsewhere."""
     lifted: list[tuple[_Key, Json]] = []
     left: Json = body
     for place in _calls_in(api, body):
@@ -401,7 +402,7 @@ def _at(value: Json, place: _Key) -> Json:
 
 
 def _put_at(value: Json, place: _Key, new: Json) -> Json:
-    """The value with another one at a place, if the place still exists."""
+    """The value with another value at one place, if that place still exists."""
     if not place:
         return new
     part = place[0]
@@ -413,7 +414,7 @@ def _put_at(value: Json, place: _Key, new: Json) -> Json:
 
 
 def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:
-    """The event's body with this text as its only content."""
+    """The event's body with the given text as its only content."""
     last = str(key[-1])
     if "choices" in body:
         choice: dict[str, Json] = {"index": key[0], "finish_reason": None}
@@ -425,10 +426,10 @@ def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:
 
 
 def _behind(before: str, cut: str) -> str:
-    """The part of `cut`, a text without its withheld words, that was not shown before."""
+    """The part of a cleaned text (`cut`) that was not shown before."""
     pairs = zip(before, cut, strict=False)
     same = next((at for at, (one, other) in enumerate(pairs) if one != other), len(before))
-    # A space parts the replacement from the last word that was shown.
+    # A space stands between the replacement and the last word that was shown.
     return cut[same:] if same == len(before) else f" {cut[same:]}"
 
 
@@ -441,7 +442,7 @@ def _name(event: Event) -> str:
 
 
 def _made(event: Event, body: dict[str, Json]) -> Event:
-    """Make an event with the given body, and no other field."""
+    """An event with the given body and no other field."""
     raw = event_of(_name(event), body)
     data = raw.partition(b"data: ")[2].strip().decode("utf-8", "surrogatepass")
     return Event(raw=raw, name=_name(event), data=data)

@@ -66,7 +66,7 @@ class Editor(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether the end of the reply has arrived."""
+        """Whether the end of the reply has arrived at the editor."""
         ...
 
     @property
@@ -101,13 +101,13 @@ def event_of(name: str, body: dict[str, Json]) -> bytes:
 
 
 def added(total: dict[str, int], usage: dict[str, Json]) -> dict[str, int]:
-    """Token counts in `total`, with those of one more request added."""
+    """The token counts of `total`, plus those of one more request."""
     counted = {key: count for key, count in usage.items() if type(count) is int}
     return {key: total.get(key, 0) + counted.get(key, 0) for key in {**total, **counted}}
 
 
 def summed(usage: dict[str, Json], spent: dict[str, int]) -> dict[str, Json]:
-    """A usage object that includes the tokens of earlier requests."""
+    """The usage of tokens, with the tokens of earlier requests included."""
     return {
         key: count + spent.get(key, 0) if type(count) is int else count
         for key, count in usage.items()

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 # Items of a Responses request that declare tools.
 _BRING_TOOLS: Final = frozenset({"tool_search_output", "additional_tools"})
 _RESULT_LEN_MAX: Final = 1024 * 1024
-# Beginnings of results by which agents say that nothing was done.
+# How results begin by which agents say that nothing was done.
 _FAILED: Final = ("error", "an error", "failed", "traceback", "exception", "toolexception")
 _FAILED_STATUS: Final = frozenset({"failed", "error", "failure"})
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool. `arguments` are the names that its schema declares; None without a schema."""
+    """One tool. `arguments` are the names that its schema declares; None if it has no schema."""
 
     name: str
     server: str | None = None  # the namespace in which the tool is declared
@@ -85,7 +85,7 @@ def _arguments(schema: dict[str, Json]) -> frozenset[str] | None:
     """The names of a schema's properties, through its alternatives and its own definitions."""
     names: set[str] = set()
     pending, followed = [schema], set[str]()
-    for part in pending:  # the list grows while it is read; each `$ref` is followed once
+    for part in pending:  # the list grows during this loop; each `$ref` is followed only once
         names |= object_of(part.get("properties")).keys()
         for several in ("allOf", "anyOf", "oneOf"):
             pending += [object_of(one) for one in list_of(part.get(several))]

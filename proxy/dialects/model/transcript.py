@@ -16,12 +16,12 @@ Where: TypeAlias = tuple[str | int, ...]
 class Voice(enum.Enum):
     """The part of the API in which a text came; a role alone does not prove a person."""
 
-    SYSTEM = "system"  # system prompt, developer messages
-    USER = "user"  # user turns, before texts that agents put into them are split off
-    MODEL = "model"  # what the model said before
+    SYSTEM = "system"  # the system prompt, and messages of the developer
+    USER = "user"  # user turns, after texts that agents put into them were split off
+    MODEL = "model"  # what the model said in earlier turns
     TOOL = "tool"  # results of tools
     CATALOGUE = "catalogue"  # names and descriptions of tools, also inside a result
-    UNPLACED = "unplaced"  # a kind of block that this version does not know
+    UNPLACED = "unplaced"  # a block of a kind that this version does not know
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):

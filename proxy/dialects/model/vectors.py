@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _ITEMS: Final = "data"
 _VECTOR: Final = "embedding"
 _LEN_MIN: Final = 64
-# The range of nearly all components of vectors. Bytes of a text, read as numbers, rarely fall into
-# it.
+# The range that nearly all components of vectors lie in. The bytes of a text, read as numbers,
+# rarely fall into it.
 _LARGEST: Final = 1e3
 _LEAST: Final = 1e-5
 _SHARE_MIN: Final = 0.95
@@ -60,7 +60,7 @@ def vectors_back(body: Json, vectors: dict[int, Json]) -> Json:
 
 def _is_vector(value: Json) -> bool:
     if isinstance(value, list):
-        # A list of whole numbers is no vector: it may be a text as token numbers of a model.
+        # A list of whole numbers is no vector. It may be a text, given as a model's token numbers.
         return len(value) >= _LEN_MIN and set(map(type, value)) in _NUMBERS
     if not isinstance(value, str) or not value.isascii():
         return False

@@ -63,7 +63,7 @@ class _Edited:
         self._calls: set[int] = set()
         self._spent: dict[str, int] = {}
         self._first_id: Json = None
-        self._ended = False  # `again` was called, and no reply came since
+        self._ended = False  # whether `again` was called and no reply has come since
 
     def decide(self, decided: Decided) -> None:
         """Implements `WholeReply.decide`."""
@@ -94,7 +94,7 @@ class _Edited:
         self._ended = True
 
     def _with(self, more: dict[str, Json]) -> dict[str, Json]:
-        """The reply with the given fields, the first reply's id, and the tokens of all requests."""
+        """The reply with the given fields, the first reply's id, and all requests' tokens."""
         if not self._before and not self._refused:
             return self._body
         body = {**self._body, **more}
@@ -198,7 +198,7 @@ class ResponsesReply(_Edited):
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """The place of a call in a chat reply; `at` is None for the one in `function_call`."""
+    """The place of a call in a chat reply; `at` is None for the call under `function_call`."""
 
     choice: int
     at: int | None

@@ -107,7 +107,7 @@ class Asks(Protocol):
         ...
 
     def bears(self, text: str) -> bool:
-        """Whether words were taken out of this text earlier, on its way to the agent."""
+        """Whether words were taken out of this text earlier, when it went to the agent."""
         ...
 
     def unbinds(self, name: str) -> bool:
@@ -115,7 +115,7 @@ class Asks(Protocol):
         ...
 
     def unbind(self, name: str) -> None:
-        """Leave a signed block out from now on."""
+        """Remember to leave a signed block out from now on."""
         ...
 
     @property
@@ -142,7 +142,7 @@ def cut(text: str, asks: Asks) -> str:
 
 
 def cut_lines(text: str, asks: Asks) -> str:
-    """The text without lines that contain something refused."""
+    """The text without those lines that contain something refused."""
     return _cut(text, asks, _LINE_END, asks.of_lines)
 
 
@@ -216,7 +216,7 @@ def changed(
 def seals(key: str, value: Json) -> bool:
     """Whether a value is sealed by a provider, or a picture.
 
-    Any other value under such a key is a text.
+    Any other value under the same key is a text.
     """
     return (
         key in SEALED
@@ -232,7 +232,7 @@ def names(key: str, value: Json) -> bool:
 
 
 def passes(key: str, asks: Asks) -> bool:
-    """Whether a key may be sent. Keys of plain letters are not searched."""
+    """Whether a key of an object may be sent. Keys of plain letters are not searched."""
     return _KEY.fullmatch(key) is not None or asks.of(key) is None
 
 
@@ -263,14 +263,17 @@ def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
 
 
 def _unsealed(text: str, asks: Asks) -> str:
-    """The text of a data URL or file in a string; provider data has no white space."""
+    """The text of a data URL or file in a string.
+
+    A provider's own data is no text: it has no white space.
+    """
     if _ADDRESS in text or _SPACE.search(text) is not None:
         return asks.of(text) or text
     head, mark, data = text.rpartition(_BASE64)
     try:
         said = asks.of(b64decode(data).decode("utf-8"))
     except ValueError:
-        # The data is a picture, a sound or a signature, and so has no words.
+        # The data is a picture, a sound or a signature, so it has no words.
         return text
     return text if said is None else f"{head}{mark}{b64encode(said.encode()).decode()}"
 
@@ -285,7 +288,7 @@ def _sieved(value: Json, asks: Asks, less: Callable[[str, Asks], str]) -> Json:
     said = asks.of(joined(new))
     if said is None or isinstance(new, str):
         return new
-    # A refused text spans several strings, so all of them are replaced.
+    # The refused text spans several strings, so all of these are replaced.
     return changed(new, lambda text: said if text else text, lambda _: said)
 
 
@@ -351,12 +354,12 @@ def arguments(value: Json, asks: Asks) -> Json:
 
 
 def written(value: Json) -> str:
-    """JSON as one text in which keys stand beside their values, as a model reads it."""
+    """A JSON value as one text in which keys stand beside their values, as a model reads it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def strings(value: Json) -> Iterator[str]:
-    """Every string of JSON, in order, except sealed ones."""
+    """Every string in a JSON value, in order, except sealed ones."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -369,17 +372,17 @@ def strings(value: Json) -> Iterator[str]:
 
 
 def joined(value: Json) -> str:
-    """All strings of JSON as one text."""
+    """All strings of a JSON value as one text."""
     return "\n".join(strings(value))
 
 
 def apart(texts: list[str | None]) -> str:
-    """Texts joined to one; None, for a text that stays, keeps its neighbours apart."""
+    """Texts joined to one. None stands for a text that stays, and keeps its neighbours apart."""
     return "\n".join(_APART if text is None else text for text in texts)
 
 
 def around(text: str, typed: Sequence[tuple[int, int]]) -> list[str | None]:
-    """The parts of a text that no person typed, with None for each typed part."""
+    """The parts of a text that no person typed; None stands for each typed part."""
     found: list[str | None] = []
     at = 0
     for start, end in sorted(typed):
@@ -406,7 +409,10 @@ def beside(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
 
 
 def spoken(text: str, where: Where, leave: Leave, asks: Asks) -> str:
-    """One text without refused sentences; trusted texts and what a person typed stay."""
+    """One text of the conversation without refused sentences.
+
+    Trusted texts stay, and so does what a person typed.
+    """
     if where in leave.trusted:
         return text
     typed = leave.typed.get(where, ())

@@ -1,4 +1,4 @@
-"""Native requests into operations. Pure; raises `MalformedRequest` or `UnknownWrite`."""
+"""Decodes native requests into operations. Pure; raises `MalformedRequest` or `UnknownWrite`."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _create_one(request: HttpRequest, _argument: str) -> Operation:
 
 def _update_one(request: HttpRequest, argument: str) -> Operation:
     memory_id = _memory_id(argument)
-    # The id is in the path; a second one in the body could contradict it.
+    # The id stands in the path; a second one in the body could contradict it.
     sent = decode_object(request.body)
     if not isinstance(sent, dict) or "id" in sent:
         raise MalformedRequest("body: an object without an id")
@@ -198,7 +198,7 @@ def _batch(request: HttpRequest, _argument: str) -> Operation:
     for index, change in enumerate(batch.operations):
         if key is not None and change.nonce is not None:
             raise MalformedRequest("nonce: give one per operation or Idempotency-Key, not both")
-        # A nonce can be spent once, so each operation of a batch gets its own.
+        # A nonce can be spent only once, so each operation of a batch gets its own.
         nonce = change.nonce if key is None else f"{key}/{index}"
         match change:
             case Create():
@@ -272,7 +272,7 @@ def _vector(given: list[float] | None) -> bytes | None:
         return None
     try:
         packed = struct.pack(f"<{len(given)}f", *given)
-    except OverflowError:  # a double beyond the range of float32
+    except OverflowError:  # the number is beyond the range of float32
         raise MalformedRequest("vector: a number is out of range") from None
     length = math.sqrt(math.fsum(number * number for number in given))
     if not math.isfinite(length) or abs(length - 1.0) > 1e-3:  # noqa: PLR2004 - float32 rounding
@@ -430,8 +430,8 @@ ROUTES: Final = (
         answers=WhoOut,
         reads=_identify,
     ),
-    # Whoever may ask who they are may read the API's description, so both routes carry the same
-    # operation.
+    # The two routes share one operation: a caller who may ask who it is may also read the API's
+    # description.
     NativeRoute(
         method="GET",
         template=OPENAPI,

@@ -69,7 +69,7 @@ class Native:
     segments = frozenset({"v1"})
 
     def claims(self, request: HttpRequest) -> bool:
-        """`/v1/...` without a trailing slash, with a Bearer key or without one.
+        """Claim `/v1/...` without a trailing slash, with a Bearer key or without one.
 
         Mem0 speaks `/v1/memories/` with `Authorization: Token`; the scheme and the slash keep the
         two apart.
@@ -97,7 +97,7 @@ class Native:
     def encode(  # noqa: PLR0911 - one arm per result
         self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
     ) -> HttpReply:
-        """The answer, 200 or 201 with the result; a refused write as problem details."""
+        """The HTTP answer: 200 or 201 with the result; for a refused write, problem details."""
         match result:
             case Written():
                 return _written(operation, result, answering)
@@ -177,7 +177,7 @@ def _status(item: WrittenItem) -> int:
         case "missing":
             return 404
         case "reject" if item.reason in _UNPROCESSABLE:
-            # The status is not 409, which client libraries retry by themselves.
+            # The status is not 409, because client libraries retry a 409 by themselves.
             return 422
         case "reject" if item.reason is not Reason.GATE_UNAVAILABLE:
             return 403

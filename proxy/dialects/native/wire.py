@@ -1,4 +1,4 @@
-"""Bodies of the native memory API, `/v1`: what it takes and what it gives."""
+"""The bodies of the native memory API, `/v1`: requests and answers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Create(
 class Update(
     Change, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="op", tag="update"
 ):
-    """A change of a stored memory; what is left out stays."""
+    """A change of a stored memory; fields that are left out stay as they are."""
 
     id: Id
     text: Body | None = None
@@ -87,7 +87,7 @@ class Delete(
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Changes that are each judged by itself, in order."""
+    """Several changes, each judged by itself, in order."""
 
     operations: Annotated[
         tuple[Create | Update | Delete, ...], Meta(min_length=1, max_length=BATCH_LEN_MAX)
@@ -192,7 +192,7 @@ class BatchOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of a listing; `total` counts every match."""
+    """One page of a listing; `total` counts every match."""
 
     total: int
     offset: int
@@ -258,7 +258,7 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class NotedOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of feedback. `incident` is null where it set nothing off."""
+    """The result of a feedback. `incident` is null if the feedback opened no incident."""
 
     id: str
     kind: str

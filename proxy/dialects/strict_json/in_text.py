@@ -25,7 +25,7 @@ class _Pairs(list[tuple[str, object]]):
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's JSON formatting inside a text."""
+    """How a server formats the JSON inside a text."""
 
     indent: int | None
     item_separator: str
@@ -55,7 +55,7 @@ def read_container(text: str) -> JsonValue:
 
 
 def write_container(value: JsonValue, text: str, before: JsonValue) -> str:
-    """`value` in the formatting in which `text` has `before`."""
+    """`value` as JSON, in the formatting in which `before` stands in `text`."""
     style = _style(text, before)
     return style.before + _write(value, style) + style.after
 

@@ -32,7 +32,7 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 DEPTH_MAX = 32
 NODES_MAX = 200_000
 INTEGER_MAX = 2**53 - 1
-_INTEGER_DIGITS_MAX = 17  # sign and 16 digits: any longer number is at least 2^53
+_INTEGER_DIGITS_MAX = 17  # a sign and 16 digits: any number with more characters is at least 2^53
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -64,7 +64,7 @@ def decode_object(
         value: JsonValue = _DECODER.decode(text)
     except RecursionError:
         raise MalformedRequest("body: nested too deeply") from None
-    except ValueError:  # JSONDecodeError is a ValueError too; its text would quote the body
+    except ValueError:  # JSONDecodeError is a ValueError as well, and its text would quote the body
         raise MalformedRequest("body: not JSON") from None
     if not _plainly_fine(text):
         _inspect(value, check_encodable if any_text else check_text)
@@ -180,7 +180,7 @@ _DECODER = json.JSONDecoder(
 
 
 def _plainly_fine(text: str) -> bool:
-    """Whether the raw text alone shows that `_inspect` would accept it, as most short ones do.
+    """Whether the raw text alone shows that `_inspect` would accept the text.
 
     Without escapes every string consists of the characters seen here, depth is at most the number
     of brackets, and there are fewer values than characters.

@@ -1,4 +1,4 @@
-"""A model request's JSON, read tolerantly and rewritten.
+"""A model request's JSON, read tolerantly and written anew.
 
 An agent's history has anything that its tools printed: control characters, halves of surrogate
 pairs, numbers that no double can hold. A refusal would end the agent's work, so nothing is refused
@@ -40,7 +40,7 @@ def read_body(raw: bytes) -> dict[str, Json]:
     """The object of a request or reply.
 
     Raises:
-        MalformedRequest: Not a JSON object in UTF-8, or nested deeper than any client nests.
+        MalformedRequest: The body is no JSON object in UTF-8, or is nested too deep.
     """
     value = read_json(raw)
     if not isinstance(value, dict):
@@ -52,7 +52,7 @@ def read_json(raw: bytes) -> Json:
     """The one value of a body that may be any JSON.
 
     Raises:
-        MalformedRequest: Not JSON in UTF-8, or nested deeper than any client nests.
+        MalformedRequest: The body is not JSON in UTF-8, or is nested too deep.
     """
     try:
         value: Json = _DECODER.decode(raw)
@@ -82,7 +82,7 @@ def write_body(body: Json) -> bytes:
 
 
 def _slowly(raw: bytes) -> Json:
-    """A slower parser, for bodies that the fast one refuses and a lenient server would accept."""
+    """Parse with a slower parser what the fast one refuses and a lenient server would accept."""
     try:
         return cast("Json", _LENIENT.decode(raw.decode("utf-8")))
     except (ValueError, RecursionError):

@@ -108,7 +108,8 @@ class StoreTools:
         given = convert(arguments, _Entities).entities
         names = tuple(dict.fromkeys(entity.name for entity in given))
         found = yield from find_in_graph(FindInGraph(names=names))
-        # A name that only observations without an entity have is free: the entity may be created.
+        # If only observations whose entity is gone have the name, the name is free: a new entity
+        # may get it.
         made_before = {one.name for one in found.entities if one.memory_ids}
         new: dict[str, tuple[_NewEntity, MemoryClass]] = {}
         for entity, memory_class in zip(given, classes, strict=False):
@@ -230,7 +231,7 @@ class StoreTools:
 
 
 class _Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """One observation to be written."""
+    """One observation that a call asks to write."""
 
     entity_id: MemoryId
     entity_name: str
@@ -273,7 +274,7 @@ def _observed(asked: Sequence[_Observation]) -> Step[tuple[WrittenItem, ...]]:
 def _landed(
     asked: Sequence[_Observation], written: Sequence[WrittenItem]
 ) -> frozenset[tuple[str, str]]:
-    """Entity name and text of each observation that was admitted."""
+    """The entity's name and the text, for each observation that was admitted."""
     return frozenset(
         (one.entity_name, one.text)
         for one, item in zip(asked, written, strict=True)

@@ -33,14 +33,17 @@ UNKNOWN_TYPE: Final = "unknown"
 
 
 class EntityMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Metadata of an entity's memory."""
+    """The metadata of an entity's memory, in the knowledge graph."""
 
     name: str
     entity_type: str = msgspec.field(name="entityType")
 
 
 class ObservationMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Metadata of an observation's memory; the name is used if the entity's memory is gone."""
+    """The metadata of an observation's memory.
+
+    // The entity's name in it is used if the entity's memory is gone.
+    """
 
     entity_id: str = msgspec.field(name="entityId")
     entity_name: str = msgspec.field(name="entityName")
@@ -58,7 +61,7 @@ class RelationMark(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.start} {self.relation_type} {self.end}"
 
     def plain(self) -> Relation:
-        """The relation in the form that operations have for one."""
+        """The relation in the form in which operations pass relations."""
         return (self.start, self.end, self.relation_type)
 
 
@@ -66,7 +69,7 @@ Mark = EntityMark | ObservationMark | RelationMark
 
 
 def marked(mark: Mark) -> str:
-    """A mark as canonical JSON, which is the metadata of its memory."""
+    """A mark (what the graph knows of a memory) as canonical JSON; it is the memory's metadata."""
     return canonical_json(msgspec.to_builtins(mark))
 
 
@@ -91,7 +94,7 @@ _Memories = dict[int, "Memory"]
 class GraphIndex:
     """The live memories of one graph, by entity; an update costs what changed, not the whole graph.
 
-    One user at a time. An ordinal is the store's number for one version of a memory: it is added
+    One user at a time. An ordinal is the store's number for one version of a memory. Each is added
     once, and dropped when that version is no longer shown.
     """
 
@@ -109,7 +112,7 @@ class GraphIndex:
     def __len__(self) -> int:
         return len(self._marks)
 
-    # ---- kept in step with the store --------------------------------------------------------
+    # ---- index updates, in step with the store ---------------------------------------------------
 
     def take(self, ordinal: int, memory: Memory) -> None:
         """Add a live memory. A memory whose metadata has no mark of the graph is no part of it."""
@@ -159,7 +162,7 @@ class GraphIndex:
             _discard(self._names_said, mark.entity_id, mark.entity_name)
             _discard(self._ids_said, mark.entity_name, mark.entity_id)
 
-    # ---- reads -------------------------------------------------------------------------
+    # ---- reads of the graph ----------------------------------------------------------------------
 
     def read(self, names: Iterable[str] | None, query: str | None) -> Shown:
         """The entities of these names, or those whose name, type or observations contain the query.
@@ -277,7 +280,7 @@ def _power(memory_class: MemoryClass) -> int:
 
 
 def _hardest(memory: Memory) -> tuple[int, int]:
-    """A sort key: memories that the fewest principals may delete come first."""
+    """A sort key that puts memories first which the fewest principals may delete."""
     return (-memory.source.trust, -memory.memory_class.power)
 
 
@@ -290,7 +293,7 @@ _Value = TypeVar("_Value")
 
 
 def _forget(kept: dict[_Key, _Memories], key: _Key, ordinal: int) -> bool:
-    """Remove one memory from a table; True if the table is now empty."""
+    """Remove one memory from a table; True if the table is empty afterwards."""
     memories = kept[key]
     memories.pop(ordinal, None)
     if memories:

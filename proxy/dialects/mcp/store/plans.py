@@ -84,7 +84,7 @@ def _entities_taken_away(entities: Sequence[KnownEntity]) -> Step[tuple[WrittenI
 
     Observations and relations are deleted first, the hardest to delete before the others. If one of
     them has to stay, so does the entity, and nothing that is easier to delete was touched. If an
-    entity could go alone, an agent could remove an entity that a person spoke of, and make it anew
+    entity could go alone, an agent could remove an entity that a person spoke of, and make it again
     without the person's words.
     """
     written: dict[MemoryId, WrittenItem] = {}

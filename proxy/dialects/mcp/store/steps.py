@@ -65,7 +65,7 @@ def find_in_graph(asked: FindInGraph) -> Step[InGraph]:
 
 
 def shown_graph(graph: GraphShown) -> Object:
-    """The graph in the form of `read_graph`."""
+    """The graph in the form in which a tool's result shows it."""
     return {
         "entities": [shown_entity(entity) for entity in graph.entities],
         "relations": [shown_relation(relation) for relation in graph.relations],
@@ -106,7 +106,7 @@ def deleted_items(memory_ids: Sequence[MemoryId]) -> Step[tuple[WrittenItem, ...
 
 
 def is_gone(item: WrittenItem) -> bool:
-    """Whether the memory of a delete is gone, by this delete or before it."""
+    """Whether a memory is gone after a delete, because of it or before it."""
     return item.decision in {ADMITTED, _GONE}
 
 
@@ -133,7 +133,7 @@ def answered(
 
 
 def deletion(done: str, written: Sequence[WrittenItem]) -> Object:
-    """The result of a delete: done, or the memories that have to stay."""
+    """The result of a delete: success, or the list of memories that have to stay."""
     notes = [item.observation for item in written if not is_gone(item)]
     if not notes:
         return {
@@ -144,5 +144,5 @@ def deletion(done: str, written: Sequence[WrittenItem]) -> Object:
 
 
 def as_json(value: JsonValue) -> str:
-    """JSON in the original server's formatting."""
+    """A value as JSON text, formatted as the original memory server formats it."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode("utf-8")

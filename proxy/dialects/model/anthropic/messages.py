@@ -91,11 +91,11 @@ def _block(block: dict[str, Json], kind: str, where: Where, voice: Voice) -> tup
     if kind.endswith("tool_result"):
         return _result(block.get("content"), (*where, "content"), block.get("tool_use_id"))
     if kind == "compaction":
-        # The provider's summary of turns that are not sent again. It counts as the model's words if
-        # the reply that made it was seen.
+        # This block is the provider's summary of turns that are not sent again. It counts as the
+        # model's words if the reply that made it was seen.
         return said_in(block.get("content"), (*where, "content"), Voice.MODEL)
-    # A document or search result that was handed over: its author is not named, so it counts as
-    # unknown.
+    # The block is a document or search result that was handed to the model. Its author is not
+    # named, so it counts as unknown.
     return unplaced_in(block, where)
 
 
@@ -106,7 +106,7 @@ def _result(content: Json, where: Where, call_id: Json) -> tuple[Said, ...]:
 
 
 def _refers_to_tools(content: Json) -> bool:
-    """Whether a result has only names of tools, for which the provider puts their descriptions."""
+    """Whether a result has nothing but names of tools, whose descriptions the provider inserts."""
     blocks = [object_of(one) for one in list_of(content)]
     return bool(blocks) and all(
         one.keys() <= _REFERENCE

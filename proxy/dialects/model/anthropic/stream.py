@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _CALL: Final = "tool_use"
 _BEGIN: Final = "content_block_start"
 _JSON_PIECE: Final = "partial_json"
-# Delta type -> the field of the block that it appends to.
+# For each type of delta (an added piece), the field of the block that the piece is appended to.
 _ADDS: Final = {
     "text_delta": "text",
     "thinking_delta": "thinking",
@@ -47,7 +47,7 @@ class _Block:
         self.done = False
         self.events: list[tuple[Event, dict[str, Json]]] = []
         self.added: dict[str, list[str]] = {}
-        # whether other readers might put the block's pieces together to another call
+        # whether other readers might make another call of the block's pieces
         self.odd = False
         self.citations: list[Json] = []
 
@@ -66,7 +66,7 @@ class _Block:
             self.added.setdefault(field, []).append(value)
 
     def arguments(self) -> dict[str, Json] | None:
-        """The input of a call; None if its pieces make no JSON object."""
+        """The input of a call; None if the pieces that arrived are no JSON object."""
         given = self.given()
         return arguments_of({} if given is None else given)
 
@@ -75,7 +75,7 @@ class _Block:
         return "".join(self.added.get("partial_json", ())) or self.start.get("input")
 
     def waiting(self, whole: dict[str, Json], key: int) -> Waiting:
-        """The block as a call that has to be judged."""
+        """The block in the form of a call that waits for its verdict."""
         given = self.given()
         call = call_of(whole.get("id"), whole.get("name"), {} if given is None else given)
         return Waiting(key=key, call=call)
@@ -109,7 +109,7 @@ class AnthropicEditor:
         self._reply_id: str | None = None
         self._over = False
         self._spent: dict[str, int] = {}  # tokens that earlier requests to the model have spent
-        # the last end of a message that was kept back from the agent
+        # the latest end-of-message event that was kept back from the agent
         self._last: dict[str, Json] = {}
 
     @property
@@ -209,8 +209,8 @@ class AnthropicEditor:
     def _delta(self, event: Event, body: dict[str, Json]) -> bytes:
         usage = object_of(body.get("usage"))
         if self.refused_all():
-            # The message is not over for the agent: its end is kept back until after the second
-            # request.
+            # The message is not over for the agent. Its end is kept back until after the second
+            # request to the model.
             self._spent = added(self._spent, usage)
             self._last = body
             return b""
@@ -223,13 +223,13 @@ class AnthropicEditor:
     ) -> tuple[bytes, tuple[Waiting, ...]]:
         index = body.get("index")
         if not isinstance(index, int):
-            # Without an index, an event has no block.
+            # An event without an index belongs to no block.
             return b"", ()
         if kind == "content_block_start":
             start = object_of(body.get("content_block"))
             calls = start.get("type") == _CALL
             if any(block.waits or calls for block in self._blocks.values()):
-                # Two blocks are open at once: other readers might mix their pieces.
+                # While two blocks are open at once, other readers might mix up their pieces.
                 raise Unread
             self._blocks[index] = _Block(start, waits=calls)
         block = self._blocks.get(index)
@@ -259,7 +259,7 @@ class AnthropicEditor:
 
 
 def _begun(event: Event, body: dict[str, Json]) -> bytes:
-    """The beginning of a message without calls in it, because calls come as blocks."""
+    """An event that begins a message, without calls: calls come as blocks of their own."""
     message = object_of(body.get("message"))
     if not any(object_of(block).get("type") == _CALL for block in list_of(message.get("content"))):
         return event.raw
@@ -267,7 +267,7 @@ def _begun(event: Event, body: dict[str, Json]) -> bytes:
 
 
 def _as_judged(index: int, block: _Block) -> bytes:
-    """A judged call, written anew as one piece, so that every reader finds this call."""
+    """A judged call, written again as one piece, so that every reader finds just this call."""
     given = block.given()
     piece = "{}" if given is None else spelled(given)
     begun: dict[str, Json] = {**block.start, "input": {}}

@@ -46,7 +46,7 @@ _TURNS: Final = "messages"
 
 
 def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
-    """The body as it may go upstream; the same object if nothing is withheld."""
+    """The request's body as it may go to the model API; the same object if nothing is withheld."""
     before = asks.fresh_count
     made: dict[str, Json] = {
         key: value
@@ -93,7 +93,10 @@ def _results_in(messages: list[Json]) -> Iterator[tuple[Json, Json]]:
 def _message(
     message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: Proposing
 ) -> dict[str, Json]:
-    """A message as it may go on; `waiting` are the calls that proposed held texts."""
+    """A message as it may be sent on.
+
+    `waiting` are the calls that proposed texts which wait for a person.
+    """
     content = message.get("content")
     plain, by_model = asks, message.get("role") == "assistant"
     asks = asks.of_the("text", by_model=by_model)
@@ -122,7 +125,7 @@ def _message(
             heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
         still = asks.of(apart(heard))
         if still is not None:
-            # A withheld text spans several blocks, so all of them are emptied.
+            # The withheld text spans several blocks, so each of them is emptied.
             new = [_emptied(block, where, at, leave, still) for at, block in enumerate(new)]
     same = all(a is b for a, b in zip(new, blocks, strict=True))
     return message if same else {**message, "content": [*new]}
@@ -184,7 +187,8 @@ def _emptied(
 
 def thinks(body: dict[str, Json]) -> bool:
     """Whether the conversation has signed thinking blocks."""
-    # The function runs for each request with its whole history, so it calls nothing for each block.
+    # The function runs over the whole history of each request, so it must not call a function for
+    # each block.
     for message in list_of(body.get(_TURNS)):
         blocks = message.get("content") if isinstance(message, dict) else None
         for block in blocks if isinstance(blocks, list) else ():
@@ -200,8 +204,8 @@ def _without_thinking(
 ) -> dict[str, Json]:
     """The message without thinking blocks that contain withheld words or are no longer valid.
 
-    After a text that replaced a refused call or a removed one in the same message, the model's
-    thoughts followed the original. So those blocks are left out too.
+    Thoughts that follow a replaced call or text in the same message were made after the original.
+    So those blocks are left out too.
     """
     kept: list[Json] = []
     said: str | None = None
@@ -233,7 +237,7 @@ def _without_thinking(
 
 
 def _may_go_on(given: list[Json], turns: list[Json]) -> bool:
-    """Whether manual thinking may stay on: the last model turn still begins with its thinking."""
+    """Whether manual thinking may stay on: the last model turn still begins with thinking."""
     for old, new in zip(reversed(given), reversed(turns), strict=True):
         if object_of(old).get("role") == "assistant":
             return not (_thinks(old) and not _thinks(new))

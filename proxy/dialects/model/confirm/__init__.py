@@ -1,4 +1,6 @@
-"""The question to a person, at the end of a model's reply, whether a held memory may be stored.
+"""The question whether a held memory may be stored, put to a person at the end of a model's reply.
+
+Pure functions make that question and read the person's answer.
 
 Makes that question and reads the person's answer: pure functions.
 """

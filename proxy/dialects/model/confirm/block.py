@@ -90,7 +90,7 @@ TOLD: Final = frozenset(
 
 
 def code_of(number: int) -> str:
-    """Make a code from a random number of at least 64 bits."""
+    """A code for a held text, made from a random number of at least 64 bits."""
     found: list[str] = []
     for _ in range(CODE_LEN):
         number, digit = divmod(number, len(ALPHABET))
@@ -99,7 +99,9 @@ def code_of(number: int) -> str:
 
 
 def block_of(questions: Iterable[TextAsked], had_read: tuple[str, ...]) -> str:
-    """The whole question as it is shown.
+    """The whole question as the person sees it.
+
+    `had_read` must be names made by `host_of` or by an operator.
 
     `had_read` must be names made by `host_of` or by an operator.
     """
@@ -114,7 +116,7 @@ def block_of(questions: Iterable[TextAsked], had_read: tuple[str, ...]) -> str:
 
 
 def shown(text: str) -> str:
-    """A text in which Markdown marks are defused, and invisible characters are made visible."""
+    """The text as a question shows it: no Markdown takes effect, no character is invisible."""
     return "".join(map(_shown, text))
 
 
@@ -125,7 +127,7 @@ def _shown(char: str) -> str:
 
 
 def host_of(host: str) -> str:
-    """A host in ASCII. A long one loses its beginning, because its end names the owner."""
+    """A host's name in ASCII. A long name loses its beginning, because its end names the owner."""
     try:
         plain = host.encode("idna").decode("ascii")
     except UnicodeError:

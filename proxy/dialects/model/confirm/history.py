@@ -24,11 +24,11 @@ class Ours(Protocol):
     """Recognises the sidecar's questions, and the codes that belong to them."""
 
     def block(self, text: str) -> bytes | None:
-        """The print of the question with this text; None if no such question was put."""
+        """The keyed print of the question with this text; None if no such question was put."""
         ...
 
     def answers(self, block: bytes | None, turn: str) -> bool:
-        """Whether all codes in a turn belong to that question, or if it is None to any question."""
+        """Whether all codes in a turn belong to the given question, or for None to any question."""
         ...
 
 
@@ -37,9 +37,10 @@ class TurnBehind(NamedTuple):
 
     block: bytes
     turn: str
-    # Whether it is the last turn of the conversation.
+    # Whether the turn is the last one of the conversation.
     last: bool
-    # True: it was an answer, and was taken out. False: it only looked like an attempt at one.
+    # True if the turn was an answer and was taken out; False if it only looked like an attempt at
+    # an answer.
     taken: bool
 
 
@@ -68,7 +69,7 @@ def taken_out(api: str, body: dict[str, Json], ours: Ours) -> TakenOut:
 
 
 class _Looking:
-    """Walks through a conversation once, turn by turn, and takes questions and answers out."""
+    """Goes through a conversation once, turn by turn, and takes out questions and answers."""
 
     def __init__(self, ours: Ours, turns: list[Json]) -> None:
         self._ours = ours
@@ -90,14 +91,15 @@ class _Looking:
         before, self._before = self._before, None
         text = _typed(turn) if role == "user" else None
         if text is None:
-            # Results of tools, or a program's text between the turns: neither is a person's turn.
+            # The turn has results of tools, or a program's text between the turns, so it is no
+            # person's turn.
             return turn
         begun, self._begun = self._begun, True
         self.answer, self._answered = None, False
         last = at == len(self._turns) - 1
         if before is None:
-            # The host left out the question, but kept the answer at the beginning of the
-            # conversation.
+            # The host left out the question but kept the answer, which now stands at the beginning
+            # of the conversation.
             if begun or not self._ours.answers(None, text):
                 return turn
             return self._replaced(turn)
@@ -105,8 +107,8 @@ class _Looking:
             self.answer = TurnBehind(before, text, last, taken=True)
             return self._replaced(turn)
         if is_attempt(text):
-            # An attempt is no valid answer, so it stays in the request. Only what the sidecar told
-            # the person about it is taken out.
+            # The turn was an attempt and no valid answer, so it stays in the request. Only what the
+            # sidecar told the person about the attempt is taken out.
             self._answered = True
             self.answer = TurnBehind(before, text, last, taken=False)
         return turn
@@ -180,6 +182,6 @@ def _typed(turn: dict[str, Json]) -> str | None:
     if kind_of(part) in _TEXTS:
         found = part.get("text")
         return found if isinstance(found, str) else None
-    # A turn of several parts may have been spliced by a host: it is no answer, and ends the chance
-    # of one.
+    # A host may have put a turn of several parts together. Such a turn is no answer, and after it
+    # no turn can answer the question any more.
     return None if any(kind_of(one).endswith("tool_result") for one in parts) else ""

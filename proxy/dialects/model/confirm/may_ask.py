@@ -23,8 +23,8 @@ _COMMON: Final = frozenset(
         *("prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
     }
 )
-# Members of a request that bring in no tool and ask for no form of the answer. A request with any
-# other member gets no question.
+# Members of a request that bring in no tool and do not ask for an answer of a set form. A request
+# with any other member gets no question.
 _MEMBERS: Final = {
     "anthropic": _COMMON
     | {"messages", "system", "max_tokens", "top_k", "stop_sequences", "thinking", "cache_control"},
@@ -116,7 +116,7 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def reaches_host(name: str) -> bool:
-    """Whether a tool, by its name, may read a code somewhere, or send an answer by itself."""
+    """Whether a tool, by its name, might read a code somewhere or send an answer by itself."""
     plain = folded(_CAMEL.sub("_", name))
     words = plain.split("_")
     last = words[-1]

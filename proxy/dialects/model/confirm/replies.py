@@ -1,4 +1,4 @@
-"""Which replies answer a person to the end, and how the sidecar's text is appended to one."""
+"""Which replies end a person's turn, and how the sidecar's text is appended to such a reply."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMPLETED: Final = "completed"
 
 
 def answers_a_person(request: ModelRequest) -> bool:
-    """Whether only calls and their results stand between a person's last turn and the reply."""
+    """Whether a reply answers a person: between them stand only calls and their results."""
     for behind, turn in enumerate(reversed(request.turns)):
         voices = {said.voice for said in turn.said}
         if voices == {Voice.USER}:
@@ -34,13 +34,13 @@ def answers_a_person(request: ModelRequest) -> bool:
 
 
 def own_words(reply: ModelReply) -> str | None:
-    """The model's text in a reply; None where it calls a tool, or says nothing."""
+    """The model's text in a reply; None if the reply calls a tool or has no text."""
     text = "".join(reply.said)
     return text if text.strip() and not reply.calls else None
 
 
 def ends_turn(api: str, body: dict[str, Json]) -> bool:
-    """Whether a whole reply was ended by the model, and is one text at its end."""
+    """Whether the model ended a whole reply by itself, and the reply ends with one text."""
     match api:
         case "anthropic":
             last = object_of((list_of(body.get("content")) or [None])[-1])
@@ -78,7 +78,8 @@ def event_ends_turn(api: str, event: Event) -> bool:
             return (
                 len(choices) == 1
                 and choices[0].get("finish_reason") == _STOP
-                # Words of the model in the last event would come after the sidecar's text.
+                # An event that ends the reply may have the model's last words too; they would come
+                # after the sidecar's text.
                 and not object_of(choices[0].get("delta")).get("content")
             )
         case "responses":

@@ -105,7 +105,7 @@ def read_reply(body: dict[str, Json]) -> ModelReply:
     turns: list[Turn] = []
     for choice in map(object_of, list_of(body.get("choices"))):
         message = object_of(choice.get("message"))
-        # The older API completes a text instead of a conversation.
+        # A choice without a message: the older API completes a text instead of a conversation.
         completed = said_in(choice.get("text"), ("text",), Voice.MODEL)
         turns += [
             read_turn({**message, "role": "assistant"}),
@@ -115,7 +115,7 @@ def read_reply(body: dict[str, Json]) -> ModelReply:
 
 
 def quoted_in(message: dict[str, Json]) -> tuple[Said, ...]:
-    """Texts that the provider's own search found, quoted in the model's message."""
+    """Texts that the provider's own search found and that the model's message quotes."""
     return said_in(message.get("annotations"), ("annotations",), Voice.TOOL)
 
 

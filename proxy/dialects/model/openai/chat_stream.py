@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proxy.dialects.strict_json.tolerant import Json
 
 DONE: Final = "[DONE]"
-_LEGACY: Final = -1  # the key of the one call in `function_call`
+_LEGACY: Final = -1  # the name under which the one call of the older `function_call` member is kept
 _OF_ONE_REPLY: Final = ("id", "created", "model")
 
 
@@ -34,7 +34,7 @@ class _Call:
         self.kind = "function"
         self.name = ""
         self.given: list[str] = []
-        self.odd = False  # whether other readers might put the pieces together to another call
+        self.odd = False  # whether other readers might make another call of the pieces
 
     def add(self, piece: dict[str, Json]) -> None:
         custom = object_of(piece.get("custom"))
@@ -65,7 +65,10 @@ class _Call:
 
 
 class _WaitingChoice(msgspec.Struct):
-    """The part of a waiting chunk that belongs to one choice; `raw` if it is the whole chunk."""
+    """The part of a waiting chunk that belongs to one choice of the reply.
+
+    `raw` holds the whole chunk if nothing else is in it.
+    """
 
     name: str
     body: dict[str, Json]
@@ -88,7 +91,10 @@ class _Choice:
         self.refused: dict[int, str] = {}
 
     def place(self, at: int, piece: dict[str, Json]) -> int:
-        """The index of the call that a piece belongs to; some servers number all calls alike."""
+        """The index of the call that a piece belongs to.
+
+        Some servers give every call the same number.
+        """
         if at == _LEGACY:
             return at
         known = self.calls.get(self.latest.get(at, at))
@@ -115,7 +121,7 @@ class ChatEditor:
 
     def __init__(self) -> None:
         self._choices: dict[int, _Choice] = {}
-        # (choice, call) for each `key` that `Waiting` and `Decided` use
+        # for each `key` of `Waiting` and `Decided`: the numbers of the choice and the call
         self._order: list[tuple[int, int]] = []
         self._chunk: dict[str, Json] = {}
         self._first: dict[str, Json] = {}
@@ -162,7 +168,7 @@ class ChatEditor:
         if not choices:
             return self._usage(event, body), ()
         if self._askings:
-            # In a second request the client has seen the message's role already.
+            # In a second request the agent has already been told the message's role.
             choices = [_without_role(choice) for choice in choices]
             body = {**body, "choices": [*choices]}
         passing: list[Json] = []
@@ -178,7 +184,11 @@ class ChatEditor:
         return out, tuple(waiting)
 
     def decide(self, decided: Decided) -> bytes:
-        """Nothing until a choice's last call is decided; then the choice's chunks and its end."""
+        """The bytes that go on after a decision.
+
+        None go on until the last call of a choice is decided; then the choice's chunks and its end
+        do.
+        """
         index, at = self._order[decided.key]
         choice = self._choices[index]
         choice.undecided.discard(at)
@@ -237,7 +247,7 @@ class ChatEditor:
     def _choice(
         self, event: Event, body: dict[str, Json], choice: dict[str, Json], *, alone: bool
     ) -> Json:
-        """The part of a choice in a chunk that goes on now; the same object if all of it does."""
+        """A choice's part of a chunk, as it goes on now; the same object if all of it does."""
         state = self._choices.setdefault(_index(choice), _Choice())
         delta = object_of(choice.get("delta"))
         text = text_of(delta.get("content")) or text_of(choice.get("text")) or ""
@@ -245,7 +255,8 @@ class ChatEditor:
         state.annotations += list_of(delta.get("annotations"))
         pieces = _pieces(delta)
         if pieces and state.ended:
-            # Pieces of a call after the choice's end: other readers may add them to a judged call.
+            # Pieces of a call may come after the end of its choice; other readers may add them to a
+            # judged call.
             raise Unread
         state.odd = state.odd or not _placed(delta)
         for at, piece in pieces:
@@ -267,7 +278,7 @@ class ChatEditor:
         return None
 
     def _whole(self, choice: dict[str, Json]) -> list[Waiting]:
-        """The calls to be judged when a choice ends."""
+        """The calls of a choice that has ended, to be judged."""
         index = _index(choice)
         state = self._choices[index]
         if choice.get("finish_reason") is None or state.ended:
@@ -284,7 +295,7 @@ class ChatEditor:
         return len(self._order) - 1
 
     def _let_go(self, choice: _Choice, kept: _WaitingChoice) -> bytes:
-        """A chunk that waited, without the calls that were refused."""
+        """A chunk that waited, as it goes on without the refused calls."""
         if not choice.refused and kept.raw is not None:
             return self._renamed(kept.name, kept.body, kept.raw)
         part = _without(kept.choice, choice)
@@ -306,7 +317,7 @@ class ChatEditor:
         return self._renamed("", {**self._chunk, "choices": [part]}) if delta else b""
 
     def _renamed(self, name: str, body: dict[str, Json], raw: bytes | None = None) -> bytes:
-        """A chunk; in a second request it gets the first reply's id, which the agent knows."""
+        """A chunk as the agent gets it: in a second request, with the id of the first reply."""
         if not self._askings and raw is not None:
             return raw
         return event_of(name, {**body, **self._first} if self._askings else body)
@@ -326,7 +337,7 @@ class ChatEditor:
 
 
 def _streamed(choice: dict[str, Json]) -> dict[str, Json]:
-    """A choice of a chunk in which calls of a whole message are treated like pieces of calls."""
+    """A choice of a chunk in which whole calls have the form of pieces of calls."""
     message = object_of(choice.get("message"))
     if not _calls_of(message):
         return choice
@@ -351,7 +362,7 @@ def _index(choice: dict[str, Json]) -> int:
 
 
 def _pieces(delta: dict[str, Json]) -> list[tuple[int, dict[str, Json]]]:
-    """The pieces of calls in a delta, each with its index."""
+    """The pieces of calls in one delta (an added piece of the reply), each with its index."""
     found: list[tuple[int, dict[str, Json]]] = []
     for part in list_of(delta.get("tool_calls")):
         piece = object_of(part)
@@ -364,14 +375,14 @@ def _pieces(delta: dict[str, Json]) -> list[tuple[int, dict[str, Json]]]:
 
 
 def _placed(delta: dict[str, Json]) -> bool:
-    """Whether every piece names its call by an index."""
+    """Whether each piece of a call gives an index that names its call."""
     calls = delta.get("tool_calls")
     places = [object_of(part).get("index") for part in list_of(calls)]
     return isinstance(calls, list | None) and all(type(at) is int and at >= 0 for at in places)
 
 
 def _bare(kept: _WaitingChoice) -> _WaitingChoice:
-    """A chunk that waited, without all its calls."""
+    """A chunk that waited, as it goes on without any of its calls."""
     delta = object_of(kept.choice.get("delta"))
     called = _calls_of(delta)
     rest: dict[str, Json] = {key: part for key, part in delta.items() if key not in called}
@@ -383,7 +394,7 @@ def _calls_of(delta: dict[str, Json]) -> dict[str, Json]:
 
 
 def _without(part: dict[str, Json], choice: _Choice) -> dict[str, Json] | None:
-    """A choice's part without its refused calls; None if nothing is left."""
+    """The part of a chunk for one choice, without refused calls; None if nothing is left."""
     delta = dict(object_of(part.get("delta")))
     places = {at: number for number, at in enumerate(choice.going_on())}
     pieces: list[Json] = [

@@ -28,7 +28,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
         said.append(Said(where=("prompt",), text="", voice=Voice.UNPLACED))
     return ModelRequest(
         system=(),
-        # The places of these texts are relative to the body itself.
+        # The places of these texts begin at the body itself.
         prefix=(),
         turns=(Turn(said=tuple(said)),),
         catalogue=(),

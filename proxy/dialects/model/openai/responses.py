@@ -63,7 +63,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
     )
     return ModelRequest(
         system=said_in(body.get("instructions"), ("instructions",), Voice.SYSTEM),
-        # A bare string is the body's own value: its place has no index.
+        # A bare string is the whole value of its member in the body, so its place has no index.
         prefix=() if whole else ("input",),
         turns=tuple(_whole(turn) for turn in turns) if whole else tuple(turns),
         catalogue=tuple(_catalogue(body, readings)),
@@ -119,7 +119,7 @@ def _without_result(item: dict[str, Json]) -> dict[str, Json]:
 
 
 def _elsewhere(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
-    """What can be read of an item whose content the provider keeps or encrypts; else ()."""
+    """The readable rest of an item whose content the provider keeps or encrypts; else ()."""
     if kind in _PROVIDED:
         call_id = text_of(item.get("id"))
         return (
@@ -151,7 +151,7 @@ def _call(item: dict[str, Json], kind: str) -> ModelCall:
 
 
 def _outcome(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
-    """The result of a tool that the provider ran, which comes inside the call."""
+    """The result of a tool that the provider ran: it comes inside the call itself."""
     if kind != "mcp_call":
         return ()
     call_id = text_of(item.get("id"))

@@ -39,7 +39,8 @@ class ResponsesEditor:
         self._next = 0  # the number that the next event gets
         self._shift = 0  # the number of items that earlier requests to the model put into the reply
         self._edited = False
-        self._response: dict[str, Json] = {}  # the response as it began: the agent knows its id
+        # The response as it was first announced: the agent knows its id.
+        self._response: dict[str, Json] = {}
         self._spent: dict[str, int] = {}
         self._over = False
 
@@ -168,7 +169,7 @@ class ResponsesEditor:
         if not self._edited:
             if isinstance(given, int):
                 self._next = given + 1
-            # The number goes on from the last event that passed, so that numbers never go back.
+            # Numbers go on from the last event that passed, so they never go back.
             return event.raw
         moved = dict(body)
         if isinstance(given, int):
@@ -185,8 +186,8 @@ class ResponsesEditor:
     def _end(self, event: Event, body: dict[str, Json]) -> bytes:
         response = object_of(body.get("response"))
         if self.refused_all():
-            # The reply is not over for the agent: its end is kept back until after the second
-            # request.
+            # The reply is not over for the agent. Its end is kept back until after the second
+            # request to the model.
             self._spent = added(self._spent, object_of(response.get("usage")))
             return b""
         if not self._edited and not self._brings_more(response):
@@ -219,7 +220,7 @@ class ResponsesEditor:
         )
 
     def _note(self, index: int, text: str) -> bytes:
-        """Events of a message item with one text, as the API itself would stream it."""
+        """The events of a message item with one text, as the API itself would send them."""
         place = index + self._shift
         item = note_item(place, text)
         part: dict[str, Json] = {"type": "output_text", "text": text, "annotations": []}
@@ -246,7 +247,7 @@ class ResponsesEditor:
 
 
 def _tell(events: list[tuple[Event, dict[str, Json]]], item: dict[str, Json]) -> bool:
-    """Whether the events of a call describe exactly the judged call."""
+    """Whether the events of a call describe exactly the call that was judged."""
     field = "input" if item.get("type") == "custom_tool_call" else "arguments"
     given = item.get(field)
     pieces: list[str] = []
@@ -265,7 +266,7 @@ def _tell(events: list[tuple[Event, dict[str, Json]]], item: dict[str, Json]) ->
 
 
 def note_item(place: int, text: str) -> dict[str, Json]:
-    """The sidecar's text, as a message among the output items."""
+    """A text of the sidecar, in the form of a message among the output items."""
     part: dict[str, Json] = {"type": "output_text", "text": text, "annotations": []}
     return {
         "id": f"{_NOTE_ID}{place}",
@@ -277,12 +278,15 @@ def note_item(place: int, text: str) -> dict[str, Json]:
 
 
 def refusal_item(call_id: str, kind: str, text: str) -> dict[str, Json]:
-    """The result of a refused call, as an input item."""
+    """The result of a refused call, in the form of an input item."""
     return {"type": f"{kind}_output", "call_id": call_id, "output": text}
 
 
 def call_item(item: dict[str, Json]) -> ModelCall:
-    """The call in a complete item, also if the item began as a call and ended as another type."""
+    """The call in a complete item.
+
+    An item may begin as a call and end as another type; it counts as a call as well.
+    """
     calls = read_turn(item).calls
     given = item.get("arguments")
     return calls[0] if calls else call_of(item.get("call_id"), item.get("name"), given)

@@ -221,7 +221,7 @@ def _item(
 
 
 def _heard(content: Json, where: Where, leave: Leave) -> list[str | None]:
-    """The texts of a message, to be searched; None in place of a text that is never removed."""
+    """The texts of a message that are searched; None stands for a text that is never removed."""
     if isinstance(content, str):
         return _said(content, where, leave)
     heard: list[str | None] = []
@@ -259,7 +259,7 @@ def _content(content: Json, where: Where, leave: Leave, asks: Asks) -> Json:
 
 
 def _emptied(content: Json, where: Where, leave: Leave, said: str) -> Json:
-    """A content whose parts are all replaced, because a withheld text spans several of them."""
+    """A content with all parts replaced, because a withheld text spans several of them."""
     if isinstance(content, str):
         return content
     made: list[Json] = []
