@@ -168,6 +168,8 @@ class IncidentStepped(msgspec.Struct, frozen=True, kw_only=True, tag="incident")
     ended_ns: int
     links: tuple[str, ...] = ()
     asks: tuple[IncidentAsk, ...] = ()
+    # Why a person is needed, in a word of `vocabulary.INCIDENT_REASONS`.
+    why: str = ""
     error_type: str = ""
     # When what followed from a conviction was done.
     closures: tuple[tuple[int, int], ...] = ()

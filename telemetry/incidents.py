@@ -93,6 +93,7 @@ def _attributes(event: IncidentStepped) -> dict[str, Attribute]:
         "mnemogate.incident.signal": vocabulary.known(event.signal, vocabulary.INCIDENT_SIGNALS),
         "mnemogate.incident.step": vocabulary.known(event.step, vocabulary.INCIDENT_STEPS),
         "mnemogate.incident.mode": vocabulary.known(event.mode, vocabulary.INCIDENT_MODES),
+        "mnemogate.incident.why": vocabulary.known(event.why, vocabulary.INCIDENT_REASONS),
         "mnemogate.incident.suspects": event.suspects,
         "mnemogate.incident.rounds": event.rounds,
         "mnemogate.incident.culprits": event.culprits,

@@ -187,7 +187,7 @@ def level_of(event: Event) -> int:
                 return logging.INFO
             return logging.WARNING if event.status in _CLIENTS_OWN else logging.ERROR
         case IncidentStepped():
-            return logging.WARNING
+            return logging.ERROR if event.error_type else logging.WARNING
 
 
 def event_name(event: Event) -> str:
@@ -254,6 +254,7 @@ def _incident_fields(event: IncidentStepped) -> dict[str, Field]:
         "signal": vocabulary.known(event.signal, vocabulary.INCIDENT_SIGNALS),
         "step": vocabulary.known(event.step, vocabulary.INCIDENT_STEPS),
         "mode": vocabulary.known(event.mode, vocabulary.INCIDENT_MODES),
+        "why": vocabulary.known(event.why, vocabulary.INCIDENT_REASONS),
         "tenant": event.tenant,
         "suspects": event.suspects,
         "asks": len(event.asks),

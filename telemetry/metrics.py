@@ -82,6 +82,11 @@ _COUNTERS: Final = (
     ("mnemogate_requests", "HTTP requests answered.", ("listener", "route", "status")),
     ("mnemogate_reads", "Reads answered.", ("operation", "outcome")),
     ("mnemogate_incidents", "Steps of the incidents of wrong answers.", ("signal", "state")),
+    (
+        "mnemogate_incidents_for_person",
+        "Incidents that were left to a person.",
+        ("signal", "why"),
+    ),
     ("mnemogate_model_requests", "Model requests answered.", ("api", "status")),
     ("mnemogate_model_askings", "Requests sent to a model, second askings included.", ("api",)),
     ("mnemogate_model_calls", "Tool calls that models made.", ("api", "outcome")),
@@ -163,8 +168,11 @@ class Metrics:
             case IncidentStepped():
                 signal = vocabulary.known(event.signal, vocabulary.INCIDENT_SIGNALS)
                 step = vocabulary.known(event.step, vocabulary.INCIDENT_STEPS)
+                why = vocabulary.known(event.why, vocabulary.INCIDENT_REASONS)
                 with self._lock:
                     self._counters["mnemogate_incidents"][signal, step] += 1
+                    if step == "needs_person":
+                        self._counters["mnemogate_incidents_for_person"][signal, why] += 1
 
     def set_store(self, gauges: StoreGauges) -> None:
         """Replace the store's gauges; call before `render`."""

@@ -57,6 +57,24 @@ INCIDENT_STEPS: Final = frozenset(
     }
 )
 INCIDENT_MODES: Final = frozenset({"retrieval", "judge"})
+INCIDENT_REASONS: Final = frozenset(
+    {
+        "anchor",
+        "blast",
+        "budget",
+        "fault",
+        "incomplete",
+        "label",
+        "no_judge",
+        "nothing_kept",
+        "proposed",
+        "restarted",
+        "rounds",
+        "trusted_memory",
+        "undecided",
+        "unknown",
+    }
+)
 ASK_OUTCOMES: Final = frozenset({"fails", "passes", "unknown"})
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}", re.ASCII)

@@ -23,6 +23,7 @@ from policy.anchors import Statements
 from policy.model import PrincipalId, SourceKind
 from policy.text.skeleton import skeleton
 from policy.text.whole_words import EntryError, words_of
+from policy.verdict import InvariantBroken
 from proxy.aftermath.replay import NothingKept
 from proxy.seams.cases import ShownMemory
 from proxy.seams.faults import MalformedRequest
@@ -76,6 +77,7 @@ class _Told(msgspec.Struct):
     """What the trace of a case under way has to say."""
 
     started_ns: int = 0
+    error_type: str = ""
     asks: list[IncidentAsk] = []
     closures: list[tuple[int, int]] = []
 
@@ -208,7 +210,7 @@ class Blaming:
             while self._waiting:
                 case_id = self._waiting.popleft()
                 try:
-                    await self._conduct(case_id)
+                    await self._seen_through(case_id)
                 except StorageError as error:
                     # The case stays where it is: the next start takes it up again.
                     _LOG.warning(
@@ -222,6 +224,19 @@ class Blaming:
                     if done is not None:
                         done.set()
             self._ready.clear()
+
+    async def _seen_through(self, case_id: str) -> None:
+        """Take one case to its end. A fault in the code ends this case alone, and blames nobody."""
+        try:
+            await self._conduct(case_id)
+        except (StorageError, InvariantBroken):
+            raise
+        except Exception as error:  # noqa: BLE001 - the answer is no: a person decides
+            fields = {"incident": case_id}
+            _LOG.error("a case broke off", exc_info=error, extra={"fields": fields})
+            self._told.setdefault(case_id, _Told()).error_type = type(error).__name__
+            case = await asyncio.to_thread(self._cases.get, case_id)
+            await self._moved(case, CaseStep.NEEDS_PERSON, _open("fault"))
 
     async def _conduct(self, case_id: str) -> None:
         """Take one case from where it is to its end."""
@@ -308,6 +323,8 @@ class Blaming:
                 ended_ns=self._out.clock_ns(),
                 links=tuple(dict.fromkeys(one.trace_id for one in case.culprits if one.trace_id)),
                 asks=tuple(told.asks),
+                why=case.why,
+                error_type=told.error_type,
                 closures=tuple(told.closures),
             )
         )

@@ -25,7 +25,7 @@ from proxy.transport.upstream import Upstream, UpstreamLimits
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from aiohttp.abc import AbstractResolver
 
@@ -160,9 +160,10 @@ async def _run(command: tuple[str, ...], asked: bytes) -> bytes:
         start_new_session=True,
     )
     try:
-        async with asyncio.TaskGroup() as both:
-            saying = both.create_task(_read(process))
-            both.create_task(_write(process, asked))
+        with _one_error():
+            async with asyncio.TaskGroup() as both:
+                saying = both.create_task(_read(process))
+                both.create_task(_write(process, asked))
         said = saying.result()
         if len(said) > ANSWER_BYTES_MAX:
             raise UnheardError(UNREADABLE)
@@ -177,6 +178,17 @@ async def _run(command: tuple[str, ...], asked: bytes) -> bytes:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+@contextlib.contextmanager
+def _one_error() -> Generator[None]:
+    """What a pipe to the judge failed with counts as no answer, and comes out of no group."""
+    try:
+        yield
+    except ExceptionGroup as several:
+        if several.split(OSError)[1] is not None:
+            raise
+        raise UnheardError(FAILED) from None
 
 
 async def _read(process: Process) -> bytes:

@@ -15,7 +15,6 @@ from policy.labels.ceiling import ceiling_of
 from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
 from policy.query import EVERYTHING, matches
 from policy.ruleset import Watch
-from storage.derived.vectors.faiss_index import CROSSOVER_LEN
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, Exposure
@@ -286,7 +285,7 @@ class EmbeddedReader(TrustReads):
             wanted = limit if decided else limit * _OVERFETCH
             # Where every row is scored anyway, naming more of them costs next to nothing. In a
             # larger store it would double the time of a search.
-            if self._derived.index.count <= CROSSOVER_LEN:
+            if self._derived.index.scans_all:
                 wanted = max(wanted, NEAREST_MAX)
             while True:
                 found = self._derived.index.search(vector, wanted, mask, exact=exact)

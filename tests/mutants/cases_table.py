@@ -17,6 +17,27 @@ _BLAMED: Final = "tests/unit/proxy/aftermath/test_blaming.py"
 
 CASES: Final = (
     Mutant(
+        name="a fault in one case ends the sidecar",
+        file=_BLAMING,
+        old="        except (StorageError, InvariantBroken):\n",
+        new="        except Exception:\n",
+        invariant="no wrong answer stops the gate",
+        tests=(at(_BLAMED, "test_a_fault_ends_its_own_case_alone_and_is_seen"),),
+    ),
+    Mutant(
+        name="a judge's broken pipe is a fault of ours",
+        file="proxy/aftermath/judges.py",
+        old="        if several.split(OSError)[1] is not None:\n",
+        new="        if several:\n",
+        invariant="a judge that cannot be heard says nothing",
+        tests=(
+            at(
+                "tests/unit/proxy/aftermath/test_judges.py",
+                "test_a_pipe_that_breaks_is_no_answer_and_a_fault_is_no_opinion",
+            ),
+        ),
+    ),
+    Mutant(
         name="one round is enough",
         file=_BLAMING,
         old="        for number in range(1, ROUNDS_MAX + 1):\n",

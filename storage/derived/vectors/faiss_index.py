@@ -176,6 +176,11 @@ class VectorIndex:
         after.tail_vectors[:kept] = before.tail_vectors[: before.tail_count][keep]
         return msgspec.structs.replace(after, tail_count=kept)
 
+    @property
+    def scans_all(self) -> bool:
+        """Whether each search scores every row, so that more rows of it cost next to nothing."""
+        return self.count <= CROSSOVER_LEN
+
     def search(
         self, query: bytes, limit: int, allowed: Mask | None, *, exact: bool = False
     ) -> list[tuple[int, float]]:

@@ -40,6 +40,7 @@ WORDS = {
     "signal",
     "step",
     "mode",
+    "why",
 }
 MINTED = {"trace_id", "span_id", "parent_span_id", "caller", "session", "drift_alarms"}
 MINTED_OF_ANSWERS = {"incident_id", "links"}

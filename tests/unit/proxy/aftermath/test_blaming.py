@@ -13,6 +13,7 @@ from policy.after.closure import Act
 from policy.after.signals import Grade, SignalKind
 from policy.model import MemoryId, SourceKind
 from policy.query import EVERYTHING
+from policy.verdict import InvariantBroken
 from proxy.aftermath.blaming import Blaming
 from proxy.aftermath.replay import NothingKept, Replays
 from proxy.seams.cases import NoJudges, Opinion, Signal
@@ -314,6 +315,42 @@ def test_the_second_of_two_cases_about_one_memory_finds_it_hidden(store: Embedde
             return [one.step for one in done]
 
     assert asyncio.run(life()) == [CaseStep.HEALED, CaseStep.NOT_REPRODUCED]
+
+
+def test_a_fault_ends_its_own_case_alone_and_is_seen(
+    store: EmbeddedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    lie(store, "The office is in Porto.")
+    told = Told()
+
+    def fails(shown: frozenset[str]) -> bool:
+        raise LookupError(str(shown))
+
+    async def life() -> list[Case]:
+        async with blaming(store, Judge(fails), told) as made:
+            recall_id = await recalled(store, 5)
+            both = [signal(recall_id, judge="caller"), signal(recall_id, forbid=("Porto",))]
+            return [await made.blame(one, whole_cause=False) for one in both]
+
+    broken, healed = asyncio.run(life())
+    assert (broken.step, broken.why, broken.culprits) == (CaseStep.NEEDS_PERSON, "fault", ())
+    assert healed.step is CaseStep.HEALED, "control: the next case goes on"
+    (event,) = [one for one in told if isinstance(one, IncidentStepped) and one.error_type]
+    assert (event.step, event.why, event.error_type) == ("needs_person", "fault", "LookupError")
+    (said,) = [one for one in caplog.records if one.message == "a case broke off"]
+    assert said.exc_info is not None
+    assert said.exc_info[0] is LookupError
+
+
+def test_a_broken_invariant_is_no_fault_of_a_case(store: EmbeddedStore) -> None:
+    lie(store, "The office is in Porto.")
+
+    def fails(_shown: frozenset[str]) -> bool:
+        raise InvariantBroken("a promise does not hold")
+
+    with pytest.raises(ExceptionGroup) as broken:
+        run(store, judges=Judge(fails), judge="caller")
+    assert broken.group_contains(InvariantBroken)
 
 
 def test_a_case_that_a_restart_cut_short_is_left_to_a_person(store: EmbeddedStore) -> None:

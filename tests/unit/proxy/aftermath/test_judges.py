@@ -104,6 +104,22 @@ def _runs(pid: int) -> bool:
     return state != "Z"
 
 
+async def test_a_pipe_that_breaks_is_no_answer_and_a_fault_is_no_opinion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken: list[Exception] = [OSError(5, "the pipe failed"), LookupError("a fault of ours")]
+
+    async def write(_process: object, _asked: bytes) -> None:
+        raise broken.pop(0)
+
+    judges = script("print('{\"fails\": false}')")
+    assert await asked(judges) == Opinion(fails=False), "control"
+    monkeypatch.setattr("proxy.aftermath.judges._write", write)
+    assert await asked(judges) == problem(FAILED)
+    with pytest.raises(ExceptionGroup):
+        await asked(judges)
+
+
 async def test_a_program_that_is_not_there_is_no_answer() -> None:
     judges = Judges((JudgeTable(name="j", command=("/nonexistent/judge",)),))
     assert await asked(judges) == problem(FAILED)
