@@ -84,6 +84,8 @@ def mentioned_in(text: str, *, with_lower: bool = True) -> Mentioned:
     # Most readings have most sentences in common, so each distinct sentence is read once.
     sentences = dict.fromkeys(chain.from_iterable(map(_SENTENCE_END.split, _readings(text))))
     for sentence in sentences:
+        if not with_lower and sentence == sentence.lower():
+            continue
         _sort(_WORD.findall(sentence), inner, first, lower if with_lower else None)
     first -= inner
     return Mentioned(frozenset(inner), frozenset(first), frozenset(lower - inner - first))
