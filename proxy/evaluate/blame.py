@@ -1,28 +1,23 @@
 """How well the shipped plan finds who caused a wrong answer, on cases with known culprits.
 
 Made cases first: lies that were stored several times, that act only together, that win by number,
-and a judge that errs at random. Then real ones, if real texts are at hand: groups of five lies
-about one question among honest notes, found by the store's own search. For comparison, the two
-usual methods on the same cases: leave-one-out, and delta debugging (ddmin).
+and a judge that errs at random. For comparison, the two usual methods on the same cases:
+leave-one-out, and delta debugging (ddmin). Then lies in a real store (`groups_of_lies`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.after.attribution import Ask, Ending, Limits, Plan, Suspect, questions_max
-from proxy.evaluate.attacks import Broken
-from proxy.evaluate.figures import mean_over, share, skipped, text_of
-from proxy.evaluate.forged import CORPORA, corpora_directory
-from proxy.evaluate.systems import ADMITTED, BY_NAME, running
+from policy.after.attribution import Ask, Limits, Plan, Suspect, questions_max
+from proxy.evaluate.blame_groups import groups_of_lies
+from proxy.evaluate.figures import mean_over, share, text_of
 from proxy.evaluate.tables import Tables
-from proxy.evaluate.wire import Write
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from random import Random
 
     from policy.after.attribution import Done
@@ -45,9 +40,6 @@ _NOISY: Final = Limits()
 _REDUNDANT: Final = ((10, 1), (10, 3), (10, 5), (20, 1), (20, 5), (50, 1), (50, 5))
 _NOISE: Final = (2, 5, 10)
 _NOISY_CASES: Final = ((10, 3), (10, 5), (20, 5))
-_TOP: Final = (5, 10, 20)
-_LIES: Final = "attack_poisonedrag_nq.jsonl"
-_HONEST: Final = "benign_observations.jsonl"
 
 
 class _Case(msgspec.Struct, frozen=True):
@@ -204,7 +196,7 @@ async def blame(book: Book) -> None:
     found: dict[str, Figure] = {}
     _made(book, found)
     _noisy(book, found)
-    found["real_groups_exact"], found["real_groups_leave_one_out"] = await _real(book)
+    found |= await groups_of_lies(book)
     book.found(Tables(blame=found))
 
 
@@ -293,68 +285,3 @@ def _noisy(book: Book, found: dict[str, Figure]) -> None:
 
 def _erring(fails: Fails, draws: Random, percent: int) -> Fails:
     return lambda present: fails(present) is not (100 * draws.random() < percent)
-
-
-_Line = TypeVar("_Line")
-
-
-class _Lie(msgspec.Struct, frozen=True):
-    group: str
-    text: str
-    question: str
-
-
-class _Honest(msgspec.Struct, frozen=True):
-    text: str
-
-
-def _read(path: Path, line: type[_Line]) -> list[_Line]:
-    try:
-        return [msgspec.json.decode(raw, type=line) for raw in path.read_bytes().splitlines()]
-    except (OSError, msgspec.DecodeError) as error:
-        raise Broken(f"{path.name} in {CORPORA} cannot be read") from error
-
-
-async def _real(book: Book) -> tuple[Figure, Figure]:
-    """Groups of lies among honest notes in a real store: the hits of its search are the suspects.
-
-    The answer is wrong if a lie of the question's own group is among what was shown.
-    """
-    directory = corpora_directory()
-    paths = None if directory is None else (directory / _LIES, directory / _HONEST)
-    if paths is None or not all(path.is_file() for path in paths):
-        why = skipped(f"{CORPORA} has no {_LIES} or no {_HONEST}")
-        return why, why
-    lies, honest = _read(paths[0], _Lie), _read(paths[1], _Honest)
-    groups = {lie.text: lie.group for lie in lies}
-    questions = {lie.group: lie.question for lie in lies}
-    tried = exact = alone = over = 0
-    draw = book.progress("blame: real groups")
-    async with running(BY_NAME["S4"]) as bench:
-        key = await bench.key("blame-agent")
-        texts = [*(note.text for note in honest), *groups]
-        answers = await bench.written([(key, Write(text=text)) for text in texts])
-        stored = sum(answer.status in ADMITTED for answer in answers)
-        book.note("blame", f"{stored} of {len(texts)} real texts landed, and were searched.")
-        for done, (group, question) in enumerate(sorted(questions.items()), start=1):
-            for top in _TOP:
-                shown = await bench.recalled(key, question, top)
-                guilty = frozenset(text for text in shown if groups.get(text) == group)
-                if not guilty:
-                    continue
-                fails = _any_of(sorted(guilty), frozenset())
-                order = shown[::-1]  # the least similar is believed first
-                plan = blamed(order, fails, _ONCE)
-                found = frozenset(plan.culprits)
-                tried += 1
-                exact += plan.ending is Ending.CONVICTED and found == guilty
-                over += plan.questions > questions_max(len(order))
-                alone += _leave_one_out(order, fails) == guilty
-                book.trial(
-                    "blame_real", group=group, top=top, lies=len(guilty), asked=plan.questions
-                )
-            draw(done, len(questions))
-    figure = share(exact, tried)
-    book.promise("blame: real groups of lies, exactly those shown", figure, 100.0)
-    book.holds("blame: real groups within the bound of questions", held=over == 0)
-    return figure, share(alone, tried)

@@ -104,6 +104,12 @@ async def test_who_caused_a_wrong_answer_is_found_where_the_usual_way_is_blind(
     assert cells["innocents"].value == 0.0
     assert (cells["redundant_exact_leave_one_out"].value or 0.0) < 50.0
     assert cells["real_groups_exact"].skipped
+    # Three groups at three lengths of answers, through the running sidecar.
+    assert (cells["shipped_groups_exact"].value, cells["shipped_groups_exact"].n) == (100.0, 9)
+    assert cells["shipped_groups_leave_one_out"].value == 0.0
+    assert cells["shipped_copies_convicted"].value == 86.667
+    assert cells["shipped_copies_named"].value == 100.0, "the others are of the same session"
+    assert cells["shipped_notes_convicted"].value == 0.0
 
 
 async def test_a_sleeper_is_latched_by_the_sixth_and_honest_agents_are_not(
@@ -170,12 +176,14 @@ async def test_real_groups_of_lies_are_found_in_a_real_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("proxy.evaluate.blame.RUNS", 20)
+    monkeypatch.setattr("proxy.evaluate.blame_groups.GROUPS", 12)
     found = book()
     await blame(found)
     assert found.broken == ()
     cells = found.tables.blame
     assert cells is not None
-    assert (cells["real_groups_exact"].value, cells["real_groups_exact"].n) == (100.0, 300)
+    assert (cells["real_groups_exact"].value, cells["real_groups_exact"].n) == (100.0, 36)
+    assert cells["real_notes_convicted"].value == 0.0
     # Where the cap on one origin leaves a single lie among what is shown, leaving it out repairs.
     assert (cells["real_groups_leave_one_out"].value or 0.0) < 5.0
 

@@ -12,6 +12,19 @@ _UNIT: Final = "tests/unit/proxy/evaluate"
 
 EVALUATE: Final = (
     Mutant(
+        name="a judge is shown the memories that were left out too",
+        file="proxy/aftermath/blaming.py",
+        old="            if one.memory.memory_id in present\n",
+        new="            if present or not present\n",
+        invariant="each question is asked of exactly the memories that it names",
+        tests=(
+            at(
+                _EVALUATE,
+                "test_who_caused_a_wrong_answer_is_found_where_the_usual_way_is_blind",
+            ),
+        ),
+    ),
+    Mutant(
         name="an isolation that only says so",
         file="storage/write/quarantine.py",
         old="                place(change, name, known, row, before | {incident.incident_id})\n",
