@@ -1,4 +1,4 @@
-"""Takes in what a server behind kept before the gate, labelled `unknown`.
+"""Takes in what another server kept before the gate stood in front of it, labelled `unknown`.
 
 A person may ask for the labels to be raised.
 """
@@ -25,7 +25,7 @@ _STATES: Final = {Decision.REJECT.value: "flagged", Decision.HOLD.value: "held"}
 
 
 class Adopts(Protocol):
-    """The method that adoption needs of a protocol's guard."""
+    """What adopting old items needs of the guard of a protocol."""
 
     async def adopt(
         self, tenant: Tenant, server: str, tool: str, items: tuple[Item, ...]
@@ -63,8 +63,8 @@ class Adopting:
         )
         lifted: set[MemoryId] = set()
         if asked.lift:
-            # A memory that an agent changed since has another text than the person was shown: it is
-            # not lifted.
+            # If an agent changed a memory since, its text differs from the one that the person was
+            # shown, so its label is not raised.
             same = [
                 memory
                 for one, memory in zip(written, found, strict=True)

@@ -1,4 +1,4 @@
-"""What an operator may do about wrong answers: have a cause searched for, look, and close."""
+"""What an operator may do about wrong answers: search for a cause, list them, close them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
-    """Each command on the event loop; the store is read on another thread."""
+    """One method per command on wrong answers.
+
+    The methods run on the event loop; the store is read on another thread.
+    """
 
     cases: Cases
     blaming: Blaming
@@ -35,11 +38,11 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(map(case_view, await asyncio.to_thread(self.cases.all)))
 
     async def one(self, incident_id: str) -> CaseView:
-        """One of them."""
+        """The incident of one wrong answer."""
         return case_view(await asyncio.to_thread(self.cases.get, incident_id))
 
     async def close(self, by: Principal, incident_id: str) -> CaseView:
-        """Say that a person has dealt with it; nothing that it hid is shown again."""
+        """Note that a person has dealt with an incident; no memory that it hid is shown again."""
         return case_view(await self.cases.move(incident_id, CaseStep.CLOSED, by.principal_id))
 
     async def blame(self, by: Principal, asked: BlameRequest) -> BlameView:
@@ -48,7 +51,7 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             MalformedRequest: Not exactly one answer or memory is named, or a word cannot be looked
                 for, or no judge has this name.
-            NotFound: Nothing is kept of the answer.
+            NotFound: No record of the answer is kept.
         """
         named = (asked.reply_id, asked.recall_id, asked.memory_id)
         if sum(one is not None for one in named) != 1:
@@ -99,7 +102,7 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def case_view(case: Case) -> CaseView:
-    """A case as users see it."""
+    """A case (one wrong answer that is looked into) in the form in which users see it."""
     return CaseView(
         incident_id=case.case_id,
         tenant=case.tenant,

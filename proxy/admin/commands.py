@@ -1,7 +1,7 @@
 """What an operator may do, apart from HTTP: every command of the operator API as one method.
 
-It has no way of its own to change the store: a purge is a candidate that the gate judges, the rest
-are calls of the writer that leave a leaf each.
+This code has no way of its own to change the store: a purge is a candidate that the gate judges,
+the rest are calls of the writer that leave a leaf each.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ _DUE_NAMED_MAX = 1_000
 
 
 class Operate(msgspec.Struct, frozen=True, kw_only=True):
-    """One method per command; event loop only. `by` is the operator, whom the leaf names."""
+    """One method per command; event loop only. `by` is the operator's name, for the audit leaf."""
 
     writer: MemoryWriter
     reader: MemoryReader
@@ -148,15 +148,15 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     tracing: Tracing
     ledger: Sessions
     surroundings: Surroundings
-    # None where no model front is configured: then nothing is withheld.
+    # None if no model front is configured: then no text is withheld from model requests.
     withholding: Withholding | None = None
 
     def status(self) -> StatusView:
-        """The store at a glance."""
+        """The store's state at a glance: version, counts and what waits."""
         return msgspec.convert(msgspec.structs.asdict(self.reader.status()), StatusView)
 
     def usage(self) -> UsageList:
-        """What each tenant takes of the store."""
+        """The space that each tenant takes of the store."""
         return UsageList(
             tenants=tuple(
                 msgspec.convert(msgspec.structs.asdict(one), TenantUsageView)
@@ -181,7 +181,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def observed(self, tenant: Tenant) -> ObservedList:
-        """Memories that observe mode let in over an objection."""
+        """Memories that the gate objected to and that observe mode let in all the same."""
         found = await asyncio.to_thread(self.objections.find, tenant)
         return ObservedList(
             observed=tuple(
@@ -200,7 +200,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         """One memory, live or under quarantine.
 
         Raises:
-            NotFound: There is none of that id in the tenant.
+            NotFound: The tenant has no memory with this id.
         """
         found = self.reader.get(tenant, memory_id)
         found = found or self.under_quarantine.get(tenant, memory_id)
@@ -226,7 +226,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         """Every committed step of one memory.
 
         Raises:
-            NotFound: There never was one of that id in the tenant.
+            NotFound: The tenant never had a memory with this id.
         """
         entries = self.reader.history(tenant, memory_id)
         entries = entries or self.under_quarantine.history(tenant, memory_id)
@@ -257,14 +257,14 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     async def parole(
         self, by: Principal, memory_id: MemoryId, asked: ParoleRequest
     ) -> StandingView:
-        """Show one quarantined memory again."""
+        """Make a quarantined memory visible again."""
         done = await self.writer.parole(
             memory_id, Tenant(asked.tenant), by.principal_id, asked.reason
         )
         return standing_view(done)
 
     async def vouch(self, by: Principal, memory_id: MemoryId, asked: VouchRequest) -> StandingView:
-        """Label a memory as a person's own, after she read all of it."""
+        """Label a memory as a person's own words, after the person read all of it."""
         done = await self.writer.vouch(
             memory_id, Tenant(asked.tenant), by.principal_id, asked.version
         )
@@ -276,7 +276,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         """Erase one memory for good; judged by the gate like any change.
 
         Raises:
-            NotFound: There is none of that id in the tenant.
+            NotFound: The tenant has no memory with this id.
         """
         principal = Principal(
             principal_id=by.principal_id, tenant=Tenant(asked.tenant), channel=Channel.OPERATOR
@@ -303,7 +303,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def ids(self, asked: IdsQuery) -> IdList:
-        """The ids that begin with what a person typed; of a whole id, only that id."""
+        """The ids that begin with the characters a person typed; for a whole id, only that id."""
         found: Iterable[str]
         match asked.kind:
             case IdKind.HELD:
@@ -335,7 +335,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         """One held candidate with its content, and the words for which it counts as an order.
 
         Raises:
-            NotFound: Nothing of that id is held.
+            NotFound: No held candidate has this id.
         """
         found = self.reader.held_candidate(candidate_id)
         if found is None:
@@ -351,7 +351,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def release(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
-        """Judge a held candidate again, with this person's approval."""
+        """Judge a held candidate again, now with a person's approval."""
         same = await self.queue.same_as(candidate_id)
         ruled = await self.deciding.release(candidate_id, by.principal_id, REVIEW)
         return outcome_view(ruled, same)
@@ -366,7 +366,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         """End the withholding of a refused candidate's text from its agent.
 
         Raises:
-            NotFound: Nothing is withheld under that id.
+            NotFound: No text is withheld for this id.
         """
         if self.withholding is None:
             raise NotFound("nothing is withheld: there is no model front")
@@ -385,7 +385,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def trust(self, principal_id: PrincipalId) -> TrustView:
-        """One principal's standing; a newcomer's if the principal never wrote.
+        """The trust in one principal; a newcomer's if the principal never wrote.
 
         Raises:
             NotFound: No principal has that name.
@@ -398,7 +398,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         """The trust of one origin, with its last changes.
 
         Raises:
-            NotFound: Nothing that came from it had an outcome.
+            NotFound: No outcome is recorded for this origin.
         """
         origin = self._origin(asked)
         return origin_view(
@@ -406,7 +406,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def restore_origin(self, by: Principal, asked: OriginQuery) -> OriginTrustView:
-        """Put an origin back to a newcomer's trust.
+        """Give an origin (a server's tool) the trust of a newcomer again.
 
         Raises:
             NotFound: As `origin_trust`.
@@ -428,7 +428,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
             raise NotFound("no principal of that name: it has no key, no binding and no trust")
 
     async def restore_trust(self, by: Principal, principal_id: PrincipalId) -> TrustView:
-        """Put a principal back on the top of the trust ladder.
+        """Put a principal back on the top rung of the trust ladder.
 
         Raises:
             NotFound: Nobody has that name.
@@ -438,7 +438,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         return trust_view(principal_id, state)
 
     async def leaves(self, offset: int, limit: int) -> LeafPage:
-        """A slice of the audit log."""
+        """Part of the audit log, leaf by leaf."""
         data = await asyncio.to_thread(self.audit.leaves, offset, limit)
         return LeafPage(
             size=self.audit.head().size,
@@ -463,7 +463,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         """Put the ruleset's file in force as it is now.
 
         Raises:
-            RulesetRefused: It cannot be used; the rules before stay in force.
+            RulesetRefused: The file cannot be used; the old rules stay in force.
         """
         done = await self.rules.reload(by.principal_id, digest)
         return PolicyReloadView(digest=done.digest, epoch=done.epoch, changed=done.changed)
@@ -498,7 +498,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         return view
 
     async def check(self) -> CheckView:
-        """Walk the whole store, in a thread."""
+        """Check the whole store for contradictions, in a thread."""
         report = await asyncio.to_thread(self.reader.check)
         problem = await self.ledger.check()
         orphans, unread = await asyncio.to_thread(self._orphans)

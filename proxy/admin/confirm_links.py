@@ -43,7 +43,7 @@ class Confirmation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class BadLink(Exception):  # noqa: N818 - what the link is
-    """The code is not ours for this candidate, or too old. `detail` is a fixed text."""
+    """The code was not made here for this candidate, or has expired. `detail` is a fixed text."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -68,7 +68,7 @@ class Confirming:
     def serve_at(self, address: Address | None, *, tls: bool, page_url: str | None) -> None:
         """Set the page's address; None: no page is served.
 
-        `page_url` stands for the listener's own address, where people come by another one.
+        If people reach the listener by another address, `page_url` is that address.
         """
         self._base = None
         if address is not None:

@@ -119,7 +119,10 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _seen(asked: ExplainRequest) -> Seen | None:
-    """The evidence that a session ledger would give. None if the request assumes no model front."""
+    """The evidence that a session ledger would give.
+
+    None if the request assumes that there is no model front.
+    """
     if asked.context is None and asked.contained is None and not asked.endorsed:
         return None
     return Seen(
@@ -148,8 +151,8 @@ def _view(verdict: Verdict, candidate: Candidate, facts: Facts, rule: LabelRule)
         elif step.number in passed:
             outcome = "passed"
         else:
-            # The gate names a step that failed; it names none behind a rejection. After a hold it
-            # goes on, so that a step that is neither passed nor named would hold as well.
+            # The gate names a step that failed, and none behind a rejection. After a hold the later
+            # steps run on, so a step that is neither passed nor named would hold as well.
             outcome = "not_reached" if stopped else "failed"
         steps.append(ExplainStep(step=step.number, name=step.name, outcome=outcome))
     source = facts.provenance.source if facts.provenance else None

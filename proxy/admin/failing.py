@@ -34,12 +34,12 @@ class Failing:
         self._feedback = feedback
 
     async def all(self, tenant: Tenant) -> FailureList:
-        """The newest failures of a tenant."""
+        """The newest failures (reports of wrong answers) of a tenant."""
         found = await asyncio.to_thread(self._failures.newest, tenant, _SHOWN_MAX)
         return FailureList(failures=tuple(map(_view, found)))
 
     async def one(self, failure_id: str) -> FailureView:
-        """One failure.
+        """One failure (a report of a wrong answer).
 
         Raises:
             NotFound: No failure of that id is kept.
@@ -50,7 +50,7 @@ class Failing:
         return _view(found)
 
     async def file(self, by: Principal, asked: FailureRequest) -> FailureView:
-        """Say that an answer of a tenant was wrong, as an operator.
+        """Record, for an operator, that an answer of a tenant was wrong.
 
         Raises:
             MalformedRequest: The request does not name one answer, or an entry of its matcher

@@ -19,7 +19,7 @@ _MEMORIES: Final = (
 
 
 class JudgeTests:
-    """Lets an operator try a caller's judge. Event loop only."""
+    """Lets an operator try a judge that a caller configured. Event loop only."""
 
     def __init__(self, judges: AsksJudges) -> None:
         self._judges = judges

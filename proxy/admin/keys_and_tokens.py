@@ -45,7 +45,7 @@ class Credentials:
         self._surroundings = surroundings
 
     def all(self) -> KeyList:
-        """Every key, revoked ones too."""
+        """Every API key, revoked ones included."""
         records = self._reader.keys()
         return KeyList(keys=tuple(key_view(record) for record in records))
 
@@ -60,7 +60,7 @@ class Credentials:
         """A key for a new principal, or one more for a known one.
 
         Raises:
-            MalformedRequest: 409, the name is taken by a principal with other rights.
+            MalformedRequest: A principal with other rights has the name (status 409).
         """
         principal = Principal(
             principal_id=PrincipalId(asked.name),
@@ -72,8 +72,8 @@ class Credentials:
         for record in records:
             known = record.principal
             if known.principal_id == principal.principal_id and known != principal:
-                # Trust and nonces belong to the principal's name: with two tenants or channels
-                # under one name, one could use up the other's trust.
+                # Trust and nonces belong to a principal's name. If one name had two tenants or
+                # channels, one of them could use up the other's trust.
                 raise MalformedRequest(
                     "name: taken by a principal with another tenant, channel or claims", status=409
                 )
@@ -84,7 +84,7 @@ class Credentials:
 
         Raises:
             NotFound: No such key.
-            MalformedRequest: It has ended; a revocation is final.
+            MalformedRequest: The key has ended; a revocation is final.
         """
         old = self._key(key_id)
         if old.revoked_at_ms is not None and old.revoked_at_ms <= self._surroundings.now_ms():
@@ -97,7 +97,7 @@ class Credentials:
         """End a key now.
 
         Raises:
-            NotFound: No such key.
+            NotFound: No key has this id.
         """
         return key_view(await self._end_key(by, self._key(key_id), 0))
 
@@ -152,7 +152,7 @@ class Credentials:
         return TokenView(token=granted.token, nonce=nonce, expires_at_ms=expires_at_ms)
 
     def _promoted(self, asked: TokenRequest, nonce: str) -> Candidate:
-        """The candidate that the interceptor will make of the write."""
+        """The candidate that the interceptor would make of the write that a token is for."""
         create = asked.memory_id is None
         return Candidate(
             change=ChangeKind.CREATE if create else ChangeKind.UPDATE,

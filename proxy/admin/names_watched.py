@@ -60,7 +60,7 @@ class NamesWatched:
 
         Raises:
             MalformedRequest: No word of the text could be a name.
-            NotFound: No memory of low trust mentioned it, or it is accepted already.
+            NotFound: No memory of low trust mentioned the name, or the name is accepted already.
         """
         cells = await self._drift.accept(_tenant(asked), asked.name, by.principal_id)
         if not cells:
@@ -72,7 +72,7 @@ class NamesWatched:
 
         Raises:
             MalformedRequest: No word of the text could be a name.
-            NotFound: It was not accepted.
+            NotFound: The name was not accepted.
         """
         cells = await self._drift.revoke(_tenant(asked), asked.name, by.principal_id)
         if not cells:
@@ -81,7 +81,7 @@ class NamesWatched:
 
 
 def _tenant(asked: AcceptRequest) -> Tenant:
-    """The tenant of a request whose name can be one."""
+    """The tenant that a request names, after a check that a tenant may have such a name."""
     if not mentioned_in(asked.name).every:
         raise MalformedRequest("name: no word of three letters or more that could be a name")
     return Tenant(asked.tenant)

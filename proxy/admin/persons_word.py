@@ -1,4 +1,4 @@
-"""A person's release or denial of a held candidate, or its expiry: one telemetry record each."""
+"""Records for telemetry what ends a hold: a person's release or denial, or its expiry."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Ruled(msgspec.Struct, frozen=True, kw_only=True):
     """A person's verdict on a candidate, and what its agent may be shown from now on."""
 
     outcome: Outcome
-    # Ids of candidates denied earlier whose text equals the released one: it is withheld no longer.
+    # Ids of candidates denied earlier whose text equals the released one; this text is withheld no
+    # longer.
     lifted: tuple[str, ...]
     # Whether the agent that proposed the text is kept from seeing it from now on.
     withheld: bool
@@ -53,7 +54,7 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             UnknownCandidate: Nothing of that id is held.
-            StorageError: It could not be decided.
+            StorageError: The candidate could not be decided.
         """
         held, started_ns = self._before(candidate_id)
         outcome = await self.writer.release(candidate_id, by)
@@ -64,7 +65,7 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             UnknownCandidate: Nothing of that id is held.
-            StorageError: It could not be decided.
+            StorageError: The candidate could not be decided.
         """
         held, started_ns = self._before(candidate_id)
         outcome = await self.writer.deny(candidate_id, by)
@@ -79,13 +80,14 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         return Ruled(outcome=outcome, lifted=lifted, withheld=withheld)
 
     def _before(self, candidate_id: CandidateId) -> tuple[HeldCandidate | None, int]:
-        # Read before the decision: its trace and target cannot be decrypted afterwards.
+        # These are read before the decision, because a decided candidate can no longer be
+        # decrypted.
         return self.reader.held_candidate(candidate_id), self.surroundings.clock_ns()
 
     async def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId, way: str
     ) -> dict[CandidateId, bool]:
-        """Refuse as many of the candidates as one transaction takes; True for each that was held.
+        """Refuse as many candidates as one transaction takes; True stands for each that was held.
 
         Candidates missing in the answer were not reached: pass them again.
 
@@ -115,8 +117,8 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         if held is not None:
             out = self.surroundings
             span = Judging(
-                # The decision joins the trace of the original write, so that its reader sees the
-                # final outcome.
+                # The decision joins the trace of the original write, so that a reader of the trace
+                # sees the final outcome.
                 context=TraceContext(
                     trace_id=held.trace_id or out.random_hex(16), span_id=out.random_hex(8)
                 ),

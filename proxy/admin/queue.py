@@ -53,7 +53,7 @@ _EVERYBODYS: Final = frozenset({MemoryClass.L3, MemoryClass.L4})
 
 
 class _Frozen(NamedTuple):
-    """A candidate's state when it was selected."""
+    """The state that a candidate had when it was selected."""
 
     candidate_id: CandidateId
     content: bytes
@@ -66,7 +66,8 @@ class _Selection(NamedTuple):
     chosen: tuple[_Frozen, ...]
     rules: str
     until_ms: int
-    # The id that the filter `same` named: all candidates have its text. None with another filter.
+    # The id that the filter `same` named, if it was given: then all selected candidates have that
+    # candidate's text. Otherwise None.
     same: str | None
 
 
@@ -90,7 +91,7 @@ class Queue:
         """Held candidates that fit the filter, oldest first, each with its first characters.
 
         Raises:
-            NotFound: Nothing of the id in `same` is held.
+            NotFound: No held candidate has the id in `same`.
         """
         found, waiting = await self._found(asked)
         shown = found[: min(asked.limit, PAGE_LEN_MAX)]
@@ -102,7 +103,7 @@ class Queue:
 
         Raises:
             MalformedRequest: The filter is empty.
-            NotFound: Nothing of the id in `same` is held, or nothing fits.
+            NotFound: No held candidate has the id in `same`, or none fits the filter.
         """
         if not asked.narrows:
             raise MalformedRequest("filter: say which; everything at once has no short form")
@@ -138,7 +139,7 @@ class Queue:
 
         Raises:
             NotFound: There is no such selection, or it has expired.
-            StorageError: One could not be decided; those before it are.
+            StorageError: A candidate could not be decided; those before it were.
         """
         selection = self._taken(digest)
         refused = 0
@@ -176,7 +177,7 @@ class Queue:
         Raises:
             MalformedRequest: It was not made by `same`, or contains a candidate that must be
                 decided singly.
-            NotFound: There is no such selection, or not any more.
+            NotFound: There is no such selection, or it has expired.
             StorageError: One could not be decided; those before it are.
         """
         selection = self._taken(digest)
@@ -227,7 +228,7 @@ class Queue:
         )
 
     async def _found(self, asked: ReviewFilter) -> tuple[list[HeldCandidate], int]:
-        """The held candidates that fit, and how many are held at all."""
+        """The held candidates that fit a filter, and the number of all held candidates."""
         held = await asyncio.to_thread(self._reader.held)
         await asyncio.to_thread(self._learn, held)
         same = None
@@ -243,7 +244,7 @@ class Queue:
         return found, len(held)
 
     def _learn(self, held: Iterable[HeldCandidate]) -> None:
-        """Hash new candidates, and forget decided ones. In a thread."""
+        """Hash new candidates, and forget decided ones. Runs in a thread."""
         known = self._contents
         ids = [one.candidate_id for one in held]
         came = self._reader.held_contents([one for one in ids if one not in known])
@@ -276,7 +277,7 @@ class Queue:
         )
 
     def _rows(self, shown: Iterable[HeldCandidate]) -> tuple[HeldView, ...]:
-        """The held rows. In a thread."""
+        """The rows of all held candidates. Runs in a thread."""
         counts: dict[bytes, int] = {}
         for content in self._contents.values():
             counts[content] = counts.get(content, 0) + 1
@@ -298,7 +299,7 @@ class Queue:
 
 
 def _beginning(candidate: Candidate) -> str:
-    """The first characters of the text to be stored; for a call, of the pieces with meaning."""
+    """The first characters of the text to be stored; for a tool call, of its meaningful parts."""
     call = call_of(candidate)
     said = candidate.text or "" if call is None else " ".join(one for one in call.pieces if one)
     return said if len(said) <= BEGINNING_LEN else said[: BEGINNING_LEN - 1] + "…"

@@ -1,4 +1,4 @@
-"""The recall ledger as operators ask it: who was shown which memories, and what a model saw."""
+"""The recall ledger for operators: which memories were served to whom, and which a model saw."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class RecalledReads:
-    """Event loop only; the ledger's files are read in a thread."""
+    """Answers operators' questions about the recall ledger.
+
+    Event loop only; the ledger's files are read in a thread.
+    """
 
     def __init__(self, ledger: Recalls) -> None:
         self._ledger = ledger
@@ -35,7 +38,7 @@ class RecalledReads:
         return RecallList(kept_since_ms=since_ms, recalls=tuple(map(recall_view, found)))
 
     async def one(self, recall_id: str) -> RecallView:
-        """One read.
+        """One recorded read of memories.
 
         Raises:
             NotFound: It is not kept; the detail says since when reads are.
@@ -49,7 +52,7 @@ class RecalledReads:
         """One reply of a model, by the id that its API gave it.
 
         Raises:
-            NotFound: It is not kept; the detail says since when replies are.
+            NotFound: The reply is not kept; the detail says since when replies are kept.
         """
         found = await asyncio.to_thread(self._ledger.reply, Tenant(tenant), reply_id)
         if found is None:

@@ -35,7 +35,7 @@ _CONTENT_WORDS_MIN: Final = 3
 class Registering:
     """Lists and registers anchors and canaries.
 
-    Event loop only; `by` is the operator, whom the leaf names.
+    Event loop only; `by` is the operator's name, for the audit leaf.
     """
 
     def __init__(
@@ -45,18 +45,18 @@ class Registering:
         surroundings: Surroundings,
         canaries: Canaries | None,
     ) -> None:
-        """`canaries`: None where the store embeds no text."""
+        """`canaries` is None if the store embeds no text, so that no question can be asked."""
         self._canaries = canaries
         self._reader = reader
         self._writer = writer
         self._out = surroundings
 
     def anchors(self, tenant: Tenant) -> AnchorList:
-        """The anchors of a tenant."""
+        """The anchors (registered truths) of a tenant."""
         return AnchorList(anchors=tuple(map(anchor_view, self._reader.anchors(tenant))))
 
     async def put_anchor(self, by: Principal, asked: AnchorRequest) -> AnchorView:
-        """Register a source of truth, or replace the one of the same id.
+        """Register an anchor, or replace the anchor with the same id.
 
         Raises:
             MalformedRequest: An entry of the matcher cannot be tried; nothing was changed.
@@ -80,7 +80,7 @@ class Registering:
         return anchor_view(anchor)
 
     async def canaries(self, tenant: Tenant) -> CanaryList:
-        """The canaries of a tenant."""
+        """The canaries (questions for retrieval) of a tenant."""
         known = await asyncio.to_thread(self._reader.canaries)
         return CanaryList(canaries=tuple(canary_view(one) for one in known if one.tenant == tenant))
 
@@ -88,7 +88,7 @@ class Registering:
         """Ask retrieval the questions of a tenant's canaries.
 
         Raises:
-            MalformedRequest: The store embeds no text, so that it can be asked no question.
+            MalformedRequest: The store embeds no text, so it cannot be asked a question.
         """
         if self._canaries is None:
             raise MalformedRequest("this store embeds no text: its canaries cannot be asked")
@@ -107,7 +107,7 @@ class Registering:
         )
 
     async def put_canary(self, by: Principal, asked: CanaryRequest) -> CanaryView:
-        """Register questions for retrieval, or replace those of the same id.
+        """Register a canary (questions for retrieval), or replace the canary with the same id.
 
         Raises:
             MalformedRequest: An entry of the matcher cannot be tried; nothing was changed.
@@ -130,8 +130,8 @@ class Registering:
         return canary_view(canary)
 
     async def _put(self, by: Principal, anchor: Anchor) -> None:
-        # Anchors and canaries are rows of one table, so that one with the other's id would replace
-        # it unnoticed.
+        # Anchors and canaries are rows of one table, so registering one under an id of the other
+        # kind would replace that row unnoticed.
         known = await asyncio.to_thread(self._reader.canaries)
         others = self._reader.anchors(anchor.tenant) if anchor.is_canary else known
         named = (anchor.tenant, anchor.anchor_id)
@@ -183,7 +183,7 @@ def _checked(matcher: Matcher) -> Matcher:
 
 
 def _caught(statement: str, matcher: Matcher, entry: str) -> bool:
-    """Whether the comparison alone knows the statement with the wrong words in it for a denial."""
+    """Whether the comparison alone finds that a wrong version of the statement denies it."""
     if entry.startswith(PATTERN_PREFIX):
         return False
     stated, wrong = skeleton(statement), skeleton(entry)

@@ -42,7 +42,7 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
         """Hide all memories that fit the request, or with `dry_run` only name them.
 
         Raises:
-            MalformedRequest: The request names nothing but a tenant, whose every memory would be
+            MalformedRequest: The request names only a tenant, so every memory of it would be
                 hidden.
         """
         reach = _reach_of(asked)
@@ -113,7 +113,7 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
         return _isolation_view(await self.incidents.undo(incident_id, by.principal_id))
 
     async def resume(self, by: Principal, incident_id: str) -> IsolationView:
-        """Finish an isolation, or its undoing, that a crash interrupted."""
+        """Finish an isolation, or the undoing of one, that a crash interrupted."""
         return _isolation_view(await self.incidents.resume(incident_id, by.principal_id))
 
 

@@ -38,7 +38,7 @@ _PAUSE_S: Final = 0.002
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
-    """The memories that one sweep found due, and how many of them it erased."""
+    """The memories that one sweep found due for erasure, and how many of them it erased."""
 
     due: tuple[Due, ...]
     purged_count: int
@@ -112,13 +112,13 @@ class Retaining:
             try:
                 await self.sweep()
             except StorageError as error:
-                # A failed sweep needs no repetition here: the next one finds the same memories
-                # again.
+                # A failed sweep is not repeated at once, because the next one finds the same
+                # memories again.
                 _LOG.warning("retention sweep failed", extra={"error_type": type(error).__name__})
 
     @asynccontextmanager
     async def sweeping(self, every_s: float) -> AsyncGenerator[None]:
-        """Sweep periodically while the block runs; never where the interval is 0."""
+        """Sweep periodically while the block runs; not at all if the interval is 0."""
         if every_s <= 0:
             yield
             return

@@ -33,7 +33,10 @@ SETTLE_S: Final = 0.05
 
 
 class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
-    """The ruleset in force after a reload; `changed`: its text differs from the one before."""
+    """The ruleset in force after a reload.
+
+    `changed` tells whether its text differs from the old one.
+    """
 
     digest: str
     epoch: int
@@ -41,7 +44,7 @@ class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_rules(text: str) -> Ruleset:
-    """A ruleset that every dialect can work with.
+    """Parse a ruleset, and check that every dialect can work with it.
 
     Raises:
         RulesetError: Anything is missing, unknown or out of range.
@@ -73,7 +76,7 @@ class Rules:
         self._one_at_a_time = asyncio.Lock()
 
     async def reload(self, by: PrincipalId, digest: str | None = None) -> Reloaded:
-        """Read the file again and put what it says in force; `digest` is what it must be.
+        """Read the file again and put its rules in force; its digest has to be `digest`.
 
         A candidate that waits for the writer is judged by the rules that are in force on its turn;
         a decision that is being made ends under the epoch it began with.

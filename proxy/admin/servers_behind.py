@@ -23,7 +23,7 @@ class ServersBehind:
         self._forwards = forwards
 
     def servers(self, tenant: Tenant) -> ServerList:
-        """Every MCP server of a tenant whose tools were listed."""
+        """Every MCP server of a tenant whose tools were listed at least once."""
         return ServerList(servers=tuple(server_view(one) for one in self._pins.all(tenant)))
 
     async def approve(
@@ -32,19 +32,19 @@ class ServersBehind:
         """Approve a server's tools as they were listed last; leaves a leaf.
 
         Raises:
-            UnknownPins: No such server, or its tools are not those that the digest names.
+            UnknownPins: There is no such server, or its tools are not those of the digest.
         """
         return server_view(await self._pins.approve(tenant, server, by.principal_id, digest))
 
     def unsettled(self, tenant: Tenant | None) -> UnsettledList:
-        """Admitted changes that servers behind may not have, oldest first."""
+        """Admitted changes that may be missing on their servers, oldest first."""
         pending = self._forwards.pending(tenant)
         return UnsettledList(unsettled=tuple(unsettled_view(one) for one in pending))
 
     async def settle(
         self, by: Principal, candidate_id: CandidateId, *, done: bool
     ) -> UnsettledList:
-        """Record whether the server has a change, as a person found out; leaves a leaf.
+        """Record what a person found out: whether the server has a change. Leaves a leaf.
 
         Returns the changes that are still unsettled.
 

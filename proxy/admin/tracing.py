@@ -48,7 +48,7 @@ class Tracing(msgspec.Struct, frozen=True, kw_only=True):
         """A memory and all that it came from, breadth first, up to `MEMORIES_MAX`.
 
         Raises:
-            NotFound: There never was one of that id in the tenant.
+            NotFound: The tenant never had a memory with this id.
         """
         waiting, seen = deque([memory_id]), {memory_id}
         nodes: list[ProvenanceNode] = []
@@ -109,8 +109,8 @@ class Tracing(msgspec.Struct, frozen=True, kw_only=True):
             target=seen.target,
             approved_by=leaf.approved_by,
             memory_class=leaf.memory_class,
-            # Taken from the leaf: the label as it was judged, before a person may have vouched for
-            # the memory.
+            # The label comes from the leaf, so it is the judged one, from before a person may have
+            # vouched for the memory.
             source=leaf.source,
             ceiling=ceiling_of(leaf),
             basis=leaf.basis,

@@ -1,4 +1,4 @@
-"""From the store's values to the operator API's views. Pure."""
+"""Turns the store's values into the operator API's views. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def memory_view(memory: Memory) -> MemoryView:
-    """One memory."""
+    """A memory in the form of the operator API."""
     return MemoryView(
         memory_id=memory.memory_id,
         tenant=memory.tenant,
@@ -71,7 +71,7 @@ def memory_view(memory: Memory) -> MemoryView:
 
 
 def history_step(entry: HistoryEntry) -> HistoryStep:
-    """One step of a history."""
+    """One step of a memory's history in the form of the operator API."""
     return HistoryStep(
         change=entry.change,
         version=entry.version,
@@ -94,7 +94,7 @@ def filed_under(candidate: Candidate) -> str:
 
 
 def held_view(held: HeldCandidate) -> HeldView:
-    """One held candidate, with its content where the store gave it."""
+    """A held candidate in the form of the operator API, with its content if the store gave it."""
     candidate = held.candidate
     becomes = None
     if candidate is not None:
@@ -168,7 +168,7 @@ def trust_view(
     state: TrustState,
     history: tuple[TrustEvent, ...] | None = None,
 ) -> TrustView:
-    """One principal's standing, with the events behind it if they are given."""
+    """The trust in one principal, with the events behind it if they are given."""
     return TrustView(
         principal=principal_id,
         level=state.level.value,
@@ -187,7 +187,7 @@ def trust_view(
 def origin_view(
     origin: OriginTrust, history: tuple[TrustEvent, ...] | None = None
 ) -> OriginTrustView:
-    """One origin's standing, with the events behind it if they are given."""
+    """The trust in one origin, with the events behind it if they are given."""
     state = origin.state
     return OriginTrustView(
         tenant=origin.tenant,
@@ -220,7 +220,7 @@ def _events(history: tuple[TrustEvent, ...] | None) -> tuple[TrustEventView, ...
 
 
 def key_view(record: KeyRecord) -> KeyView:
-    """A key, without the key."""
+    """A key's record, without the key itself."""
     return KeyView(
         key_id=record.key_id,
         principal=record.principal.principal_id,
@@ -233,12 +233,12 @@ def key_view(record: KeyRecord) -> KeyView:
 
 
 def leaf_view(index: int, data: bytes) -> LeafView:
-    """A leaf as it is hashed, and its fields for people."""
+    """A leaf: its bytes as they are hashed, and its fields for people."""
     leaf = decode_leaf(data)
     fields: dict[str, str | int | float | bool | None] = {"kind": type(leaf).__name__}
     for name in leaf.__struct_fields__:
         value: object = getattr(leaf, name)
-        plain: object = getattr(value, "value", value)  # an enum's value
+        plain: object = getattr(value, "value", value)  # the value is that of an enum
         if isinstance(plain, bytes):
             fields[name] = plain.hex()
         elif plain is None or isinstance(plain, str | int | float | bool):
@@ -266,7 +266,7 @@ def proof_view(proof: AuditProof) -> ProofView:
 
 
 def checkpoint_view(head: AuditHead) -> CheckpointView:
-    """The signed head."""
+    """The signed head of the log in the form of the operator API."""
     return CheckpointView(checkpoint=head.note, verifier_key=head.verifier_key, size=head.size)
 
 

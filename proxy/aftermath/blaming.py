@@ -1,4 +1,8 @@
-"""From a signal to an end: the search for the memories that caused one wrong answer.
+"""*Conducts the search for the memories that caused one wrong answer, from a signal to the end.
+
+A case (one wrong answer) is on disk before anything is replayed, and so is each of its steps. Cases
+are handled one after the other, so two cases about one memory never act at once: the second finds
+the memory hidden already.
 
 A case is durable before anything is replayed, and each of its steps is. Cases are worked off one
 after the other, so two that are about one memory never act at once: the second finds it hidden.
@@ -62,7 +66,7 @@ _KINDS: Final = {
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """What one round of replays came to. `why` says in a fixed word what is open."""
+    """The result of one round of replays. `why` is a fixed word for what is still open."""
 
     ending: Ending
     places: tuple[Place, ...]
@@ -74,7 +78,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Told(msgspec.Struct):
-    """What the trace of a case under way has to say."""
+    """The parts of a case that its telemetry trace tells, collected while the case is handled."""
 
     started_ns: int = 0
     error_type: str = ""
@@ -83,7 +87,10 @@ class _Told(msgspec.Struct):
 
 
 class Blaming:
-    """Implements `OpensCases`. Event loop only; what may take a millisecond runs on a thread."""
+    """Implements `OpensCases`.
+
+    Event loop only; work that may take a millisecond runs on a thread.
+    """
 
     def __init__(
         self,
@@ -102,17 +109,21 @@ class Blaming:
         self._judges = judges
         self._out = surroundings
         self._proposes = proposes
-        # What the answer should have said is content: it is in memory alone, and a restart ends it.
+        # What the answer should have said is content, so it is kept in memory only, and a restart
+        # loses it.
         self._signals: dict[str, tuple[Signal, bool]] = {}
         self._waiting: deque[str] = deque()
         self._ready = asyncio.Event()
         self._done: dict[str, asyncio.Event] = {}
         self._told: dict[str, _Told] = {}
 
-    # ---- what others ask -----------------------------------------------------------------------
+    # ---- calls from other rooms ------------------------------------------------------------------
 
     async def open_case(self, signal: Signal) -> str | None:
-        """The case of a signal, durable when this returns; its replays follow."""
+        """Open the case of a signal.
+
+        The case is on disk when this returns; its replays follow.
+        """
         return await self._open(signal, whole_cause=False)
 
     async def blame(self, signal: Signal, *, whole_cause: bool) -> Case:
@@ -121,7 +132,7 @@ class Blaming:
         Raises:
             MalformedRequest: A word of `expect` or `forbid` cannot be looked for, or no judge has
                 this name.
-            StorageError: It could not be kept.
+            StorageError: The case could not be written to disk.
         """
         case_id = await self._open(signal, whole_cause=whole_cause)
         done = self._done[case_id] = asyncio.Event()
@@ -138,7 +149,7 @@ class Blaming:
 
         Raises:
             NothingKept: There is no record of what was shown.
-            MalformedRequest: As `blame`.
+            MalformedRequest: A word cannot be looked for, or no judge has this name.
         """
         self._check(signal)
         evidence = await asyncio.to_thread(self._replays.evidence, signal)
@@ -163,14 +174,14 @@ class Blaming:
             finally:
                 task.cancel()
 
-    # ---- one case after the other --------------------------------------------------------------
+    # ---- handling one case after the other -------------------------------------------------------
 
     async def check(self, signal: Signal) -> None:
         """Whether anything is kept of the answer, and the words can be looked for.
 
         Raises:
             NothingKept: There is no record of what was shown.
-            MalformedRequest: As `blame`.
+            MalformedRequest: A word cannot be looked for, or no judge has this name.
         """
         self._check(signal)
         await asyncio.to_thread(self._replays.evidence, signal)
@@ -212,7 +223,8 @@ class Blaming:
                 try:
                     await self._seen_through(case_id)
                 except StorageError as error:
-                    # The case stays where it is: the next start takes it up again.
+                    # After a failure the case keeps its present step, and the next start continues
+                    # it.
                     _LOG.warning(
                         "a case could not go on",
                         extra={"fields": {"incident": case_id, "why": type(error).__name__}},
@@ -239,11 +251,12 @@ class Blaming:
             await self._moved(case, CaseStep.NEEDS_PERSON, _open("fault"))
 
     async def _conduct(self, case_id: str) -> None:
-        """Take one case from where it is to its end."""
+        """Conduct one case from its present step to its end."""
         case = await asyncio.to_thread(self._cases.get, case_id)
         known = self._signals.get(case_id)
         if known is None:
-            # What the answer should have said was in the memory of a process that ended.
+            # The words that the answer should have said were in the memory of a process that has
+            # ended.
             await self._moved(case, CaseStep.NEEDS_PERSON, _open("restarted"))
             return
         signal, whole_cause = known
@@ -277,7 +290,7 @@ class Blaming:
             why=found.why or ("incomplete" if evidence.lost else ""),
         )
         if found.ending is Ending.NOT_REPRODUCED:
-            # After a conviction this is what was wanted: what the search finds now is right.
+            # After a conviction the search finds only right memories now, which is what was wanted.
             step = CaseStep.NOT_REPRODUCED if first else CaseStep.HEALED
             return await self._moved(case, step, progress)
         if found.ending is Ending.NOT_MEMORY_CAUSED and first:
@@ -304,7 +317,7 @@ class Blaming:
         return case
 
     def _tell(self, case: Case) -> None:
-        """Count a step; the last one becomes the trace of the whole case."""
+        """Count a step of a case. The last step also writes the trace of the whole case."""
         told = self._told.setdefault(case.case_id, _Told())
         ended = not case.under_way
         self._out.record(
@@ -329,7 +342,7 @@ class Blaming:
             )
         )
 
-    # ---- one round -----------------------------------------------------------------------------
+    # ---- one round of replays --------------------------------------------------------------------
 
     async def _round(
         self,
@@ -340,7 +353,7 @@ class Blaming:
         *,
         whole_cause: bool,
     ) -> Round:
-        """Who of these is to blame."""
+        """Find out which of these memories are to blame, in one round of replays."""
         if signal.judge is None:
             rules = self._rules(signal)
             if not rules:
@@ -430,7 +443,8 @@ class Blaming:
         rules.extend(
             RegisteredRule(rule_id=_OF_SIGNAL, statement=one, label=label)
             for one in signal.expect
-            # One word is no statement: what merely speaks of it would seem to deny it.
+            # A single word is no statement: any text that merely mentions the word would seem to
+            # deny it.
             if len(words_of(skeleton(one))) >= _STATEMENT_WORDS_MIN
         )
         return rules
@@ -462,7 +476,7 @@ def _accused(culprits: Iterable[Place], beside: Iterable[Place]) -> list[Accused
 
 
 def _judged(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
-    """Each memory alone: the answer is wrong if one of them is, so no set is replayed."""
+    """Judge each memory alone. The answer is wrong if one memory is, so no set is replayed."""
     failing = judge.failing(
         JudgedMemory(
             memory_id=one.memory.memory_id,
@@ -477,7 +491,7 @@ def _judged(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
     ending = Ending.CONVICTED if culprits else Ending.NOT_REPRODUCED
     controls = {"everything": bool(culprits)}
     if culprits:
-        # The judge says of each of the others alone that it fails nothing.
+        # The judge was asked about each other memory alone, and says that it does no harm.
         controls["no_suspect"] = False
     return Round(
         ending=ending,
@@ -534,7 +548,10 @@ def _nobody_judges(suspects: int) -> Round:
 
 
 def _plain(reply_id: str | None) -> str:
-    """An API's id as a case may name it: it comes from a model's server, and is no text."""
+    """A model API's id, as far as a case may quote it.
+
+    It comes from the model's server, so anything that is no plain id is left out.
+    """
     return reply_id if reply_id and _PLAIN.fullmatch(reply_id) else ""
 
 

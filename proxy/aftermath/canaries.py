@@ -1,4 +1,4 @@
-"""Canaries: questions that retrieval is asked, and the memories whose answer is forbidden."""
+"""Canaries: questions that are put to the store's search, each with answers that are forbidden."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ _RANDOM_BYTES: Final = 4
 class CanaryOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the questions of one canary found.
 
-    `failing` say what the canary forbids, in the order in which they were found; `lacking`: none of
-    the memories found says something that it asks for. `failure_id`: "" where nothing failed.
+    `failing` are the memories that say what the canary forbids, in the order found. `lacking` is
+    true if something that the canary asks for stands in none of the memories found. `failure_id` is
+    "" if nothing is wrong.
     """
 
     canary_id: str
@@ -44,7 +45,10 @@ class CanaryOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Canaries:
-    """Asks canaries of retrieval. Event loop only; searches run on threads."""
+    """Puts the questions of canaries to the store's search.
+
+    Event loop only; searches run on threads.
+    """
 
     def __init__(
         self,
@@ -55,7 +59,7 @@ class Canaries:
         cases: OpensCases,
         surroundings: Surroundings,
     ) -> None:
-        """`embedder` embeds texts: a store of the clients' own vectors can ask no question."""
+        """`embedder` embeds the questions; a store of clients' own vectors can be asked none."""
         self._reader = reader
         self._embedder = embedder
         self._failures = failures
@@ -63,7 +67,7 @@ class Canaries:
         self._out = surroundings
 
     async def run(self, tenant: Tenant, by: PrincipalId) -> tuple[CanaryOutcome, ...]:
-        """Ask every canary of a tenant; each that fails is kept as a failure, and may open a case.
+        """Ask every canary of a tenant; a failing one is recorded, and may open a case.
 
         Raises:
             StorageError: A search, or the record of a failure, could not be done.

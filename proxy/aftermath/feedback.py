@@ -1,7 +1,7 @@
 """What people, operators and agents say of an answer: kept without content, or the start of a case.
 
-An agent's word is a claim. It is kept and shown to people, and sets nothing off: an agent that a
-memory steers could have honest memories convicted, one bad word after the other.
+An agent's feedback is only a claim. It is recorded and shown to people, and starts no search:
+otherwise an agent that a memory steers could have honest memories hidden.
 """
 
 from __future__ import annotations
@@ -98,7 +98,10 @@ class TakingFeedback:
         )
 
     def _counted(self, by: Principal, now_ms: int, limit: int) -> bool:
-        """Count a feedback before it costs anything; False if the day has no room for it.
+        """Count a feedback before any work is done for it.
+
+        False if the principal's daily limit is used up. Feedback that was stored before the process
+        started is counted by `Failures.record`.
 
         What was stored before a start of the process is counted by `Failures.record`.
         """

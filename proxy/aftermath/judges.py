@@ -1,9 +1,9 @@
 """Callers' judges: programs and servers that say whether an answer fails with these memories.
 
-A judge is another author's program, and reads what an attacker wrote. It gets a question and texts,
-and nothing of the sidecar's: no environment, no credential, no directory. It has a deadline, and 64
-KiB for its answer. An answer that cannot be read counts as none, and blames no memory. The reason
-that a judge gives is not read, because it may repeat the texts.
+A judge is another author's program, and reads what an attacker wrote. A judge gets a question and
+texts, and nothing else of the sidecar: no environment, no credential, no directory. Its answer has
+a deadline and at most 64 KiB. An answer that cannot be read counts as none, and blames no memory.
+The reason that a judge gives is not read, because it may repeat the texts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a judge. Its `why` is skipped, and so is no member here."""
+    """The answer of a judge. Its `why` is skipped, because it may repeat texts of memories."""
 
     fails: bool | None
 
@@ -63,7 +63,10 @@ class UnheardError(Exception):
 
 
 class Judges:
-    """Implements `AsksJudges`. Event loop only; four questions at once, the others wait."""
+    """Implements `AsksJudges`.
+
+    Event loop only; four questions are asked at once, and further ones wait.
+    """
 
     def __init__(self, tables: Sequence[JudgeTable], *, look_up: LookUp = look_up) -> None:
         self._tables = {table.name: table for table in tables}
@@ -121,8 +124,8 @@ class Judges:
         resolver = JudgedResolver(
             table.allow, only_allowed=parts.scheme != "https", look_up=self._look_up
         )
-        # For a host that is an IP address, the connector skips its resolver: check the address
-        # here.
+        # If the host is an IP address, the HTTP connector skips its resolver, so the address is
+        # checked here.
         if is_address(host):
             resolver.check(host)
         limits = UpstreamLimits(
@@ -149,7 +152,7 @@ class Judges:
 
 
 async def _run(command: tuple[str, ...], asked: bytes) -> bytes:
-    """Run a judge's program; what it printed, if it ended with exit code 0."""
+    """Run a judge's program, and return its output if the exit code is 0."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -171,8 +174,8 @@ async def _run(command: tuple[str, ...], asked: bytes) -> bytes:
             raise UnheardError(FAILED)
         return said
     finally:
-        # The whole process group is ended: children of the judge may live on and keep the pipe
-        # open.
+        # The whole process group is ended, because children of the judge may live on and keep the
+        # pipe open.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
@@ -197,15 +200,15 @@ async def _read(process: Process) -> bytes:
         while piece := await process.stdout.read(ANSWER_BYTES_MAX):
             said += piece
             if len(said) > ANSWER_BYTES_MAX:
-                # Killed at once: a judge whose output nobody reads may never read the rest of the
-                # question, and the writing of it would wait.
+                # The judge is killed at once. A judge whose output nobody reads may stop reading
+                # the question, and writing it would then wait.
                 process.kill()
                 break
     return bytes(said)
 
 
 async def _write(process: Process, asked: bytes) -> None:
-    # A judge may answer without reading to the end.
+    # A judge may answer before it has read the whole question.
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             process.stdin.write(asked)

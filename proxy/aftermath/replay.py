@@ -1,4 +1,7 @@
-"""What a reader or a model was shown, put together again with memories left out.
+"""*Puts together again what a reader or a model was shown, with some memories left out.
+
+The texts are those of the rows that were served, not those of today. A memory that was hidden,
+deleted or changed since is left out: it cannot come back into an answer.
 
 The texts are those of the rows that were served, not those of today. What is hidden, deleted or
 changed since is in no replay: it cannot come back into an answer.
@@ -26,7 +29,7 @@ _LISTED_MAX: Final = 50
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory as it was shown: its state by its row, and the cosine with which it ranked."""
+    """One memory as it was shown: the row that was served, and the cosine by which it ranked."""
 
     memory: Memory
     score: float
@@ -35,8 +38,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What was shown, in order, and the searches that found it.
 
-    `lost`: something that was shown is purged, or its record was dropped. `question` is "" where
-    queries are not kept.
+    `lost` is true if a shown memory was purged, or its record was dropped. `question` is "" if
+    queries are not recorded.
     """
 
     tenant: Tenant
@@ -47,18 +50,21 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NothingKept(Exception):  # noqa: N818 - reads as what happened
-    """No record says what was shown: it is too old, or there never was one."""
+    """No record says which memories were shown: it is too old, or there never was one."""
 
 
 class Replays:
-    """Puts together what was shown. Any thread but the event loop's: each call may read files."""
+    """Puts together which memories were shown.
+
+    Not on the event loop, because each call may read files.
+    """
 
     def __init__(self, recalls: Recalls, reader: MemoryReader) -> None:
         self._recalls = recalls
         self._reader = reader
 
     def evidence(self, signal: Signal) -> Evidence:
-        """What was shown in the answer that a signal is about.
+        """The memories that were shown in the answer that a signal is about.
 
         Raises:
             NothingKept: There is no record of it.
@@ -91,11 +97,14 @@ class Replays:
         return Evidence(tenant=signal.tenant, shown=(Place(memory=memory, score=1.0),), searches=())
 
     def still_shown(self, evidence: Evidence) -> tuple[Place, ...]:
-        """Those of the places that a read could still show as they were."""
+        """Those of the places whose memories a read could still show unchanged."""
         return tuple(one for one in evidence.shown if self._stands(one.memory))
 
     def fresh(self, evidence: Evidence) -> tuple[Place, ...]:
-        """What the same searches find now, each memory once, and shown memories of no search."""
+        """The memories that the same searches find now, each once.
+
+        Memories that were shown without a search are included.
+        """
         found: dict[MemoryId, Place] = {}
         searched: set[int] = set()
         for search in evidence.searches:
@@ -152,6 +161,6 @@ class Replays:
 
 
 def _unit(vector: bytes) -> bytes:
-    """The float16 vector of a recall as the index takes it: float32, of unit length."""
+    """A recall's float16 vector in the form that the index takes: float32, of unit length."""
     values = np.frombuffer(vector, dtype="<f2").astype(np.float64)
     return (values / np.linalg.norm(values)).astype("<f4").tobytes()

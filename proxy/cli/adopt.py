@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 _SECONDS: Final = 60.0
 _SHOWN: Final = 20
 _BEGINS: Final = 60
-# The one server whose shipped map says how all of it is listed; its own name has to agree.
+# The only server whose shipped map says how to list all that it keeps; the server's own name has to
+# agree.
 _BY_DEFAULT: Final = "memory-server"
 
 
@@ -61,7 +62,7 @@ class AdoptedRow(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     state: str | None = None
     memory_id: str | None = None
-    # Why it got no memory here, by the codes of docs/reasons.md.
+    # Why the item has no memory here, as a code of docs/reasons.md.
     reason: str | None = None
 
 
@@ -125,7 +126,7 @@ async def _taken_in(
 
 
 async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, tuple[Item, ...]]:
-    """The server's name, its map, and all that it keeps now."""
+    """The server's name, its map, and all items that it keeps now."""
     name, words = asked.words[0], asked.words[1:]
     settings = settings_of(context, check_places=True)
     table = next((one for one in settings.mcp if one.name == name), None)
@@ -183,7 +184,9 @@ def _row(item: Item) -> AdoptedRow:
 
 
 def _again(asked: _Adopt, server: str, more: str = "") -> str:
-    """The command line to repeat, for a message.
+    """The command line that a message asks the person to repeat.
+
+    A server that stands in no [[mcp]] table needs its own command behind it.
 
     A server that stands in no [[mcp]] table needs its own command behind it.
     """
@@ -210,7 +213,7 @@ def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
                 one.reason or "-",
                 one.memory_id or "-",
             )
-            # What got no memory comes first: the rest is read by `memory list`.
+            # Items that got no memory are printed first; the others can be read with `memory list`.
             for one in sorted(found.items, key=lambda one: one.reason is None)[:_SHOWN]
         ],
     )

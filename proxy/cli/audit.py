@@ -228,7 +228,7 @@ async def _prove(context: Context) -> Exit:
 
 
 async def _verdict_of(api: Operator, begins: str, terminal: Terminal) -> int:
-    """The last verdict leaf about the candidate with this id, or with an id that begins so.
+    """The last verdict leaf about the candidate whose id is, or begins with, the given text.
 
     It is found by reading the log, which has the ids of all candidates that were ever judged.
     """
@@ -258,7 +258,7 @@ async def _verdict_of(api: Operator, begins: str, terminal: Terminal) -> int:
 
 
 def _judged(view: LeafView) -> str:
-    """The id of the candidate that a verdict leaf judges; "" for any other leaf."""
+    """The id of the candidate that a verdict leaf is about; "" for any other leaf."""
     try:
         leaf = decode_leaf(base64.b64decode(view.data_base64, validate=True))
     except (StoreCorrupt, binascii.Error):
@@ -276,7 +276,7 @@ async def _checkpoint(context: Context) -> Exit:
     elif asked.vkey_only:
         terminal.say(inert(view.verifier_key))
     else:
-        # The note alone on stdout, so that it can be stored; the key on stderr.
+        # Only the signed note goes to stdout, so that it can be stored; the key goes to stderr.
         for line in view.checkpoint.split("\n")[:-1]:
             terminal.say(inert(line))
         terminal.note(f"vkey: {inert(view.verifier_key)}")

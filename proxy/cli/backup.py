@@ -56,7 +56,7 @@ class _Restore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON of `restore --json`."""
+    """What `restore --json` prints."""
 
     state: str
     checkpoint: str
@@ -153,7 +153,7 @@ def _refuse_replaceable(directory: Path) -> None:
     """Refuse a source that another user could change while it is restored.
 
     Raises:
-        CommandFailed: Whose it is, and what to do.
+        CommandFailed: The source belongs to another user; the message says what to do.
     """
     try:
         for place in (directory, *directory.rglob("*")):

@@ -79,7 +79,7 @@ class Operator:
         timeout_s: float = QUICK_S,
         **query: str | int | None,
     ) -> _Form:
-        """Fetch something; a `None` in the query is left out.
+        """Fetch an answer of the API; a query parameter that is `None` is left out.
 
         Raises:
             CommandFailed: The sidecar could not be reached, refused, or answered something else.
@@ -94,7 +94,7 @@ class Operator:
         *,
         timeout_s: float = QUICK_S,
     ) -> _Form:
-        """Fetch something, as `get` does, with query names that are no Python identifiers.
+        """Fetch as `get` does, with query names that are no Python identifiers.
 
         Raises:
             CommandFailed: The sidecar could not be reached, refused, or answered something else.
@@ -107,7 +107,7 @@ class Operator:
     async def post(
         self, path: str, form: type[_Form], body: object = None, *, timeout_s: float = QUICK_S
     ) -> _Form:
-        """Post a command.
+        """Post a command to the API.
 
         Raises:
             CommandFailed: The sidecar could not be reached, refused, or answered something else.
@@ -158,7 +158,7 @@ def part(name: str) -> str:
     """A name encoded as one segment of a path.
 
     Raises:
-        CommandFailed: It is no text.
+        CommandFailed: The name is no valid text.
     """
     with as_text():
         return quote(name, safe="")
@@ -169,7 +169,7 @@ def as_text() -> Generator[None]:
     """Report an argument that is no valid text: command lines are bytes.
 
     Raises:
-        CommandFailed: What is encoded in the block is not UTF-8; nothing has such a name.
+        CommandFailed: A text in the block is not valid UTF-8, so nothing can have it as a name.
     """
     try:
         yield

@@ -45,7 +45,7 @@ class Context:
             raise CommandFailed(Exit.USAGE, str(error), then="see --help") from error
 
     def given(self, name: str) -> str | None:
-        """One option as text; None where it was not given."""
+        """The value of one option as text; None if the option was not given."""
         value = self._asked.get(name)
         return None if value is None else str(value)
 
@@ -59,8 +59,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Arguments | None = None
     # True: the command has an option `--json FILE` of its own, instead of the common `--json`.
     names_json_file: bool = False
-    # Words that may follow the command and that its own function reads, each with what it then
-    # does.
+    # Words that may follow the command and that its own function reads, each with the effect that
+    # it has.
     below: tuple[tuple[str, str], ...] = ()
 
 
@@ -68,7 +68,7 @@ def read_file(path: Path, what: str, len_max: int, trust: Trust = Trust.ANYBODYS
     """A file that was named on the command line.
 
     Raises:
-        CommandFailed: It cannot be read, is too long, or does not fulfil `trust`.
+        CommandFailed: The file cannot be read, is too long, or does not fulfil `trust`.
     """
     try:
         return trusted_files.read_file(path, len_max, trust)

@@ -31,7 +31,7 @@ _SOCKET: Final = "admin.sock"
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True):
-    """The options every command takes to find its sidecar."""
+    """The options by which every command finds its sidecar."""
 
     state: str | None = None
     config: str | None = None
@@ -45,7 +45,7 @@ def settings_of(
     """The settings behind this command line.
 
     Raises:
-        CommandFailed: They cannot be used.
+        CommandFailed: The settings cannot be used.
     """
     where = context.arguments(Where)
     given: dict[str, Raw] = dict(flags or {})
@@ -64,8 +64,8 @@ def settings_of(
 async def operator(context: Context, *, opens: bool = True) -> AsyncGenerator[Operator]:
     """The operator API of the sidecar this command is meant for.
 
-    `opens`: a stopped state directory is opened for as long as the command takes; nobody else can
-    start a sidecar on it meanwhile.
+    With `opens`, a stopped state directory is opened for as long as the command takes; nobody else
+    can start a sidecar on it meanwhile.
 
     Raises:
         CommandFailed: No sidecar runs, and its state directory cannot be opened either.
@@ -88,7 +88,7 @@ async def operator(context: Context, *, opens: bool = True) -> AsyncGenerator[Op
 
 
 def admin_url(address: str) -> str:
-    """`--admin` as a URL: it takes `HOST:PORT` as well."""
+    """The value of `--admin` as a URL; `HOST:PORT` is allowed as well."""
     return (address if "://" in address else f"http://{address}").rstrip("/")
 
 
@@ -118,7 +118,8 @@ async def _opened(context: Context, settings: Settings) -> AsyncGenerator[Operat
     """Open a stopped state directory in this process, for the time of the command."""
     _openable(settings.state)
     checked = settings_of(context, check_places=True)
-    # Imported here, because it loads LMDB, FAISS and the embedder, which most commands do not need.
+    # This import stands here because it loads LMDB, FAISS and the embedder, which most commands do
+    # not need.
     from proxy.cli.stopped import stopped  # noqa: PLC0415
 
     async with stopped(checked), _over_socket(settings.state / _SOCKET) as client:
@@ -176,7 +177,8 @@ def _openable(state: Path) -> None:
             then="start one with `mnemogate run`, or name the right directory with --state",
         )
     if owner != os.geteuid():
-        # Root would create files that the sidecar's own user could not open any more.
+        # If root opened the directory, it would create files that the sidecar's own user could not
+        # open any more.
         raise CommandFailed(
             Exit.REFUSED,
             f"no sidecar runs on {state}, and it belongs to uid {owner}",

@@ -102,7 +102,10 @@ def _address(option: str, given: str | None) -> str | None:
 
 
 def _told(gates: tuple[int, ...], option: str, settings: Settings, default: Address) -> str:
-    """The URL of the gate that holds this state, from its command line, which any user may read."""
+    """The URL of the gate that has this state directory, from the gate's command line.
+
+    Any user may read another process's command line.
+    """
     for pid in gates:
         given = option_of(pid, option)
         if given is not None:

@@ -1,4 +1,4 @@
-"""`mnemogate drift`: names that many memories mention, and a person's word that a name is known."""
+"""`mnemogate drift`: names that many memories mention; a person may say that a name is known."""
 
 from __future__ import annotations
 

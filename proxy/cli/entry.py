@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. Never raises for what a person or the system did wrong."""
+    """Run one command, and return its exit code; bad input or a failing system raises nothing."""
     _open_streams()
     try:
         words = sys.argv[1:] if argv is None else argv
@@ -55,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has closed it (`| head`). Exit code 0 would be wrong for a check:
-        # one that was not printed to its end has not said yes.
+        # The reader of our output has closed the pipe (`| head`). Exit code 0 would be wrong for a
+        # check: one that was not printed to its end has confirmed nothing.
         return Exit.CUT_SHORT
     finally:
         _end()
@@ -72,7 +72,7 @@ def _open_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # open() takes the lowest free number: this one.
+            # open() takes the lowest free number, which is that of the closed stream.
             os.open(os.devnull, os.O_RDWR)
     # Python sets a closed stream to None, which the types do not say.
     streams: tuple[object, ...] = (sys.stdin, sys.stdout, sys.stderr)
@@ -85,7 +85,7 @@ def _open_streams() -> None:
 
 
 def _end() -> None:
-    """Flush the streams now: at its exit Python could not report an error properly."""
+    """Flush the streams now, because Python could not report an error properly at its exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

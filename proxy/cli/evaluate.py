@@ -37,7 +37,7 @@ class _EvaluateArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _written(stack: ExitStack, name: str | None) -> BinaryIO | None:
-    """A file for results, opened before minutes of work."""
+    """Open a file for results before the work, which takes minutes."""
     if name is None:
         return None
     try:
@@ -53,7 +53,7 @@ def _written(stack: ExitStack, name: str | None) -> BinaryIO | None:
 
 
 def _closed(file: BinaryIO) -> None:
-    with suppress(OSError):  # the write has reported its own error already
+    with suppress(OSError):  # the write before this one has reported its error already
         file.close()
 
 
@@ -61,7 +61,7 @@ def _put(file: BinaryIO | None, data: bytes = b"") -> None:
     """The last write to a result file.
 
     Raises:
-        CommandFailed: The disk refuses.
+        CommandFailed: The disk refused the write.
     """
     if file is None:
         return
@@ -75,12 +75,12 @@ def _put(file: BinaryIO | None, data: bytes = b"") -> None:
 
 
 def _failed(error: Exception, broken: type[Exception]) -> Exception:
-    """The cause of a failure: the sidecar's task groups wrap it, perhaps several times."""
+    """The exception that caused a failure; task groups may have wrapped it several times."""
     leaf = leaf_of(error)
     if isinstance(leaf, broken):
         return CommandFailed(Exit.FAILED, f"the pipeline does not work: {leaf}")
     if isinstance(leaf, StorageError):
-        # The disk is full, or the machine too busy: that says nothing about the figures.
+        # The disk is full or the machine too busy, which says nothing about the measured figures.
         return CommandFailed(
             Exit.UNREACHABLE,
             f"a store of the evaluation does not answer: {leaf}",
@@ -99,7 +99,7 @@ async def _evaluate(context: Context) -> Exit:
         raise CommandFailed(
             Exit.USAGE, "the neighbours run from a checkout: make bench ARGS='--only guards'"
         )
-    # Imported here: no other command may load the code that is wrong on purpose.
+    # This import stands here because no other command may load code that is wrong on purpose.
     from proxy.cli.evaluate_tables import show  # noqa: PLC0415
     from proxy.evaluate.attacks import Broken  # noqa: PLC0415
     from proxy.evaluate.book import Book  # noqa: PLC0415
@@ -132,7 +132,7 @@ async def _evaluate(context: Context) -> Exit:
             _put(into, as_json(found))
             _put(page, b"" if page is None else report(found).encode())
         finally:
-            # print the tables even if a file cannot be written: they took minutes
+            # The tables are printed even if a file cannot be written, because they took minutes.
             show(terminal, book)
     return Exit.OK if book.sound else Exit.FAILED
 

@@ -1,4 +1,4 @@
-"""The tables for a terminal: our figures, with the paper's beside them."""
+"""The tables of an evaluation for a terminal: our figures, with the paper's beside them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show(terminal: Terminal, book: Book) -> None:
-    """Print every table, then everything that did not hold."""
+    """Print every table, and then each promise and control that did not hold."""
     tables = book.tables
     if tables.table2 is not None:
         _by_system(terminal, "Table 2: Core NFR, %", tables.table2, paper.TABLE2)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
     from storage.interfaces import OfflineStore
 
-# Leaves per transaction: a longer one would keep the gate from reusing pages.
+# The number of leaves read in one transaction. A longer transaction would keep the gate from
+# reusing pages.
 SLICE_LEN: Final = 5_000
 FOLLOW_S: Final = 1.0
 
@@ -38,7 +39,7 @@ class _Export(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exported(store: OfflineStore, since: int) -> Iterator[tuple[int, list[Record]]]:
-    """Slices of the committed log from a leaf on: where the next one begins, and its records.
+    """Parts of the committed log from a leaf on, each as the next start and the records.
 
     Raises:
         StoreUnavailable: The store cannot be read.
@@ -74,7 +75,7 @@ def _export(context: Context) -> Exit:
             if not asked.follow or stop.wait(FOLLOW_S):
                 return Exit.OK
     except BrokenPipeError:
-        raise  # the reader closed the pipe
+        raise  # the reader of the output closed the pipe
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,

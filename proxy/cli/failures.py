@@ -1,4 +1,4 @@
-"""Errors of opening a state directory, each as one line and one next step."""
+"""Turns errors of opening a state directory into one line on the error and one on the next step."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _OTHER_VERSION: Final = "install the version that wrote it"
 
 
 def next_step(error: Exception, then: str) -> str:
-    """The next step where files could not be used: `then`, or the version that they need."""
+    """The next step if files could not be used: `then`, or the version of Mnemogate they need."""
     return _OTHER_VERSION if isinstance(error, UnknownFormat) else then
 
 
 def reason(error: Exception) -> str:
-    """The error in words; for a system call, with its file."""
+    """The error in words; for a failed system call, with the name of the file."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def leaf_of(error: Exception) -> Exception:
-    """The exception inside nested task groups."""
+    """The exception at the bottom of nested task groups."""
     inner: tuple[Exception, ...] = getattr(error, "exceptions", ())
     return leaf_of(inner[0]) if len(inner) == 1 else error
 
 
 def _who_has(state: Path) -> str:
-    """What to do about the process that has the store open: use the sidecar, or close the host."""
+    """What to do if another process has the store open: use its sidecar, or end the host."""
     for pid in lock_holders(state):
         if runs(pid, "mcp"):
             return (

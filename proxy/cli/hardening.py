@@ -12,10 +12,10 @@ _PR_GET_DUMPABLE: Final = 3
 
 
 class Shielding(enum.Enum):
-    """The result of shielding; `run` prints it."""
+    """Whether the process's memory was shielded; `run` prints this."""
 
     ON = "on"
-    UNSUPPORTED = "unsupported"  # no prctl here (not Linux)
+    UNSUPPORTED = "unsupported"  # the system has no prctl, because it is no Linux
     REFUSED = "refused"
 
 

@@ -1,4 +1,4 @@
-"""`mnemogate blame` and `incident`: which memories caused a wrong answer, and what became of it."""
+"""`mnemogate blame` and `incident`: memories that caused a wrong answer, and what was done."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _ExportCases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaseList(msgspec.Struct, frozen=True, kw_only=True):
-    """Incidents of wrong answers."""
+    """The incidents of wrong answers, for `--json`."""
 
     incidents: tuple[CaseView, ...]
 

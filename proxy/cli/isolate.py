@@ -94,7 +94,10 @@ async def on_incident(context: Context, verb: str, given: str) -> Exit:
 
 
 async def whole_session(api: Operator, given: str | None) -> str | None:
-    """The session with this beginning; the ledger may have lost one whose whole id is given."""
+    """The session whose id begins with the given text.
+
+    The ledger may have lost a session whose whole id is given.
+    """
     return None if given is None else await whole_id(api, IdKind.SESSION, given)
 
 
@@ -183,7 +186,7 @@ async def _listed(context: Context) -> Exit:
 
 
 def _whom(one: IncidentView) -> str:
-    """Which memories were meant, in the words of the command's own options."""
+    """The memories that a command is about, described by the command's own options."""
     said = {
         "principal": one.principal,
         "origin": one.origin,
@@ -197,7 +200,7 @@ def _whom(one: IncidentView) -> str:
 
 
 def reach_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that say which memories are meant."""
+    """The options that select the memories of an isolation or a rewind."""
     parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
     parser.add_argument("--principal", metavar="P", help="those in which this principal had a step")
     parser.add_argument(

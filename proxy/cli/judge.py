@@ -1,4 +1,4 @@
-"""`mnemogate judge`: the programs and servers that say whether an answer fails."""
+"""`mnemogate judge`: programs and servers that say whether an answer is wrong."""
 
 from __future__ import annotations
 

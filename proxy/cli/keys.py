@@ -1,4 +1,4 @@
-"""`mnemogate key`: who may connect, and as what."""
+"""`mnemogate key`: which agents, users and operators may connect, and with what rights."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from proxy.settings.load import Settings
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
-# Programs that start other programs: the server's name comes after them.
+# Programs that start other programs: the server's name stands behind them on the command line.
 _LAUNCHERS: Final = re.compile(
     r"npx|npm|exec|bunx?|pnpm|dlx|node|deno|uvx?|run|tool|pipx|python[0-9.]*|env|sudo|(?:ba|z)?sh"
 )
@@ -98,7 +98,7 @@ async def _mcp(context: Context) -> int:
         raise CommandFailed(
             Exit.USAGE, "no command to run", then="write it behind `--`: mnemogate mcp -- COMMAND"
         )
-    # Shield the memory first: this process may become the gate, and load secrets.
+    # The memory is shielded first, because this process may become the gate and load secrets.
     shield()
     settings = settings_of(context, check_places=True)
     configure(sys.stderr, settings.telemetry.log_level)
@@ -130,11 +130,15 @@ async def _stored(settings: Settings) -> int:
 
 
 async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
-    """Relay until the server ends. If this process is the gate, it then stays only for settling."""
+    """Relay until the server ends.
+
+    If this process is the gate, it goes on afterwards only to settle changes.
+    """
     surroundings = Surroundings(
         clock_ns=time.time_ns, random_hex=RandomPool(), record=lambda _event: None
     )
-    # The gate knows this process by its uid; the principal here serves local use only.
+    # The gate knows this process by its uid. The principal made here is used only inside this
+    # process.
     principal = Principal(principal_id=PrincipalId(f"uid:{os.geteuid()}"), tenant=Tenant("default"))
     async with AsyncExitStack() as stack:
         election = await stack.enter_async_context(electing(settings))
@@ -155,7 +159,7 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
             return await front.serve(open_relay)
         except (FileNotFoundError, PermissionError) as error:
             failed = error
-    # Raised outside the task group, which would wrap the exception in a group.
+    # The error is raised outside the task group, which would wrap it in a group.
     there = isinstance(failed, PermissionError)
     raise CommandFailed(
         Exit.UNREACHABLE,
@@ -165,7 +169,7 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
 
 
 def client_of(settings: Settings, election: Election) -> GuardClient:
-    """A relay's client of the current gate, which may be this process; a context."""
+    """A context with a relay's client of the present gate, which may be this very process."""
     return GuardClient(settings.state / SOCKET, direct=lambda: election.own)
 
 
@@ -174,16 +178,16 @@ async def electing(settings: Settings) -> AsyncGenerator[Election]:
     """Keep a gate at the socket of the state directory while open.
 
     Raises:
-        StorageError, RulesetError, SettingsError, OSError: It cannot be opened.
+        StorageError, RulesetError, SettingsError, OSError: The gate cannot be opened.
     """
 
     @asynccontextmanager
     async def open_gate() -> AsyncGenerator[Opened]:
-        # The import takes place in a thread, because it loads LMDB, FAISS and the embedder while
-        # messages pass.
+        # The import runs in a thread, because it loads LMDB, FAISS and the embedder while messages
+        # already pass.
         app = await asyncio.to_thread(importlib.import_module, "proxy.compose.app")
         composition = app.Composition(listen=False, guards=True)
-        # The log of the MCP host gets verdicts, but no line for each single request of a relay.
+        # The MCP host's log gets the verdicts, but no line for each request of a relay.
         quiet = msgspec.structs.replace(settings.telemetry, access_log=False)
         own = msgspec.structs.replace(settings, telemetry=quiet)
         async with app.compose(own, composition) as sidecar:
@@ -205,7 +209,7 @@ async def electing(settings: Settings) -> AsyncGenerator[Election]:
 
 
 def server_name(words: tuple[str, ...]) -> str:
-    """A name for the server, from its command: the bare name of the program that is really started.
+    """A name for the server, taken from its command: the program that is really started.
 
     Pins and memories are stored under it, so it must not change with versions and paths.
     """
@@ -220,7 +224,7 @@ def server_name(words: tuple[str, ...]) -> str:
 
 
 async def _approve(context: Context, names: tuple[str, ...]) -> Exit:
-    """Approve the tools of the named servers; without a name, only list them."""
+    """Approve the tools of the named servers; without a name, only list the servers."""
     async with operator(context) as api:
         listed = await api.get("/mcp", ServerList)
         known = {one.server: one for one in listed.servers}

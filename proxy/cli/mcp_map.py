@@ -60,7 +60,7 @@ class MapView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def show_map(terminal: Terminal, tool_map: ToolMap) -> Exit:
-    """Print a loaded map; a defective one would not have been loaded."""
+    """Print a map that was loaded; a defective map would not have been loaded."""
     view = MapView(
         name=tool_map.name,
         read_from=tool_map.read_from,
@@ -131,20 +131,23 @@ def _view(name: str, tool: Tool) -> ToolView:
 
 
 class SkeletonView(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--json` prints of a new map."""
+    """What `--json` prints of the skeleton of a new map."""
 
     map: str
 
 
 def tools_named(name: str, seen: Iterable[UnmappedTool]) -> tuple[UnmappedTool, ...]:
-    """The tool of this name, or every tool of the server of this name."""
+    """The tool with this name, or every tool of the server with this name."""
     found = tuple(seen)
     whole = tuple(one for one in found if one.tool == name)
     return whole or tuple(one for one in found if name and name in _cut(one.tool)[:-1])
 
 
 def skeleton_of(name: str, tools: Iterable[UnmappedTool]) -> str:
-    """The text of a map for these tools; where it guesses, it has more judged rather than less."""
+    """The text of a new map for these tools.
+
+    A guess in it leads to more text being judged, never to less.
+    """
     plain = _REST.sub("-", name.casefold()).strip("-")[:64] or "mine"
     head = [
         _HEAD,

@@ -95,7 +95,8 @@ async def _list(context: Context) -> Exit:
     until = page.offset + len(page.memories)
     more = f"; next: --offset {until}" if until < page.total else ""
     terminal.say(f"{len(page.memories)} of {page.total} in tenant {inert(asked.tenant)}{more}")
-    # A person who misses a memory in the list learns that it may be waiting for a decision.
+    # If a memory seems to be missing in the list, it may wait for a decision, so the number of
+    # waiting ones is shown.
     if told := waiting(status.held_count, status.held_since_ms, now_ms()):
         terminal.say(told)
     return Exit.OK
@@ -153,7 +154,7 @@ async def _list_objected(context: Context, tenant: str) -> Exit:
 
 
 async def _found(context: Context, view: type[_View], below: str = "") -> _View:
-    """The memory that was named, with its state."""
+    """The memory that was named on the command line, with its state."""
     asked = context.arguments(_OneMemory)
     async with operator(context) as api:
         memory_id = await whole_id(api, IdKind.MEMORY, asked.memory_id, asked.tenant)
@@ -273,7 +274,7 @@ def _confirmed(context: Context, memory_id: str) -> bool:
 
 
 def _in_one_line(text: str) -> str:
-    """The beginning of a text, on one line; for a file, its name first."""
+    """The beginning of a text on one line; for a memory file, its name comes first."""
     line = " / ".join(one for one in text.split("\n") if one.strip())
     return line if len(line) <= _LINE_LEN else line[:_LINE_LEN] + "…"
 

@@ -1,4 +1,4 @@
-"""`mnemogate memory export`: take the memories of a tenant away, with what proves them."""
+"""`mnemogate memory export`: write a tenant's memories to a file, with proofs of their steps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Export(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """How many memories were exported, and to which file."""
+    """What `memory export --json` prints: the number of exported memories, and the file."""
 
     file: str
     tenant: str

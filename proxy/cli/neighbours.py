@@ -1,4 +1,4 @@
-"""Other distributions in this environment with packages of our names."""
+"""Finds other packages in this Python environment that have the names of ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DISTRIBUTION: Final = "mnemogate"
 
 
 def foreign(installed: Mapping[str, Sequence[str]] | None = None) -> tuple[str, ...]:
-    """`package (distribution)` for each of our top packages that somebody else brings as well.
+    """`package (distribution)` for each other distribution that has a package of our names.
 
     Of two distributions with one package the one installed last has overwritten files of the other,
     so either may run the other's code. `installed` is what `packages_distributions` says.

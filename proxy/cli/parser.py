@@ -77,7 +77,7 @@ class _Words(Protocol):
 
 
 def commands(first: str | None = None) -> tuple[Command, ...]:
-    """The commands that begin with this word; all of them where no command does.
+    """The commands that begin with this word; all commands if none does.
 
     What one command needs is loaded for that command alone: most ask a running sidecar, and load
     neither an index nor the patterns of a language.
@@ -93,7 +93,7 @@ def commands(first: str | None = None) -> tuple[Command, ...]:
 def build_parser(first: str | None = None) -> argparse.ArgumentParser:
     """The parser for a line that begins with this word, or for every line.
 
-    The command lands under `command`, each argument under its own name.
+    The parsed command stands under `command`, each argument under its own name.
     """
     parser = argparse.ArgumentParser(
         prog="mnemogate",

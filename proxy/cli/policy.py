@@ -161,7 +161,7 @@ async def _explain(context: Context) -> Exit:
 
 
 def _received(request: ExplainRequest) -> ExplainRequest:
-    """The write as a sidecar would have decoded it.
+    """The write in the form in which a sidecar would have decoded it.
 
     Raises:
         CommandFailed: A sidecar would refuse the write.
@@ -202,14 +202,14 @@ async def _reload(context: Context) -> Exit:
 
 
 def _claims(asked: _Explain) -> Claims:
-    """How claims are treated. A source that was given needs a channel whose claims are trusted."""
+    """How a client's claims are treated: a given source needs a channel with trusted claims."""
     if asked.claims is not None:
         return asked.claims
     return Claims.IGNORED if asked.source is None else Claims.TRUSTED
 
 
 def _no_anchors(_tenant: Tenant, _text: str, _margin: float) -> tuple[AnchorProbe, ...]:
-    """The probe for anchors of a dry run without a store: there are none."""
+    """The answer about anchors for a dry run without a store: there are none."""
     return ()
 
 

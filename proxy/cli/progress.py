@@ -17,7 +17,7 @@ _INTERVAL_S: Final = 1.0
 
 @asynccontextmanager
 async def working(terminal: Terminal, label: str) -> AsyncGenerator[None]:
-    """Print a sign of progress once a second, if progress is wanted."""
+    """Print a sign of progress once a second while the block runs, if progress is wanted."""
     if not terminal.shows_progress:
         yield
         return
@@ -29,7 +29,7 @@ async def working(terminal: Terminal, label: str) -> AsyncGenerator[None]:
             finally:
                 ticking.cancel()
     except ExceptionGroup as wrapped:
-        # The one exception is that of the block: the task that prints progress raises none.
+        # The group's only exception is that of the block, because the task that prints raises none.
         raise wrapped.exceptions[0] from None
 
 

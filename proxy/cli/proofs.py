@@ -27,7 +27,7 @@ Field = str | int | bool | None
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `audit prove` prints: the leaf's exact bytes, its audit path, and the signed head."""
+    """The output of `audit prove`: the leaf's exact bytes, its audit path, and the signed head."""
 
     leaf_index: Annotated[int, Meta(ge=0)]
     tree_size: Annotated[int, Meta(ge=1)]

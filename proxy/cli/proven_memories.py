@@ -1,4 +1,4 @@
-"""Memories with the proof of every step: a file that shows what it says, without the store.
+"""A file of memories with the proof of every step, which can be checked without the store.
 
 The first line is the signed head of the log, each further line one memory with all its steps. A
 step has the bytes that were judged, the salt that opens their commitment, and both leaves with
@@ -49,7 +49,7 @@ _Base64 = Annotated[str, Meta(max_length=LINE_LEN_MAX)]
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The first line: what all proofs lead to, and how many lines follow."""
+    """The first line of the file: the signed head of the log, and how many lines follow."""
 
     form: str
     tenant: str
@@ -67,7 +67,10 @@ class ProvenLeaf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ProvenStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One admitted change; `vouched`: the leaf of a person's later confirmation, if any."""
+    """One admitted change of a memory.
+
+    `vouched` is the leaf of a person's later confirmation, if there is one.
+    """
 
     canonical_base64: _Base64
     salt: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
@@ -77,7 +80,7 @@ class ProvenStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ProvenMemory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One memory as it is read, and the steps that made it so, oldest first."""
+    """One memory as it is read, and all its steps, oldest first."""
 
     memory_id: str
     text: str
@@ -87,7 +90,7 @@ class ProvenMemory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a file shows what it says; at most the first hundred problems.
+    """Whether a file's proofs hold, with the first hundred problems at most.
 
     `unlinked` counts the steps whose leaf does not name the step before, because it was written
     before leaves did: a step that is missing right before one of them would not show.
@@ -105,14 +108,14 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wrong(Exception):  # noqa: N818 - reads as what is said of a step
-    """A line does not show what it says."""
+    """A line of the file is not shown by its proofs."""
 
 
 def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head | ProvenMemory]:
     """The head, then every live memory of a tenant, oldest first.
 
     Raises:
-        StoreCorrupt: Something cannot be read, or the log has no signed head.
+        StoreCorrupt: A part of the store cannot be read, or the log has no signed head.
         BadCheckpoint: The head was signed by another key.
     """
     note = view.checkpoint()
@@ -152,7 +155,7 @@ def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head |
 
 
 def _chain(rows: dict[int, Row], newest: int) -> list[Row]:
-    """The rows of one memory, oldest first, back to its first one or to a purge."""
+    """The rows of one memory, oldest first, back to its first row or to a purge."""
     chain: list[Row] = []
     while newest in rows:
         chain.append(rows[newest])
@@ -195,7 +198,7 @@ def _leaf_at(view: AuditedView, index: int) -> Leaf:
 
 
 class _Nodes:
-    """The stored subtrees, for proofs alone."""
+    """Gives proofs the stored subtrees of the log's Merkle tree."""
 
     def __init__(self, view: AuditedView) -> None:
         self._view = view
@@ -208,7 +211,7 @@ class _Nodes:
 
 
 class Checking:
-    """Takes the lines of one file, and says whether they show what they say. Needs no store.
+    """Checks the lines of one exported file. Needs no store.
 
     `pinned` is the log's key as it was got when the log was first trusted. Without it the file's
     own is used, which only shows that its parts fit each other.
@@ -240,7 +243,7 @@ class Checking:
             self._problem(f"line {self._memories + 1}: {error}")
 
     def result(self) -> Checked:
-        """What all lines show together."""
+        """The result of the check over all lines."""
         head, signed = self._head, self._signed
         if head is None:
             self._problem("the file is empty")
@@ -296,7 +299,7 @@ class Checking:
             raise Wrong("its text is not that of its steps")
 
     def _next(self, index: int, previous: int | None, at: int) -> int:
-        """The index of this step, which must follow the step at `at` with none between."""
+        """The index of this step. It must be the step right after the one at `at`."""
         if index <= at:
             raise Wrong("its steps are not in the order of the log")
         if previous is None:

@@ -40,7 +40,7 @@ class _QuarantineArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StandingList(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for each memory."""
+    """The results of a command for several memories, one for each."""
 
     standings: tuple[StandingView, ...]
 

@@ -37,8 +37,7 @@ async def _run(context: Context) -> Exit:
                 timeout_s=PATIENT_S,
             )
             purged += view.purged_count
-            # Each sweep erases one batch. After a sweep that erased nothing, another one would not
-            # either.
+            # Each sweep erases one batch. If a sweep erased nothing, another one would not either.
             if asked.dry_run or view.due_count <= view.purged_count or not view.purged_count:
                 break
     view = msgspec.structs.replace(view, purged_count=purged)

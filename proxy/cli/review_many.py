@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Rows of a selection that are shown before it is confirmed.
 _SHOWN: Final = 10
-# The reason in few words, for a row; docs/reasons.md has the rest.
+# The refusal's reason in a few words, for a row; docs/reasons.md explains it.
 _IN_WORDS: Final = {
     "class_floor": "gives the agent orders",
     "source_class_forbidden": "its source may not write this class",
@@ -105,7 +105,7 @@ def _rows(terminal: Terminal, held: Sequence[HeldView]) -> None:
 
 
 def row(one: HeldView) -> tuple[str, ...]:
-    """One candidate as cells of a row."""
+    """One held candidate, as the cells of a row in the table."""
     return (
         one.candidate_id,
         one.tenant,
@@ -114,7 +114,7 @@ def row(one: HeldView) -> tuple[str, ...]:
         age(one.held_at_ms, now_ms()),
         f"{_IN_WORDS.get(one.reason, one.reason)} ({one.reason})",
         one.origin,
-        # Texts count as the same only if they are filed under the same ids, so the row shows the
+        # Texts count as the same only if they are filed under the same ids, so the row shows these
         # ids.
         one.filed_under or "-",
         str(one.same),
@@ -258,7 +258,7 @@ async def held_id(api: Operator, given: str) -> str:
 
 
 def filter_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the filter."""
+    """The options of the command line that filter held candidates."""
     parser.add_argument("--tenant", help="only this tenant's (default: all)")
     parser.add_argument("--class", dest="memory_class", choices=("L1", "L2", "L3", "L4"))
     parser.add_argument(

@@ -45,18 +45,22 @@ async def _watch(context: Context) -> Exit:
 
 
 class _Coming:
-    """Held candidates that were not printed before, oldest first."""
+    """Keeps track of held candidates, so that each is printed only once."""
 
     def __init__(self, api: Operator, query: dict[str, str | int | None]) -> None:
         self._api = api
         self._query = query
         self._leaf_count = -1
-        # The newest printed ids: more candidates may come to wait within the same millisecond.
+        # The ids of the newest printed candidates: more of them may begin to wait in the same
+        # millisecond.
         self._at_ms = 0
         self._seen: set[str] = set()
 
     async def next(self) -> list[HeldView]:
-        """The new ones since the last call; if the log has not grown, nothing is requested."""
+        """The candidates that were not returned before.
+
+        Nothing is requested if the log has not grown.
+        """
         status = await self._api.get("/status", StatusView)
         if status.leaf_count == self._leaf_count:
             return []

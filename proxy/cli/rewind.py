@@ -1,4 +1,4 @@
-"""`mnemogate rewind`: memories as they were at a version or a time, by new commits."""
+"""`mnemogate rewind`: put memories into the state of a version or a time, by new commits."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ _FLAGS: Final = tuple(
 # The loop and the writer hand the interpreter to each other after every system call. With the
 # default of 5 ms each hand-over may wait that long for the other one's turn to end.
 SWITCH_S: Final = 0.0005
-# Allocations before Python collects its youngest objects, and how many collections of one
-# generation before the next older one.
+# The number of allocations before Python collects its youngest objects, and how many collections of
+# one generation come before one of the next older generation.
 GC_YOUNG: Final = 20_000
 GC_MIDDLE: Final = 20
 GC_OLD: Final = 20
@@ -65,7 +65,7 @@ class _FirstKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON of `run --json`, printed once it serves."""
+    """What `run --json` prints once the sidecar serves."""
 
     event: str
     pid: int
@@ -92,7 +92,8 @@ async def _run(context: Context) -> Exit:
     settings = settings_of(context, _flags(context), check_places=True)
     sys.setswitchinterval(SWITCH_S)
     configure(sys.stderr, settings.telemetry.log_level)
-    # Imported here, because it loads LMDB, FAISS and the embedder, which no other command needs.
+    # This import stands here because it loads LMDB, FAISS and the embedder, which no other command
+    # needs.
     from proxy.compose.app import compose  # noqa: PLC0415
 
     asked_to_stop = asyncio.Event()
@@ -110,7 +111,8 @@ async def _run(context: Context) -> Exit:
         )
         # With `| head` the reader of this output may stop early: the gate still has to run.
         with suppress(BrokenPipeError):
-            # A start that failed may have left an empty store: a store without keys counts as new.
+            # A start that failed may have left an empty store, so a store without keys counts as
+            # new.
             new_store = new_store or bool(sidecar.shown_keys)
             _announce(context.terminal, settings, sidecar, shielding, new_store=new_store)
         await _first(asked_to_stop, sidecar.halted)
@@ -140,7 +142,7 @@ async def _first(*events: asyncio.Event) -> None:
 
 
 def _flags(context: Context) -> dict[str, Raw]:
-    """The settings that were given as flags, by setting name."""
+    """The settings that were given as flags on the command line, by setting name."""
     given: dict[str, Raw] = {}
     for setting in _FLAGS:
         value = context.given(setting.name)

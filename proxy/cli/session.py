@@ -1,4 +1,4 @@
-"""`mnemogate session`: what entered an agent's context, and what followed from it."""
+"""`mnemogate session`: which texts entered an agent's context, and which writes followed."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ async def whole_id(api: Operator, kind: IdKind, given: str, tenant: str = DEFAUL
     """The id that begins with `given`; a whole id is returned as it is.
 
     Raises:
-        CommandFailed: No id begins so, or several do; the message says which.
+        CommandFailed: No id has this beginning, or several have; the message says which.
     """
     if len(given) >= _WHOLE_LEN.get(kind, sys.maxsize):
         return given
@@ -51,7 +51,7 @@ def check_beginning(given: str) -> None:
     """Refuse a text that is too short for the beginning of an id.
 
     Raises:
-        CommandFailed: It has fewer characters than `BEGINNING_LEN_MIN`.
+        CommandFailed: The text has fewer characters than `BEGINNING_LEN_MIN`.
     """
     if len(given) < BEGINNING_LEN_MIN:
         raise CommandFailed(
@@ -66,7 +66,7 @@ def only_id(given: str, found: IdList, noun: str, then: str) -> str:
 
     Args:
         given: What a person typed.
-        found: The ids that begin so.
+        found: The ids with this beginning.
         noun: What is said to have no such id, as in "no memory", for the message.
         then: What to do next if no id begins so.
 

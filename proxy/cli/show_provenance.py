@@ -1,4 +1,4 @@
-"""`mnemogate provenance show`: where a memory came from, as far as anybody still knows."""
+"""`mnemogate provenance show`: where a memory came from, as far as the store still knows."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _label(node: ProvenanceNode) -> str:
 
 
 def _quoted(text: str) -> str:
-    # A string of Graphviz ends at a quotation mark and knows backslashes, like one of JSON.
+    # In Graphviz, as in JSON, a string ends at a quotation mark and a backslash escapes.
     return json.dumps(text)
 
 

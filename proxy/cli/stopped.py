@@ -1,4 +1,4 @@
-"""The application on a stopped state directory, with no listener but the admin socket."""
+"""Runs the application on a stopped state directory, with the admin socket as its only listener."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def stopped(settings: Settings) -> AsyncGenerator[None]:
     Raises:
         CommandFailed: The state cannot be opened.
     """
-    # No log: the one command that uses this application reports its errors itself.
+    # The application writes no log: the one command that uses it reports errors itself.
     logging.disable()
     async with AsyncExitStack() as stack:
         with opening(settings.state):

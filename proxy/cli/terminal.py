@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from typing import TextIO
 
-# Categories that print as nothing, or as something else than themselves: controls, format
+# Unicode categories of characters that print as nothing or as something else: controls, format
 # characters (bidi, zero width, tags), surrogates, private use, unassigned, line separators.
 _UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _BYTE_MAX: Final = 0xFF
 _BMP_MAX: Final = 0xFFFF
-# More marks than this on one letter paint over the lines above and below it.
+# If one letter has more combining marks than this, they paint over the lines above and below it.
 _MARKS_MAX: Final = 2
 _MARKS: Final = frozenset({"Mn", "Me"})
 _COLUMN_WIDTH_MAX: Final = 60
@@ -74,7 +74,7 @@ def moment(option: str, text: str, also: str = "") -> int:
     Args:
         option: The option's name, for the message.
         text: The date or the time.
-        also: What else the option takes, for the message.
+        also: Other values that the option takes, for the message.
 
     Raises:
         CommandFailed: The text is neither a date nor a time.
@@ -96,7 +96,7 @@ def now_ms() -> int:
 
 
 def age(since_ms: int, now_ms: int) -> str:
-    """The age of a time in one unit: minutes, hours below two days, days."""
+    """A duration in one unit: minutes, hours if below two days, else days."""
     minutes = max(0, now_ms - since_ms) // 60_000
     if minutes < 60:  # noqa: PLR2004 - minutes of an hour
         return f"{minutes} min"
@@ -105,7 +105,7 @@ def age(since_ms: int, now_ms: int) -> str:
 
 
 def waiting(count: int, since_ms: int | None, now_ms: int) -> str:
-    """The notice of how many candidates wait for a person; "" for none."""
+    """A sentence on how many candidates wait for a person; "" if none waits."""
     if not count:
         return ""
     oldest = "" if since_ms is None else f", the oldest for {age(since_ms, now_ms)}"
@@ -138,11 +138,14 @@ class Terminal:
         self._write(self._out, _json_line(value))
 
     def fault(self, value: object) -> None:
-        """One JSON line on stderr: why a command in JSON mode failed."""
+        """Print one JSON line on stderr that says why a command in JSON mode failed."""
         self._whisper(_json_line(value))
 
     def say(self, text: str = "") -> None:
-        """Print text for a person on stdout: ours, or already inert. Silent in JSON mode."""
+        """Print text for a person on stdout; it must be our own or already inert.
+
+        Silent in JSON mode.
+        """
         if not self.as_json:
             self._write(self._out, text + "\n")
 
@@ -173,7 +176,7 @@ class Terminal:
             self.say(line.rstrip())
 
     def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Names and values in two columns; values made inert, never cut."""
+        """Print names and values in two columns; values are made inert, and never cut."""
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
             self.say(f"{name.ljust(width)}  {inert(value)}".rstrip())
@@ -200,14 +203,15 @@ class Terminal:
         return draw
 
     def _write(self, stream: TextIO, text: str) -> None:
-        # A letter that the terminal cannot show becomes an escape, not a traceback.
+        # A letter that the terminal cannot show is written as an escape; otherwise the write would
+        # raise.
         encoding = stream.encoding or "utf-8"
         with answering():
             stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
             stream.flush()
 
     def _whisper(self, text: str) -> None:
-        """Write to stderr; an error there does not stop the command."""
+        """Write to stderr; an error of that stream does not stop the command."""
         try:
             self._write(self._err, text)
         except (CommandFailed, BrokenPipeError):
@@ -216,7 +220,7 @@ class Terminal:
 
 @contextmanager
 def answering() -> Generator[None]:
-    """Flush what the block prints, and report where it cannot be printed.
+    """Flush what the block prints, and report if it cannot be printed.
 
     Raises:
         CommandFailed: The disk behind stdout is full, or the like.
@@ -235,7 +239,7 @@ def answering() -> Generator[None]:
 
 
 def silence(stream: TextIO) -> None:
-    """Discard the stream's buffered output, or Python's exit would report its error again."""
+    """Discard what the stream has buffered, because Python's exit would report its error again."""
     with contextlib.suppress(OSError, ValueError):
         number = os.open(os.devnull, os.O_WRONLY)
         os.dup2(number, stream.fileno())
@@ -244,7 +248,7 @@ def silence(stream: TextIO) -> None:
 
 def _json_line(value: object) -> str:
     line = json.dumps(msgspec.to_builtins(value), ensure_ascii=True)
-    # JSON leaves DEL unescaped, which a terminal would act on.
+    # JSON leaves the DEL character unescaped, and a terminal would act on it.
     return line.replace("\x7f", "\\u007f") + "\n"
 
 
@@ -263,7 +267,7 @@ def _silent(_done: int, _total: int) -> None:
 
 
 def _columns(stream: TextIO) -> int | None:
-    """The width of the stream's terminal; None without one: then nothing is cut."""
+    """The width of the stream's terminal; None if it is no terminal, and nothing has to be cut."""
     if not stream.isatty():
         return None
     try:
@@ -273,7 +277,7 @@ def _columns(stream: TextIO) -> int | None:
 
 
 def _fitted(widths: list[int], columns: int) -> list[int]:
-    """Shrink the widest columns, one cell at a time, until the row fits (8 cells stay)."""
+    """Shrink the widest columns, one cell at a time, until the row fits; 8 cells always stay."""
     fitted = [min(width, max(_COLUMN_WIDTH_MAX, columns // 2)) for width in widths]
     while sum(fitted) + 2 * (len(fitted) - 1) > columns:
         widest = max(range(len(fitted)), key=fitted.__getitem__)

@@ -1,4 +1,4 @@
-"""`mnemogate token`: a person allows one text to have a more powerful class, once."""
+"""`mnemogate token`: lets one text have a more powerful class once, by a person's permission."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _text(asked: _Token) -> str:
         raise CommandFailed(Exit.USAGE, "give exactly one of --text, --text-file")
     if asked.text is not None:
         return asked.text
-    # UTF-8 takes at most four bytes per character.
+    # A character takes at most four bytes of UTF-8, so a longer file cannot be short enough.
     data = read_file(Path(asked.text_file or ""), "the text", 4 * TEXT_LEN_MAX)
     try:
         return data.decode()

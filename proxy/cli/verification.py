@@ -49,7 +49,10 @@ _SEED_LEN: Final = 32
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
-    """One contradiction. `position` counts leaves or rows from 0; None for the whole."""
+    """One contradiction.
+
+    `position` is the leaf's or row's number from 0; None if no single one is meant.
+    """
 
     where: str  # "leaf" | "node" | "row" | "checkpoint" | "copy" | "header"
     position: int | None
@@ -67,14 +70,14 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     vkey: str
     vkey_pinned: bool
     copy_size: int | None
-    mode: str  # the mode by the last leaf about it: "enforce" | "observe"
-    observed: int  # number of admissions over an objection, in observe mode
+    mode: str  # The mode that the last leaf about it names: "enforce" or "observe".
+    observed: int  # the number of candidates admitted over an objection, in observe mode
     first_bad: Mismatch | None
     problems: tuple[Mismatch, ...]
 
 
 class Verifier:
-    """One pass over one view of the store. Use once.
+    """Recomputes one view of the store in one pass. Use it once.
 
     `copy` is the checkpoint kept outside; read it before the view is taken, because it only ever
     grows. `vkey` pins the verifier key. Without it the key is derived from the store's own
@@ -101,10 +104,11 @@ class Verifier:
         self._unknown: UnknownFormat | None = None
         self._total = 0
         self._done = 0
-        # Admitting verdict leaves for which no row was found yet.
+        # The admitting verdict leaves for which no row was found yet.
         self._unmet: dict[int, VerdictLeaf] = {}
         self._purged: set[str | None] = set()
-        # The admitting leaf of each row, by its ordinal; NO_STEP_BEFORE where no step is left.
+        # For each row, by its ordinal, the leaf that admitted it; NO_STEP_BEFORE if no earlier step
+        # is left.
         self._admitted_by = array("q")
         self._rows = 0
         self._mode = Mode()
@@ -130,7 +134,8 @@ class Verifier:
             self._problem("header", None, f"says {said[0]} leaves, there are {leaf_count}")
         root = self._leaves(leaf_count, stored, copy)
         self._all_rows()
-        # Every admission is one version; the last must be the store's own.
+        # Every admission makes one version of the store, and the last must be the version the store
+        # has now.
         if said is not None and said[1] != self._rows:
             self._problem("header", None, f"says version {said[1]}, there are {self._rows} changes")
         self._progress(self._total, self._total)
@@ -170,7 +175,7 @@ class Verifier:
         return said
 
     def _heads(self) -> tuple[VerifierKey | None, Checkpoint | None, Checkpoint | None]:
-        """The verifier key, the head outside the store, and the one inside it."""
+        """The verifier key, the head that is kept outside the store, and the head inside it."""
         note: bytes | None = None
         try:
             note = self._view.checkpoint()
@@ -283,7 +288,7 @@ class Verifier:
             self._problem("leaf", index, "admits a candidate whose row is not there")
 
     def _follows(self, row: Row, leaf: VerdictLeaf) -> bool:
-        """Whether the leaf names the step that the row follows; older leaves name none."""
+        """Whether the leaf names the step before its row's; older leaves name none."""
         if leaf.previous_index is None or row.erased:
             return True
         within = 0 <= row.prev_ordinal < len(self._admitted_by)
@@ -295,7 +300,8 @@ class Verifier:
         if leaf is None:
             self._problem("row", position, "no verdict leaf admitted it")
             return
-        # Erasing a row removes its id, and a leaf never contains an id that a client chose.
+        # Erasing a row removes its id, and a leaf has no id that a client chose, so such a row
+        # cannot be compared.
         renamed = not row.erased and leaf.memory_id not in (None, row.memory_id)
         if renamed or not self._labels.fit(leaf, row):
             self._problem("row", position, "its labels or ids are not those of its verdict leaf")
@@ -336,7 +342,10 @@ class Mode:
         self.admitted = 0
 
     def allows(self, leaf: Leaf) -> bool:
-        """Take in one leaf; False if it admits what a check objected to, outside observe mode."""
+        """Take in one leaf.
+
+        False if the leaf admits a candidate that a check objected to, while observe mode was off.
+        """
         if isinstance(leaf, OperatorLeaf):
             if leaf.action in {MODE_OBSERVE, MODE_ENFORCE}:
                 self.observing = leaf.action == MODE_OBSERVE
@@ -344,8 +353,7 @@ class Mode:
         if not isinstance(leaf, VerdictLeaf) or leaf.decision is not Decision.ADMIT:
             return True
         if leaf.objection is None:
-            # Rejections carry a reason, admissions none: an admission with one was made over an
-            # objection.
+            # Only rejections carry a reason. An admission with a reason was made over an objection.
             return leaf.reason is None
         self.admitted += 1
         return self.observing

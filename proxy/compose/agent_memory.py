@@ -1,4 +1,4 @@
-"""The model front's knowledge of each agent: session ledger and withholding, on one log."""
+"""What the model front knows of each agent: its sessions and withheld texts, kept in one log."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ModelMemory:
 
     @classmethod
     async def opened(cls, store: Store, surroundings: Surroundings) -> Self:
-        """A new object with the ledger and withholding that were stored before the last stop.
+        """Open the session ledger and the withholding with what was stored before the last stop.
 
         Raises:
             StoreUnavailable: The ledger's file cannot be opened or made.
@@ -77,7 +77,7 @@ class ModelMemory:
         await self.sessions.close()
 
     def coupled(self, inner: Coupling) -> Coupling:
-        """The coupling that judges a model's calls with the ledger and withholding around it."""
+        """Wrap the coupling that judges a model's calls with the ledger and withholding."""
         return Coupled(inner, self.sessions, self.withholding, self._drift, self._replies)
 
     def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
@@ -90,13 +90,13 @@ class ModelMemory:
 
 
 class StoreVerdicts:
-    """An open store's knowledge of candidates; implements `proxy.withhold.withholding.Verdicts`."""
+    """What an open store knows of candidates; implements `proxy.withhold.withholding.Verdicts`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def leaf_count(self) -> int:
-        """The number of leaves in the log: it grows with every verdict."""
+        """The number of leaves in the audit log; every verdict raises it."""
         return self._store.reader.status().leaf_count
 
     def version(self) -> int:
@@ -104,7 +104,7 @@ class StoreVerdicts:
         return self._store.reader.status().version
 
     def gone(self, memory_ids: frozenset[str], tenant: Tenant) -> frozenset[str]:
-        """The memories among `memory_ids` that no read of the tenant shows any more. Any thread."""
+        """Those of `memory_ids` that no read of the tenant shows any more. Any thread."""
         reader = self._store.reader
         return frozenset(one for one in memory_ids if reader.get(tenant, MemoryId(one)) is None)
 
@@ -113,13 +113,13 @@ class StoreVerdicts:
         return frozenset(one.candidate_id for one in self._store.reader.held(tenant))
 
     def decided(self, candidate_id: str) -> Ruling | None:
-        """The last verdict on a candidate; None where there is none. Any thread."""
+        """The last verdict on a candidate; None if there is none. Any thread."""
         found = self._store.followed.decided(CandidateId(candidate_id))
         if found is None:
             return None
         leaf = found.verdict
         if leaf.reason is Reason.DENIED_BY_PERSON and leaf.approved_by == THE_STORE:
-            # The store itself denies a candidate that its staging area lost: no person decided
+            # If the staging area lost a candidate, the store denies it by itself: no person decided
             # about it.
             lost = Told("error", Reason.GATE_UNAVAILABLE, leaf.memory_class)
             return Ruling(lost, leaf.version)

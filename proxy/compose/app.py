@@ -60,11 +60,11 @@ READ_THREADS: Final = 2
 
 
 def no_failpoint(_name: str) -> None:
-    """The shipped failpoint: nothing happens."""
+    """The usual failpoint, which does nothing; tests put faults in its place."""
 
 
 def gate_first(store: Store) -> Submits:
-    """The shipped placement of the gate: in the writer, before anything is written."""
+    """The usual place of the gate: in the writer, before anything is written."""
     return store.writer
 
 
@@ -76,18 +76,19 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
 
     gate: Gate = GATE
     failpoint: Failpoint = no_failpoint
-    # The writer that gets the interceptor's candidates.
+    # The writer that receives the interceptor's candidates.
     placing: Callable[[Store], Submits] = gate_first
     clock_ns: Callable[[], int] = time.time_ns
     monotonic_ns: Callable[[], int] = time.monotonic_ns
-    # Waits so many seconds between two rounds of periodic work.
+    # A function that waits so many seconds between two rounds of periodic work.
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
-    # False: no socket but the operator's, for commands on a stopped state directory.
+    # If false, only the operator's socket is opened, for commands on a stopped state directory.
     listen: bool = True
-    # Wraps the coupling of ledger and withholding around a model front; control runs take it away.
+    # A function that wraps the coupling of ledger and withholding around a model front; control
+    # runs leave it out.
     couple: Callable[[Coupling], Coupling] = lambda coupling: coupling
-    # True: open the socket that relays ask, and a free loopback port for operators; for an MCP
-    # wrapper that became the gate.
+    # If true, the socket for relays and a free loopback port for operators are opened: an MCP
+    # wrapper became the gate.
     guards: bool = False
 
     @property
@@ -97,7 +98,7 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
-    """A running sidecar, as its owner sees it."""
+    """A running sidecar, as the code that started it sees it."""
 
     data: Address | None
     admin: Address | None
@@ -105,13 +106,13 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
     shown_keys: tuple[NewKey, ...]
     store: Store
     telemetry: Telemetry
-    # Set when an invariant of the code broke: the process must stop.
+    # This is set when an invariant of the code broke, and the process must stop.
     halted: asyncio.Event
-    # Call it after keys were changed by other means than the operator API.
+    # To be called after keys were changed in another way than by the operator API.
     keys_changed: Callable[[], None]
     rules: Rules
-    # What relays in this process ask: `guard` as the principal of a credential, `direct` as its own
-    # uid.
+    # The gate as relays in this process ask it: `guard` for the principal of a credential, `direct`
+    # for the process's own uid.
     guard: Guarding
     direct: Direct
 
@@ -169,8 +170,8 @@ async def compose(
         )
         services.page_served_at(admin, tls=composition.listen and settings.tls is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
-        # Last, because an exception inside a task group comes out as a group, and a taken port must
-        # be reported as such.
+        # The ports are opened last: an exception inside a task group comes out as a group, and a
+        # taken port must be reported as itself.
         observing = settings.observe and composition.listen
         await stack.enter_async_context(warned(observing=observing, wait=composition.wait))
         if composition.listen:
@@ -257,7 +258,7 @@ def _mcp(
 
 
 def _routes(dialects: tuple[Dialect, ...]) -> frozenset[str]:
-    """Every route that telemetry may name."""
+    """Every route that telemetry may name in its records."""
     return routes_of(dialects) | admin_routes() | guard_routes() | MCP_ROUTES | MODEL_ROUTES
 
 
@@ -268,10 +269,13 @@ def _store(
     ruleset: Ruleset,
     embedder: Embedder,
 ) -> Store:
-    """The open store, under a clock that cannot be turned back. Blocks."""
+    """The open store, under a clock that cannot be turned back.
+
+    Opening blocks, so it runs in a thread.
+    """
     no_core_dumps()
-    # Checked before anything is on disk: a failure later could leave a store whose first keys were
-    # never shown.
+    # This check comes before anything is on disk, because a failure later could leave a store whose
+    # first keys were never shown.
     check_aiohttp()
     return open_store(
         state=settings.state,
@@ -303,7 +307,7 @@ def _health(settings: Settings, clock: SteadyClock, services: Services, scrape: 
 
 
 def _told(store: Store, clock: SteadyClock) -> StoreStatus:
-    """The store's status, and whether this machine's clock can be trusted."""
+    """The store's status, with a note on whether this machine's clock can be trusted."""
     status = store.reader.status()
     behind_s = clock.behind_s()
     if not behind_s:
@@ -314,7 +318,7 @@ def _told(store: Store, clock: SteadyClock) -> StoreStatus:
 
 
 def _gate(settings: Settings, composition: Composition) -> Gate:
-    # Observe mode is left out for a command on a stopped state directory: it serves no agent.
+    # A command on a stopped state directory serves no agent, so it runs without observe mode.
     if settings.observe and composition.listen:
         return UnsafeObservingGate(composition.gate)
     return composition.gate
@@ -323,8 +327,8 @@ def _gate(settings: Settings, composition: Composition) -> Gate:
 async def _first_keys(foundation: Foundation, services: Services) -> tuple[NewKey, ...]:
     """Make the keys that a first start has, after everything that can fail: no key goes unshown.
 
-    And before anybody is answered: a client that waits for the port is not told that its key is
-    unknown. A start without listeners makes none; the first start that serves does.
+    The keys are made before any request is answered: a client that waits for the port must not hear
+    that its key is unknown. A start without listeners makes none; the first start that serves does.
     """
     settings, store = foundation.settings, foundation.store
     now_ms = foundation.surroundings.now_ms()

@@ -1,4 +1,4 @@
-"""The imitated memory APIs: which are served, and that no model API takes the path of one."""
+"""Which memory APIs are imitated here, and that no model API takes over one of their paths."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dialects_of(rules: Callable[[], Ruleset]) -> tuple[Dialect, ...]:
 
 
 def unhidden(dialects: tuple[Dialect, ...], models: Iterable[ModelUpstream]) -> tuple[Dialect, ...]:
-    """The dialects, after checking that no model API hides one of their paths.
+    """The dialects, after a check that no model API hides one of their paths.
 
     Raises:
         SettingsError: A model API would hide a dialect, because its paths are looked at first.

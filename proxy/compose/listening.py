@@ -36,7 +36,7 @@ GUARD_BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Fronts(msgspec.Struct, frozen=True, kw_only=True):
-    """The fronts, by listener."""
+    """The fronts of a sidecar: for each listener, the code that answers on it."""
 
     data: Front
     admin: Front
@@ -46,7 +46,7 @@ class Fronts(msgspec.Struct, frozen=True, kw_only=True):
 class Listening:
     """Opens the sidecar's sockets.
 
-    The data listener late, and the health listener last, as a sign that all works.
+    The data listener is opened late, and the health listener last: it tells that all others work.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Listening:
     ) -> tuple[Address | None, Address | None]:
         """Open what is configured; the addresses of the data and the admin listener.
 
-        Nobody is answered before `serve`: who connects earlier waits.
+        Connections made before `serve` wait for their answer.
 
         `listen` opens ports, `guards` the gate's own socket for relays. A gate that only guards has
         one free loopback port for the admin listener, so that a person can be shown what is held.
@@ -97,7 +97,7 @@ class Listening:
         await listener.open_unix(settings.state / SOCKET, own | bound, private=True, serving=False)
 
     async def direct(self, stack: AsyncExitStack, front: Front, *, guards: bool) -> Direct:
-        """Answers questions of this process's own relays as the gate's socket would.
+        """The front that this process's own relays ask, without a connection to the gate's socket.
 
         It serves only where `guards` is true.
         """
@@ -125,7 +125,8 @@ class Listening:
             return None
         front = HealthFront(health, self._halted.set)
         listener = await self._listener(stack, front, address, HealthHosts)
-        # Never TLS: a kubelet has no client certificate, and health has no secrets.
+        # The health listener has no TLS: a kubelet has no client certificate, and health has no
+        # secrets.
         with _moved_by("health"):
             return await listener.open_tcp(address, serving=False)
 
@@ -157,7 +158,7 @@ class Listening:
         """Answer on every listener, in the order in which they were opened.
 
         Raises:
-            OSError: The system has no room for it.
+            OSError: The system has no resources for a listener.
         """
         for listener in self._listeners:
             await listener.serve()
@@ -165,7 +166,7 @@ class Listening:
 
 @contextmanager
 def _moved_by(setting: str) -> Generator[None]:
-    """Turn a failure to bind an address into one that names the setting which moves the address."""
+    """Turn a failure to bind an address into an error that names the setting for that address."""
     try:
         yield
     except OSError as error:
@@ -176,6 +177,6 @@ async def _anywhere(admin: Listener) -> Address | None:
     try:
         return await admin.open_tcp(_FREE_PORT, serving=False)
     except OSError as error:
-        # A sandbox may have no network: then held candidates are decided by `mnemogate review`.
+        # A sandbox may have no network. Then held candidates are decided by `mnemogate review`.
         _LOG.warning("no page for people", extra={"error_type": type(error).__name__})
         return None

@@ -40,7 +40,7 @@ class DataFront:
         self.routes = memory.routes | mcp.routes | model.routes
 
     async def answer(self, incoming: Incoming) -> Answered:
-        """The answer of the front that the path belongs to."""
+        """Have the front answer to which the request's path belongs."""
         return await self._front(incoming.head.path).answer(incoming)
 
     def _front(self, path: str) -> Front:

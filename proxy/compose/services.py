@@ -91,22 +91,25 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
     """An open store with its gate, writer, embedder and model memory."""
 
     settings: Settings
-    gate: Gate  # the enforcing gate, in observe mode as well
+    gate: Gate  # the enforcing gate, which exists in observe mode as well
     store: Store
     writer: Submits
     embedder: Embedder
     surroundings: Surroundings
-    # None where no model front is configured, so that nobody sees what enters a context.
+    # None if no model front is configured, so that nobody sees what enters a context.
     memory: ModelMemory | None = None
 
     def ledger(self) -> Sessions:
-        """The session ledger; without a model front it has no sessions, only what relays see."""
+        """The session ledger.
+
+        Without a model front it has no sessions, only the texts that relays pass on.
+        """
         if self.memory is not None:
             return self.memory.sessions
         return Sessions(None, self.store.prints_key, self.surroundings)
 
     def credentials(self, signer: TokenSigner, authenticator: Authenticator) -> Credentials:
-        """Keys and tokens, as operators make and end them."""
+        """The API keys and tokens, as operators make and end them."""
         return Credentials(
             reader=self.store.reader,
             writer=self.store.writer,
@@ -140,7 +143,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def wrong_answers(self, blaming: Blaming) -> WrongAnswers:
-        """What operators may do about wrong answers."""
+        """The commands that operators have about wrong answers."""
         return WrongAnswers(cases=self.store.cases, blaming=blaming, surroundings=self.surroundings)
 
     def aftermath(self) -> tuple[Blaming, TakingFeedback]:
@@ -149,7 +152,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         return blaming, self.feedback(blaming)
 
     def feedback(self, cases: OpensCases) -> TakingFeedback:
-        """What is said of answers."""
+        """The part that takes feedback on answers."""
         return TakingFeedback(
             failures=self.store.failures,
             reader=self.store.reader,
@@ -193,8 +196,8 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         """The guard that relays of MCP servers ask."""
         store = self.store
         sieve = Sieve(store.followed.since)
-        # Texts of held items are taken in at once: once a candidate is refused, its text can be
-        # read no more.
+        # The texts of held items are recorded at once, because the text of a refused candidate can
+        # be read no more.
         sieve.take(store.followed.held())
         return Guarding(
             dialect="mcp",
@@ -266,7 +269,7 @@ class Services:
             deciding=self.deciding,
             queue=Queue(store.reader, self.deciding, surroundings),
             credentials=foundation.credentials(signer, self.authenticator),
-            # Dry runs ask the enforcing gate, in observe mode as well.
+            # Dry runs ask the enforcing gate, also in observe mode.
             explainer=_explainer(foundation.gate, store, _TextProbe(shadow, embedder)),
             rules=rules,
             retaining=self.retaining,
@@ -285,15 +288,18 @@ class Services:
         )
 
     def unmapped_tools(self) -> tuple[str, ...]:
-        """Names of tools that seem to be about memory and stand in no tool map."""
+        """Names of tools that seem to be about memory although no tool map describes them."""
         return tuple(one.tool for one in self.operate.ledger.unmapped.all())[:_NAMED_MAX]
 
     def flooding(self) -> int:
-        """How many principals were shown so many texts that they have a filter to themselves."""
+        """How many principals were shown so much text that each has a filter of its own."""
         return len(self.operate.ledger.flooding)
 
     def unbound_uids(self) -> tuple[int, ...]:
-        """The uids of relays bound to no principal, if a model front judges calls before relays."""
+        """The uids of relays that are bound to no principal.
+
+        It is empty unless a model front judges calls before the relays do.
+        """
         return tuple(sorted(self._unbound)) if self._foundation.settings.models else ()
 
     @asynccontextmanager
@@ -318,7 +324,7 @@ class Services:
             self._foundation.memory.withholding.page_served(page)
 
     def memory_front(self, dialects: tuple[Dialect, ...], halt: Callable[[], None]) -> MemoryFront:
-        """What the data listener serves to agents."""
+        """The front that the data listener has for agents."""
         pace = self._foundation.surroundings.pace
         bases = tuple(base_of(model) for model in self._foundation.settings.models)
         return MemoryFront(
@@ -326,7 +332,7 @@ class Services:
         )
 
     def admin_front(self, health: Health, halt: Callable[[], None]) -> AdminFront:
-        """What the admin listener and the admin socket serve."""
+        """The front of the admin listener and of the admin socket."""
         confirm_page = ConfirmPage(
             confirming=self.confirming,
             reader=self._foundation.store.reader,
@@ -344,7 +350,7 @@ class Services:
         couple: Callable[[Coupling], Coupling] | None,
         halt: Callable[[], None],
     ) -> ModelFront:
-        """The front below the names of `[[model]]` tables; without `couple` there is none."""
+        """The front for model APIs, named in `[[model]]` tables; without `couple` there is none."""
         coupling: Coupling = UnsafeUncoupled()
         if self._foundation.memory is not None:
             coupling = self._foundation.memory.coupled(coupling)
@@ -375,7 +381,7 @@ class Services:
         )
 
     def guard_front(self, halt: Callable[[], None]) -> GuardFront:
-        """What the gate's own socket serves."""
+        """The front of the gate's own socket."""
         return GuardFront(
             guard=self.guard,
             operations=self.operations,
@@ -393,7 +399,7 @@ def _explainer(gate: Gate, store: Store, probe: _TextProbe) -> Explainer:
 
 
 class _TextProbe:
-    """Asks the shadow retrieval about a text that is not embedded yet."""
+    """Asks the trial search about a text for which no vector was made yet."""
 
     def __init__(self, shadow: Shadow, embedder: Embedder) -> None:
         self._shadow = shadow
@@ -406,7 +412,7 @@ class _TextProbe:
 
 
 class Scrape:
-    """Renders the metrics, with the store's gauges as they are at that moment."""
+    """Renders the metrics, with gauges of the store's state at that moment."""
 
     def __init__(
         self, store: Store, telemetry: Telemetry, told: Tellers, now_ms: Callable[[], int]

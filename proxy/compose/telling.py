@@ -1,4 +1,4 @@
-"""The receivers of messages about the audit log, as configured, each with its outbox."""
+"""The configured receivers of messages about the audit log, each with a queue on disk (outbox)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Tellers:
 
     @asynccontextmanager
     async def telling(self) -> AsyncGenerator[None]:
-        """Notify the receivers while the block runs."""
+        """Send the receivers their messages while the block runs."""
         if self._review is None:
             yield
             return

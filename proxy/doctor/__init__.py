@@ -1,1 +1,1 @@
-"""Proof by trying: doctor attempts every way to write around the gate, and must fail."""
+"""`mnemogate doctor` attempts every way to write around the gate; each attempt must fail."""

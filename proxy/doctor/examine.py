@@ -1,4 +1,4 @@
-"""All probes in order, and what they prove together."""
+"""Runs all probes in order, and says what they prove together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-# Nothing counts as proven while one of these probes was skipped.
+# If one of these probes was skipped, nothing counts as proven.
 _ESSENTIAL = ("identity.uid", "state.list", "data.anonymous", "process.mem")
 
 
@@ -54,7 +54,7 @@ def examine(aim: Aim) -> Examination:
 
 
 def _unseen(finding: Finding) -> Finding:
-    """Report probes whose target is not visible here as "unseen"."""
+    """Report a probe as "unseen" if its target is not visible to this process."""
     if finding.id not in UNSEEN or finding.verdict is not ProbeResult.SKIPPED:
         return finding
     return msgspec.structs.replace(
@@ -63,7 +63,7 @@ def _unseen(finding: Finding) -> Finding:
 
 
 def owner_uid(aim: Aim) -> int | None:
-    """The sidecar's user, by its process, its listening socket or its state directory."""
+    """The sidecar's user, found by its process, its listening socket or its state directory."""
     for pid in aim.pids:
         uid = effective_uid(pid)
         if uid is not None:

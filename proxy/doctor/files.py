@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from proxy.doctor.finding import Aim
 
 REFUSED: Final = "permission denied"
-# A process that may talk to one of these sockets can become root on this machine.
+# Sockets that give root: a process that may talk to one of them can become root on this machine.
 _ROOT_SOCKETS: Final = (
     "/run/docker.sock",
     "/run/podman/podman.sock",
@@ -91,7 +91,7 @@ def _created(probe_id: str, directory: Path) -> Finding:
 
 
 def _replaceable(probe_id: str, what: str, path: Path) -> Finding:
-    """Whether the agent could replace some directory on the path."""
+    """Whether the agent could replace some directory on the path to a file."""
     attempt = Attempt(probe_id, f"rename {what} or a directory above it", REFUSED)
     resolved = Path(os.path.realpath(path))
     hole = next((above for above in resolved.parents if _may_rename(above, resolved)), None)
@@ -101,7 +101,7 @@ def _replaceable(probe_id: str, what: str, path: Path) -> Finding:
 
 
 def _may_rename(directory: Path, below: Path) -> bool:
-    """Whether the entry of `directory` that leads to `below` can be renamed by this process."""
+    """Whether this process could rename the entry of `directory` that leads to `below`."""
     if not os.access(directory, os.W_OK | os.X_OK, effective_ids=True):
         return False
     try:
@@ -110,12 +110,12 @@ def _may_rename(directory: Path, below: Path) -> bool:
         return True
     if not information.st_mode & stat.S_ISVTX:
         return True
-    # A sticky directory (/tmp) protects the entries of others, not the agent's own.
+    # In a sticky directory such as /tmp the agent may rename its own entries, and no others.
     entry = directory / below.relative_to(directory).parts[0]
     try:
         return os.geteuid() in (entry.lstat().st_uid, information.st_uid, 0)
     except OSError as error:
-        # A missing path entry: the agent could create it before the sidecar does.
+        # If an entry of the path is missing, the agent could create it before the sidecar does.
         return error.errno == errno.ENOENT
 
 

@@ -19,8 +19,8 @@ class ProbeResult(enum.Enum):
     OK = "ok"
     FAIL = "FAIL"
     SKIPPED = "skipped"
-    WARNED = "warn"  # the agent could do nothing, but a person should look all the same
-    UNSEEN = "unseen"  # the agent cannot see the target at all, and so cannot attack it
+    WARNED = "warn"  # The agent could do nothing, but a person should look all the same.
+    UNSEEN = "unseen"  # The agent cannot see the target at all, and so cannot attack it.
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,19 +58,19 @@ class Attempt:
         self._expected = expected
 
     def ok(self, got: str) -> Finding:
-        """The attempt was refused, as it should be."""
+        """Report that the attempt was refused, as it should be."""
         return self._finding(got, ProbeResult.OK)
 
     def fail(self, got: str) -> Finding:
-        """The attempt succeeded: the agent can get around the gate in this way."""
+        """Report that the attempt succeeded: the agent can get around the gate in this way."""
         return self._finding(got, ProbeResult.FAIL)
 
     def skipped(self, why: str) -> Finding:
-        """The attempt could not be made, so nothing was learnt; with the reason."""
+        """Report that the attempt could not be made, with the reason: nothing was learnt."""
         return self._finding(why, ProbeResult.SKIPPED)
 
     def warned(self, got: str) -> Finding:
-        """The agent can do nothing, but a person should judge what was found."""
+        """Report that the agent can do nothing, but that a person should judge what was found."""
         return self._finding(got, ProbeResult.WARNED)
 
     def _finding(self, got: str, verdict: ProbeResult) -> Finding:
@@ -84,7 +84,7 @@ _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH})
 
 
 def forbidden(attempt: Attempt, act: Callable[[], str]) -> Finding:
-    """Run an act that the system must refuse. `act` returns what it was able to do.
+    """Try an act that the system must refuse. `act` returns what it achieved, if it is not refused.
 
     An error other than a refusal proves nothing, and is reported as skipped.
     """

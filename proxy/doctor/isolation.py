@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 _MACHINES_OWN: Final = 0xEFFFFFFC
 DIRECTORIES_MAX: Final = 200_000
 _NO_FILES: Final = frozenset({"proc", "sys", "dev"})
-# Names of files in every state directory; and of those in its parts, if only a part is mounted.
+# The names of files in every state directory; and those of files in its subdirectories, because a
+# container may mount only one of these.
 _SIGNS: Final = (
     frozenset({"gate.lock", "store", "secrets"}),
     frozenset({"store.key", "log.key", "token.key"}),
 )
-# Files of any LMDB environment: a gate's, or another program's.
+# The names of files that any LMDB environment has, whether a gate's or another program's.
 _ALIKE: Final = frozenset({"data.mdb", "lock.mdb"})
-# Probes of the gate's files and process: in an isolated container they have no target.
+# The probes of the gate's files and process, which have no target in an isolated container.
 UNSEEN: Final = frozenset({"identity.uid", "state.list", "process.mem"})
 # Probes that show that a gate answers and refuses, on the agent's own way to it.
 _ANSWERED: Final = frozenset({"data.anonymous"})
@@ -58,7 +59,8 @@ def _processes() -> Finding:
     )
     try:
         number = Path("/proc/self/ns/pid").stat().st_ino
-        # A /proc that hides other users' processes would also hide a gate on the same machine.
+        # If /proc hides the processes of other users, it would also hide a gate on the same
+        # machine.
         first = Path("/proc/1/cmdline").read_bytes()
     except OSError as error:
         return attempt.skipped(f"not every process is shown here ({type(error).__name__})")

@@ -31,7 +31,7 @@ def effective_uid(pid: int) -> int | None:
 
 
 def listening_uid(url: str) -> int | None:
-    """The user that owns the listening TCP socket of a URL on this machine (Linux)."""
+    """The user who owns the socket that listens at a URL's port on this machine (Linux)."""
     port = urlsplit(url).port
     if port is None:
         return None
@@ -48,7 +48,7 @@ def listening_uid(url: str) -> int | None:
 
 
 def running_sidecars(uid: int | None) -> tuple[int, ...]:
-    """Processes that look like a gate by their command line, of one user if given.
+    """Processes whose command line looks like a gate's; those of one user if one is given.
 
     `mnemogate run` is one; any `mnemogate mcp` may be, or become, the gate of its state directory.
     """
@@ -87,7 +87,8 @@ def lock_holders(place: Path) -> tuple[int, ...]:
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     holders: set[int] = set()
     for line in lines:
-        # Format: `1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF`; a hidden process has pid 0
+        # A line has the format `1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF`; a hidden process
+        # has pid 0.
         words = line.split()
         if words[1] == "FLOCK" and device in words and int(words[4]) > 0:
             holders.add(int(words[4]))
@@ -105,7 +106,7 @@ def option_of(pid: int, option: str) -> str | None:
     told: str | None = None
     words = iter(_words(pid))
     for word in words:
-        # after "--" follows the command line of a server that `mnemogate mcp` wraps
+        # behind "--" stands the command line of a server that `mnemogate mcp` wraps
         if word == "--":
             break
         name, separator, value = word.partition("=")

@@ -110,14 +110,15 @@ def _closed(probe_id: str, url: str, method: str, path: str, key: str | None) ->
 def _staged(attempt: Attempt, place: str) -> Finding:
     if place == STAGED_IN_MEMORY:
         return attempt.ok(f"in memory ({place})")
-    # Only a warning: the candidates on disk are encrypted, with keys that are in memory only.
+    # This is only a warning: the candidates on disk are encrypted, with keys that exist only in
+    # memory.
     return attempt.warned(f"not in memory: {place or 'nowhere, no file can be had'}")
 
 
 def _relays(attempt: Attempt, unbound: tuple[int, ...]) -> Finding:
     if not unbound:
         return attempt.ok("none comes from a uid that is bound to nobody")
-    # Only a warning: the relay has the call judged again, but without its conversation.
+    # This is only a warning: the relay has the call judged again, though without its conversation.
     uids = ", ".join(map(str, unbound))
     return attempt.warned(
         f"uid {uids} is bound to no principal: a call that the model front let through is judged a "
@@ -149,14 +150,14 @@ def _modes(aim: Aim) -> Iterator[Finding]:
     else:
         yield mode.ok(ready.mode)
     if ready.user_turns_unset:
-        # Only a warning: without `user_turns` texts get a lower label than they could.
+        # This is only a warning: without `user_turns` texts get a lower label than they could.
         unset = ", ".join(ready.user_turns_unset)
         yield typing.warned(f"set user_turns in the [[model]] tables: {unset}")
     else:
         yield typing.ok("it was told, or has no model API")
     if ready.unmapped_tools:
-        # Only a warning: calls of these tools are not judged, and a person has to say whether one
-        # keeps memory.
+        # This is only a warning: calls of these tools are not judged, and only a person can say
+        # whether one of the tools keeps memory.
         yield maps.warned(f"see `mnemogate mcp map` for {', '.join(ready.unmapped_tools)}")
     else:
         yield maps.ok("none was seen")
@@ -166,7 +167,7 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         yield heard.ok("none did")
     yield _relays(relays, ready.unbound_uids)
     if ready.wider:
-        # Only a warning: an operator may choose these settings.
+        # This is only a warning: an operator may have reasons for these settings.
         yield wide.warned("; ".join(ready.wider))
     else:
         yield wide.ok("nothing does")

@@ -45,7 +45,7 @@ _CAPABILITIES: Final = {
 
 
 def probe_identity(owner_uid: int | None) -> Iterator[Finding]:
-    """The identity of this process: nothing keeps out root, or the sidecar's own user."""
+    """Check the identity of this process: root, or the sidecar's own user, cannot be kept out."""
     uid = os.geteuid()
     attempt = Attempt("identity.uid", "be a user of its own", "neither root nor the sidecar's uid")
     if uid == 0:

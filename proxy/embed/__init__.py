@@ -1,1 +1,1 @@
-"""Texts to unit vectors. The store only takes vectors, and makes none."""
+"""Turns texts into unit vectors. The store itself only takes vectors, and makes none."""

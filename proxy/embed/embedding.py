@@ -42,8 +42,8 @@ _DIGIT: Final = re.compile(r"([0-9])")
 # Finds tokens that contain a digit; byte tokens such as `<0x31>` are no text, and do not count.
 _JOINED: Final = re.compile(r"^(?!<0x[0-9A-F]{2}>$).*[0-9]")
 _ALL: Final = "0123456789"
-# Put before the part that follows a digit when it is tokenised alone: at the start of a word the
-# part could be tokenised differently.
+# This mark is put before a part that follows a digit when the part is tokenised alone: at the start
+# of a word it could be tokenised differently.
 _ZERO: Final = "0"
 _START_AND_ZERO: Final = 2
 
@@ -62,7 +62,8 @@ class StaticEmbedder:
         table = tensors.get("embedding.weight")
         if table is None or table.ndim != 2:  # noqa: PLR2004 - a table has rows and columns
             raise EmbedderUnavailable("the weights hold no token table")
-        # As float32 the table takes 16 MB more than as the file's float16, and a third of the time.
+        # As float32 the table takes 16 MB more than the file's float16 does, and a look-up takes a
+        # third of the time.
         self._table: NDArray[np.float32] = table.astype(np.float32)
         self._tokenizer.encode_special_tokens = True
         self._tokenizer.no_truncation()
@@ -133,7 +134,7 @@ class StaticEmbedder:
 
 
 def _keys(parts: list[str]) -> list[str]:
-    """The keys under which the parts between the digits of one word are cached."""
+    """The keys under which the parts of one word between its digits are cached."""
     later = [_ZERO + part for part in parts[2::2] if part]
     return [parts[0], *later] if parts[0] else later
 
@@ -160,7 +161,8 @@ def resolve_embedder(name: str) -> Embedder:
     """The embedder of a configured name (`EMBEDDER_NAMES`); loading it takes up to a second.
 
     Raises:
-        EmbedderUnavailable: No such name, or its model is not installed; the message says how to
+        EmbedderUnavailable: No embedder has this name, or its model is not installed; the
+            message says how to
             install it.
     """
     if name == STATIC:

@@ -92,7 +92,7 @@ class MiniLmEmbedder:
 
 
 def _encoded(hidden: Floats, layer: dict[str, Floats]) -> Floats:
-    """One transformer layer (post-norm, as in BERT)."""
+    """The output of one transformer layer (post-norm, as in BERT)."""
     attended = _linear(_attention(hidden, layer), layer, "attention.output.dense.")
     hidden = _layer_norm(hidden + attended, layer, "attention.output.LayerNorm.")
     wide = _gelu(_linear(hidden, layer, "intermediate.dense."))
@@ -123,7 +123,7 @@ def _layer_norm(hidden: Floats, weights: dict[str, Floats], prefix: str) -> Floa
 
 
 def _gelu(values: Floats) -> Floats:
-    """Each value times the normal distribution's CDF at it.
+    """The GELU function: each value times the normal distribution's CDF at that value.
 
     erf by Abramowitz and Stegun 7.1.26, whose error of 1.5e-7 is that of single precision.
     """

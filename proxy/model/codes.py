@@ -322,11 +322,11 @@ class Known:
         self._principal = principal
 
     def block(self, text: str) -> bytes | None:
-        """Implements `Ours.block`."""
+        """The keyed print of the question with this text; None if no such question was put."""
         return self._codes.block_of(self._principal, text)
 
     def answers(self, block: bytes | None, turn: str) -> bool:
-        """Implements `Ours.answers`."""
+        """Whether all codes in a turn belong to the given question, or for None to any question."""
         found = [one.code for one in answers_in(turn)]
         return bool(found) and self._codes.are_of(self._principal, block, found)
 

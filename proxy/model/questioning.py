@@ -391,35 +391,35 @@ class Questioning:
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """Implements `Coupling.judge`."""
+        """For each complete call: None if it goes on, or the text that the agent gets instead."""
         return await self._inner.judge(prepared, calls)
 
     def filter(self, prepared: Prepared) -> Filter:
-        """Implements `Coupling.filter`."""
+        """Implements `Coupling.filter`: a filter for the events of one streamed reply."""
         return self._inner.filter(prepared)
 
     async def settled(self, principal: Principal) -> None:
-        """Implements `Coupling.settled`."""
+        """Wait for undecided candidates; what is sent afterwards respects their verdicts."""
         await self._inner.settled(principal)
 
     def withholds(self, principal: Principal) -> bool:
-        """Implements `Coupling.withholds`."""
+        """Implements `Coupling.withholds`: whether anything is withheld from this principal."""
         return self._inner.withholds(principal)
 
     def carries(self, principal: Principal, text: str) -> bool:
-        """Implements `Coupling.carries`."""
+        """Whether a text contains a text that is withheld from this principal."""
         return self._inner.carries(principal, text)
 
     def sieved(self, principal: Principal, value: Json) -> Json:
-        """Implements `Coupling.sieved`."""
+        """Implements `Coupling.sieved`: JSON without refused texts, on routes that ask no model."""
         return self._inner.sieved(principal, value)
 
     def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
-        """Implements `Coupling.said`."""
+        """A whole reply without what is withheld; its calls were judged before."""
         return self._inner.said(prepared, body)
 
     def passing(self, principal: Principal) -> Filter:
-        """Implements `Coupling.passing`."""
+        """Implements `Coupling.passing`: a filter for the events of a stream in an unknown API."""
         return self._inner.passing(principal)
 
 

@@ -75,7 +75,7 @@ class Recurring:
             return read_body(raw)
 
     def of(self, part: dict[str, Json], read: Callable[..., _R], *args: object) -> _R:
-        """Implements `Readings.of`."""
+        """Implements `Readings.of`: the value of `read(part, *args)`, perhaps cached."""
         element = self._of.get(id(part))
         if element is None:
             return read(part, *args)
@@ -86,7 +86,7 @@ class Recurring:
         return found
 
     def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> list[_R]:
-        """Implements `Readings.each`."""
+        """Implements `Readings.each`: the value of `read` for each element of a list."""
         known, found = self._of, list[_R]()
         for part in parts:
             element = known.get(id(part))

@@ -144,46 +144,46 @@ class Coupled:
         )
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
-        """Implements `Coupling.replied`."""
+        """Note what the model said and called, before the agent can act on it."""
         await self._sessions.replied(prepared.asked.principal, prepared.session, reply)
         self._replies.replied(prepared, reply)
 
     def filter(self, prepared: Prepared) -> Filter:
-        """Implements `Coupling.filter`."""
+        """Implements `Coupling.filter`: a filter for the events of one streamed reply."""
         asked = prepared.asked
         return self._withholding.reply(
             asked.principal.principal_id, asked.api.name, prepared.conversation
         )
 
     async def settled(self, principal: Principal) -> None:
-        """Implements `Coupling.settled`."""
+        """Wait for undecided candidates; what is sent afterwards respects their verdicts."""
         await self._withholding.settled(principal, QUIET_S)
 
     def withholds(self, principal: Principal) -> bool:
-        """Implements `Coupling.withholds`."""
+        """Implements `Coupling.withholds`: whether anything is withheld from this principal."""
         return self._withholding.withholds(principal.principal_id)
 
     def carries(self, principal: Principal, text: str) -> bool:
-        """Implements `Coupling.carries`."""
+        """Whether a text contains a text that is withheld from this principal."""
         return self._withholding.carries(principal.principal_id, text)
 
     def sieved(self, principal: Principal, value: Json) -> Json:
-        """Implements `Coupling.sieved`."""
+        """Implements `Coupling.sieved`: JSON without refused texts, on routes that ask no model."""
         return self._withholding.sieved(principal.principal_id, value)
 
     def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
-        """Implements `Coupling.said`."""
+        """A whole reply without what is withheld; its calls were judged before."""
         asked = prepared.asked
         return self._withholding.said(
             asked.principal.principal_id, asked.api.name, body, prepared.conversation
         )
 
     def passing(self, principal: Principal) -> Filter:
-        """Implements `Coupling.passing`."""
+        """Implements `Coupling.passing`: a filter for the events of a stream in an unknown API."""
         return self._withholding.reply(principal.principal_id, "")
 
     async def closing(self, prepared: Prepared, said: str) -> str | None:
-        """Implements `Coupling.closing`."""
+        """The text that the sidecar adds to a finished reply, whose words are `said`."""
         return await self._inner.closing(prepared, said)
 
 

@@ -1,4 +1,4 @@
-"""What the operator API says and hears about names under a drift alarm.
+"""Requests and answers of the operator API about names under a drift alarm.
 
 GET  /drift?tenant=          -> AlarmList
 GET  /drift/status?tenant=   -> DriftView
@@ -40,8 +40,8 @@ class AlarmList(msgspec.Struct, frozen=True, kw_only=True):
 class DriftView(msgspec.Struct, frozen=True, kw_only=True):
     """What the rules do about drift, and how many names of a tenant are watched.
 
-    `names_floor`: what a new name's count begins with, because others were evicted to make room in
-    the last days. `said_words`: words that persons said, and that alarm nobody therefore.
+    `names_floor` is the count with which a new name begins, because names were evicted for lack of
+    room in the last days. `said_words` counts words that persons said, which raise no alarm.
     """
 
     names: str  # "off" | "alarm" | "hold"
@@ -59,13 +59,13 @@ class DriftView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcceptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A name that is exempt from holds, or is no longer; the words of a longer name, each."""
+    """A name to be exempted from holds, or no longer exempted; of a longer name, each word."""
 
     name: Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
     tenant: TenantName = DEFAULT_TENANT
 
 
 class AcceptedView(msgspec.Struct, frozen=True, kw_only=True):
-    """The cells of the words that changed; a leaf each."""
+    """The cells (keyed hashes) of the words that were changed; each change left a leaf."""
 
     cells: tuple[str, ...]

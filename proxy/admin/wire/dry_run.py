@@ -47,7 +47,7 @@ class ExplainView(msgspec.Struct, frozen=True, kw_only=True):
     decision: str
     reason: str | None
     step: int | None
-    memory_class: MemoryClass  # the class in effect, after the class floor
+    memory_class: MemoryClass  # the class that counts for the write, after the class floor
     source: SourceKind | None
     ceiling: SourceKind | None
     basis: Basis | None

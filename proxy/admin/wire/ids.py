@@ -1,4 +1,4 @@
-"""Query and answer for short ids: the beginning that a person typed, and the ids that fit it."""
+"""Query and answer for short ids: the characters that a person typed, and the ids that begin so."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEGINNING_LEN_MIN = 4
 class IdKind(enum.Enum):
     """The kind of thing that an id names."""
 
-    HELD = "held"  # a candidate that waits
+    HELD = "held"  # a candidate that waits for a person
     REFUSED = "refused"  # a candidate whose text is withheld
     MEMORY = "memory"  # a memory of the tenant, live or under quarantine
     SESSION = "session"

@@ -1,4 +1,4 @@
-"""What the operator API says and hears about isolation and rewind.
+"""Requests and answers of the operator API about isolation and rewind.
 
 POST /isolate                        IsolateRequest -> IsolationView
 POST /rewind                         RewindRequest  -> RewindView
@@ -59,7 +59,10 @@ class RewindRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class CaughtView(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory that fits the request; `descendant`: only as the child of one that does."""
+    """One memory that fits the request.
+
+    `descendant`: it fits only because it derives from one that does.
+    """
 
     memory_id: str
     principal: str
@@ -70,7 +73,10 @@ class CaughtView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IncidentView(msgspec.Struct, frozen=True, kw_only=True):
-    """One isolation or rewind. `open` and `undoing`: a crash cut it short; resume it."""
+    """One isolation or rewind.
+
+    In the states `open` and `undoing` a crash interrupted it, and it can be resumed.
+    """
 
     incident_id: str
     kind: str  # "isolate" | "rewind"

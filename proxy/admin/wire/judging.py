@@ -1,4 +1,6 @@
-"""What the operator API says of callers' judges.
+"""Requests and answers of the operator API about callers' judges.
+
+POST /judges/{judge}/test               -> JudgeTestView
 
 POST /judges/{judge}/test               -> JudgeTestView
 """

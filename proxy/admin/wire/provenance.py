@@ -1,4 +1,4 @@
-"""What the operator API says of where a memory came from; names and leaves, never a text.
+"""The operator API's answer about a memory's origin: names and leaves, never a text.
 
 GET /memories/{memory_id}/provenance?tenant=   -> ProvenanceView
 """
@@ -62,7 +62,7 @@ class ProvenanceNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProvenanceView(msgspec.Struct, frozen=True, kw_only=True):
-    """The memory that was asked for, and then those that it came from.
+    """A memory's provenance: the memory itself, and then all memories that it came from.
 
     `cut`: some memories are left out, because there are too many.
     """

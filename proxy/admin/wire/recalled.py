@@ -1,4 +1,4 @@
-"""What the operator API says of the recall ledger: who was shown what, and what a model saw.
+"""The operator API's answers about the recall ledger: what was served, and what a model saw.
 
 GET /recalls?tenant=&session=&memory_id=&limit=  -> RecallList
 GET /recalls/{recall_id}                         -> RecallView
@@ -11,7 +11,10 @@ import msgspec
 
 
 class RecalledView(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory of an answer, best first; `memory_id` is null where it was purged since."""
+    """One memory of an answer; the best comes first.
+
+    `memory_id` is null if the memory was purged since.
+    """
 
     memory_id: str | None
     ordinal: int
@@ -48,7 +51,10 @@ class RecallList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenView(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory in a model's context; `recall_id` "": no read that brought it is kept."""
+    """One memory that stood in a model's context.
+
+    `recall_id` is "" if no record is kept of the read that brought the memory.
+    """
 
     memory_id: str | None
     ordinal: int
@@ -58,7 +64,7 @@ class SeenView(msgspec.Struct, frozen=True, kw_only=True):
 class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
     """One reply of a model, and the memories that stood in its request.
 
-    `incomplete`: a record is missing, so that more may have stood there.
+    `incomplete`: a record is missing, so more memories may have stood there.
     """
 
     reply_id: str

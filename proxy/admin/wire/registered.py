@@ -1,4 +1,4 @@
-"""What the operator API says and hears about anchors and canaries.
+"""Requests and answers of the operator API about anchors and canaries.
 
 GET  /anchors?tenant=                   -> AnchorList
 POST /anchors            AnchorRequest  -> AnchorView
@@ -43,8 +43,8 @@ class AnchorRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class AnchorView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One anchor.
 
-    `caught`: of how many of its `must_not` the comparison alone would have known that they deny the
-    statement. `notes`: what its author should know, in sentences.
+    `caught` counts the entries of `must_not` that the comparison alone finds to deny the statement.
+    `notes` are sentences that the anchor's author should read.
     """
 
     anchor_id: str
@@ -90,13 +90,16 @@ class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CanaryRunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Ask the canaries of one tenant."""
+    """The request to put the questions of a tenant's canaries to the search."""
 
     tenant: TenantName = DEFAULT_TENANT
 
 
 class CanaryOutcomeView(msgspec.Struct, frozen=True, kw_only=True):
-    """What one canary found: memories that say what it forbids, and whether what it asks for lacks.
+    """*What the questions of one canary found.
+
+    It has the memories that say what the canary forbids, and tells whether something that it asks
+    for is missing. `failure_id` is "" if nothing is wrong.
 
     `failure_id`: "" where all is well.
     """
@@ -109,7 +112,7 @@ class CanaryOutcomeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CanaryRunView(msgspec.Struct, frozen=True, kw_only=True):
-    """Every canary of a tenant, asked."""
+    """The outcome of every canary of a tenant."""
 
     outcomes: tuple[CanaryOutcomeView, ...]
 

@@ -1,4 +1,4 @@
-"""What the operator API says and hears about failures. No content is in an answer.
+"""Requests and answers of the operator API about failures. No answer has content.
 
 GET  /failures?tenant=                       -> FailureList
 GET  /failures/{failure_id}                  -> FailureView
@@ -21,8 +21,8 @@ from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 class FailureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An operator says that an answer was wrong. Exactly one id is given.
 
-    `expect` and `forbid` are words that a right answer has, or may not have: only the case keeps
-    them.
+    `expect` and `forbid` are words that a right answer has, or may not have: only the search for
+    the cause keeps them.
     """
 
     tenant: TenantName = DEFAULT_TENANT

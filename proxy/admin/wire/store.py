@@ -1,4 +1,4 @@
-"""What the operator API says and hears: one struct per body, shared by the server and the CLI.
+"""The bodies of the operator API, one struct each, shared by the server and the command line.
 
 Routes, all under `/api/v1`, operators only. Errors are problem details (RFC 9457).
 
@@ -60,7 +60,7 @@ class Empty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class StatusView(msgspec.Struct, frozen=True, kw_only=True):
-    """The store at a glance."""
+    """The store's state at a glance."""
 
     incarnation: str
     version: int
@@ -173,13 +173,13 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     metadata_json: str | None = None
     claimed_source: SourceKind | None = None
-    # The class that it gets if a person releases it: a person's own order does not become policy.
-    # Only with the content.
+    # The class that the candidate gets if a person releases it: a person's own order does not
+    # become policy. Given only together with the content.
     becomes: MemoryClass | None = None
     # Names of what the writing conversation had read; None: unknown, or not fetched by id.
     had_read: tuple[str, ...] | None = None
-    # Its origin (label, server, tool), its first characters, and how many candidates have exactly
-    # the same content.
+    # The candidate's origin (label, server, tool), its first characters, and how many candidates
+    # have exactly the same content.
     origin: str = ""
     begins: str | None = None
     same: int = 1
@@ -291,7 +291,7 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every key, revoked ones too."""
+    """Every API key, revoked ones included."""
 
     keys: tuple[KeyView, ...]
 
@@ -331,11 +331,11 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     text: Annotated[str, Meta(min_length=1, max_length=TEXT_LEN_MAX)]
     to_class: MemoryClass
     from_class: MemoryClass | None = None
-    tenant: TenantName | None = None  # None: the tenant of the principal's key
+    tenant: TenantName | None = None  # None stands for the tenant of the principal's key.
     nonce: Annotated[str, Meta(min_length=1, max_length=NONCE_LEN_MAX)] | None = None
     memory_id: Annotated[str, Meta(min_length=36, max_length=36)] | None = None
     target: Wide = "memories"
-    source: SourceKind | None = None  # the label the write will claim
+    source: SourceKind | None = None  # the label that the write will claim
     user_id: Wide | None = None
     agent_id: Wide | None = None
     run_id: Wide | None = None

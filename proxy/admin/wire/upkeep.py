@@ -1,4 +1,4 @@
-"""What the operator API says and hears about a sidecar's upkeep, beside `proxy.admin.wire.store`.
+"""Requests and answers about a sidecar's upkeep; the rest are in `proxy.admin.wire.store`.
 
 POST /policy/reload              PolicyReloadRequest -> PolicyReloadView
 GET  /usage                                          -> UsageList
@@ -29,15 +29,15 @@ ADOPTED_AT_ONCE = 64
 
 
 class ForgivenView(msgspec.Struct, frozen=True, kw_only=True):
-    """The text of a refused candidate is withheld no longer."""
+    """The answer once the text of a refused candidate is withheld no longer."""
 
     candidate_id: str
-    candidates: int  # how many refused candidates had that text and no more
+    candidates: int  # the number of refused candidates that had exactly this text
     leaf_index: int
 
 
 class PolicyReloadRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Read the ruleset's file again; `digest` (hex SHA-256) is what it must be."""
+    """The request to read the ruleset's file again; the file must have the hex SHA-256 `digest`."""
 
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
 
@@ -67,16 +67,16 @@ class ObservedList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuarantineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hide a memory; the reason is in the audit log for good."""
+    """Hide a memory; the given reason stays in the audit log for good."""
 
     tenant: TenantName = DEFAULT_TENANT
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
-    # Also what was derived from it, to the end.
+    # Whether memories derived from this one, directly or not, are hidden as well.
     with_descendants: bool = False
 
 
 class ParoleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Show a memory again; the reason is in the audit log for good."""
+    """Show a memory again; the given reason stays in the audit log for good."""
 
     tenant: TenantName = DEFAULT_TENANT
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
@@ -102,7 +102,7 @@ class StandingView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TenantUsageView(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tenant takes of the store, and how much it may take."""
+    """The space that one tenant takes of the store, and how much it may take."""
 
     tenant: str
     bytes_used: int
@@ -122,7 +122,7 @@ class QuarantinedList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetentionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Sweep once: erase the oldest batch of what is due, or nothing."""
+    """The request for one sweep, which erases the oldest batch of what is due, or only lists it."""
 
     dry_run: bool = False
 
@@ -138,7 +138,10 @@ class DueView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetentionView(msgspec.Struct, frozen=True, kw_only=True):
-    """What was due before the sweep (the oldest 1000 by name), and how many it erased."""
+    """The memories that were due before a sweep, and how many of them it erased.
+
+    The oldest 1000 are named.
+    """
 
     due_count: int
     purged_count: int
@@ -165,7 +168,7 @@ class ServerList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApproveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Approve a server's tools as they are; with a digest, only if it is that of the list."""
+    """Approve a server's tools as they are; a given digest has to be that of their list."""
 
     tenant: TenantName = DEFAULT_TENANT
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None
@@ -186,10 +189,10 @@ class AdoptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class AdoptedView(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one item. `state`: its label, or why it became no memory."""
 
-    state: str  # a label, or "flagged" | "held" | "gone" | "undecided"
+    state: str  # a label; or "flagged", "held", "gone" or "undecided"
     memory_id: str | None
     leaf_index: int
-    # Why it has no memory here: a code of docs/reasons.md; None where it has one.
+    # Why the item has no memory here, as a code of docs/reasons.md; None if it has one.
     reason: str | None = None
 
 
@@ -200,19 +203,20 @@ class AdoptView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnsettledView(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted change that the server behind may lack; its content is left out."""
+    """An admitted change that may be missing on its server; its content is left out."""
 
     candidate_id: str
     tenant: str
     target: str
     change: str
-    # "to send": released by a person. "sent": its answer has not come, or the process that sent it
-    # ended. "lost": the answer was lost, and no read has settled the change yet.
+    # "to send": a person released the change. "sent": the server's answer has not come, or the
+    # process that sent the change ended. "lost": the answer was lost, and no read has settled the
+    # change yet.
     state: str
 
 
 class UnsettledList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every such change, oldest first."""
+    """Every admitted change that may be missing on its server, oldest first."""
 
     unsettled: tuple[UnsettledView, ...]
 

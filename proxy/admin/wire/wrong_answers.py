@@ -1,4 +1,4 @@
-"""What the operator API says and hears about wrong answers: who is to blame, and what became of it.
+"""Requests and answers about wrong answers: which memories are to blame, and what was done.
 
 POST /blame                           BlameRequest -> BlameView
 GET  /incidents/{incident_id}                      -> CaseView
@@ -26,7 +26,7 @@ _Said = Annotated[tuple[SaidText, ...], Meta(max_length=SAID_MAX)]
 
 
 class BlameRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say that an answer was wrong, and search for the memories that caused it.
+    """The request to search for the memories that caused a wrong answer.
 
     Exactly one of the three ids is given. `expect` are statements that are true, `forbid` words
     that must not be said; with `judge` a configured judge is asked instead.
@@ -44,7 +44,10 @@ class BlameRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class NamedView(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory of an incident: `relation` says why it is named, `act` what became of it."""
+    """One memory of an incident.
+
+    `relation` tells why the incident names the memory, `act` what was done about it.
+    """
 
     memory: str
     candidate_id: str

@@ -66,12 +66,12 @@ class _Edited:
         self._ended = False  # whether `again` was called and no reply has come since
 
     def decide(self, decided: Decided) -> None:
-        """Implements `WholeReply.decide`."""
+        """Apply the decisions; all waiting calls are decided at once."""
         if decided.refusal is not None:
             self._refused[decided.key] = decided.refusal
 
     def refused_all(self) -> bool:
-        """Implements `WholeReply.refused_all`."""
+        """Whether the reply has calls and all were refused: then make a second request."""
         return bool(self._calls) and self._calls <= self._refused.keys()
 
     def _fed(self, body: dict[str, Json], parts: list[Json], waiting: list[Waiting]) -> None:
@@ -109,7 +109,7 @@ class AnthropicReply(_Edited):
     """Implements `WholeReply` for the Messages API."""
 
     def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
-        """Implements `WholeReply.feed`."""
+        """Take in a whole reply; returns the calls that must be judged."""
         parts = list_of(body.get("content"))
         waiting = [
             Waiting(key=key, call=anthropic.read_reply({"content": [part]}).calls[0])
@@ -120,7 +120,7 @@ class AnthropicReply(_Edited):
         return tuple(waiting)
 
     def again(self) -> list[Json]:
-        """Implements `WholeReply.again`."""
+        """The messages to append to the conversation for the second request."""
         results: list[Json] = [
             {
                 "type": "tool_result",
@@ -135,13 +135,13 @@ class AnthropicReply(_Edited):
         return [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
 
     def edited(self) -> dict[str, Json]:
-        """Implements `WholeReply.edited`."""
+        """Implements `WholeReply.edited`: the reply as the agent gets it, after all decisions."""
         ended = self._ended or self.refused_all()
         reason = "end_turn" if ended else self._body.get("stop_reason")
         return self._with({"content": self._shown(), "stop_reason": reason})
 
     def said(self) -> ModelReply:
-        """Implements `WholeReply.said`."""
+        """What the model said and called in this request, refused calls included."""
         return anthropic.read_reply(self._body)
 
     def _shown(self) -> list[Json]:
@@ -157,7 +157,7 @@ class ResponsesReply(_Edited):
     """Implements `WholeReply` for the Responses API."""
 
     def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
-        """Implements `WholeReply.feed`."""
+        """Take in a whole reply; returns the calls that must be judged."""
         parts = list_of(body.get("output"))
         found = [
             Waiting(key=key, call=call_item(part))
@@ -168,7 +168,7 @@ class ResponsesReply(_Edited):
         return tuple(found)
 
     def again(self) -> list[Json]:
-        """Implements `WholeReply.again`."""
+        """The messages to append to the conversation for the second request."""
         outputs = [
             refusal_item(
                 text_of(self._parts[key].get("call_id")) or "",
@@ -182,11 +182,11 @@ class ResponsesReply(_Edited):
         return [*said, *outputs]
 
     def edited(self) -> dict[str, Json]:
-        """Implements `WholeReply.edited`."""
+        """Implements `WholeReply.edited`: the reply as the agent gets it, after all decisions."""
         return self._with({"output": self._shown()})
 
     def said(self) -> ModelReply:
-        """Implements `WholeReply.said`."""
+        """What the model said and called in this request, refused calls included."""
         return responses.read_reply(self._body)
 
     def _shown(self) -> list[Json]:
@@ -215,7 +215,7 @@ class ChatReply(_Edited):
         self._places: list[_Place] = []
 
     def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
-        """Implements `WholeReply.feed`."""
+        """Take in a whole reply; returns the calls that must be judged."""
         choices = list_of(body.get("choices"))
         self._places = []
         waiting: list[Waiting] = []
@@ -230,11 +230,11 @@ class ChatReply(_Edited):
         return tuple(waiting)
 
     def refused_all(self) -> bool:
-        """Implements `WholeReply.refused_all`."""
+        """Whether the reply has calls and all were refused: then make a second request."""
         return len(self._parts) == 1 and super().refused_all()
 
     def again(self) -> list[Json]:
-        """Implements `WholeReply.again`."""
+        """The messages to append to the conversation for the second request."""
         message = object_of(self._parts[0].get("message"))
         calls = list_of(message.get("tool_calls"))
         results: list[Json] = []
@@ -253,14 +253,14 @@ class ChatReply(_Edited):
         return [message, *results]
 
     def edited(self) -> dict[str, Json]:
-        """Implements `WholeReply.edited`."""
+        """Implements `WholeReply.edited`: the reply as the agent gets it, after all decisions."""
         choices: list[Json] = [
             self._choice(index, choice) for index, choice in enumerate(self._parts)
         ]
         return self._with({"choices": choices})
 
     def said(self) -> ModelReply:
-        """Implements `WholeReply.said`."""
+        """What the model said and called in this request, refused calls included."""
         return chat.read_reply(self._body)
 
     def _refusals(self, index: int) -> dict[int | None, str]:

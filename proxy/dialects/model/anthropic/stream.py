@@ -114,12 +114,12 @@ class AnthropicEditor:
 
     @property
     def over(self) -> bool:
-        """Implements `Editor.over`."""
+        """Implements `Editor.over`: whether the end of the reply has arrived at the editor."""
         return self._over
 
     @property
     def holds(self) -> bool:
-        """Implements `Editor.holds`."""
+        """Implements `Editor.holds`: whether any event waits for a decision."""
         return any(block.waits for block in self._blocks.values())
 
     def said(self) -> ModelReply:
@@ -129,7 +129,7 @@ class AnthropicEditor:
         return read_reply({"id": self._reply_id, "content": content})
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
-        """Implements `Editor.feed`."""
+        """Take in an event: the bytes that go on now, and the complete calls that wait."""
         body = payload(event)
         kind = text_of(body.get("type")) if body is not None else None
         if body is None or kind is None:
@@ -157,7 +157,7 @@ class AnthropicEditor:
         return event.raw, ()
 
     def decide(self, decided: Decided) -> bytes:
-        """Implements `Editor.decide`."""
+        """Implements `Editor.decide`: the bytes that go on in place of a waiting call."""
         block = self._blocks.pop(decided.key)
         self._sent += 1
         if decided.refusal is None:
@@ -177,7 +177,7 @@ class AnthropicEditor:
         return _text_block(decided.key + self._shift, decided.refusal)
 
     def refused_all(self) -> bool:
-        """Implements `Editor.refused_all`."""
+        """Whether the reply has calls and all were refused: then make a second request."""
         return bool(self._refusals) and not self._going_on and not self.holds
 
     def again(self) -> list[Json]:
@@ -193,7 +193,7 @@ class AnthropicEditor:
         return [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
 
     def close(self) -> bytes:
-        """Implements `Editor.close`."""
+        """The bytes that end a reply whose calls were all refused, without a second request."""
         delta: dict[str, Json] = {"stop_reason": "end_turn", "stop_sequence": None}
         usage: dict[str, Json] = {"output_tokens": 0, **self._spent}
         ended: dict[str, Json] = {**self._last, "type": "message_delta"}
@@ -202,7 +202,7 @@ class AnthropicEditor:
         return event_of("message_delta", ended) + event_of("message_stop", {"type": "message_stop"})
 
     def add(self, text: str) -> bytes:
-        """Implements `Editor.add`."""
+        """Bytes that add the sidecar's text before the end of a reply without calls."""
         self._sent += 1
         return _text_block(self._sent - 1, text)
 

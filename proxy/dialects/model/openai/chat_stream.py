@@ -131,16 +131,16 @@ class ChatEditor:
 
     @property
     def over(self) -> bool:
-        """Implements `Editor.over`."""
+        """Implements `Editor.over`: whether the end of the reply has arrived at the editor."""
         return self._over
 
     @property
     def holds(self) -> bool:
-        """Implements `Editor.holds`."""
+        """Implements `Editor.holds`: whether any event waits for a decision."""
         return any(choice.kept for choice in self._choices.values()) and not self.refused_all()
 
     def said(self) -> ModelReply:
-        """Implements `Editor.said`."""
+        """What the model said and called in this request, refused calls included."""
         texts = ("".join(choice.text) for choice in self._choices.values())
         calls = (call for choice in self._choices.values() for call in choice.calls.values())
         quoted: list[Json] = []
@@ -205,7 +205,7 @@ class ChatEditor:
         return note + b"".join(self._let_go(choice, one) for one in kept)
 
     def refused_all(self) -> bool:
-        """Implements `Editor.refused_all`."""
+        """Whether the reply has calls and all were refused: then make a second request."""
         if len(self._choices) != 1:
             return False
         (choice,) = self._choices.values()
@@ -233,7 +233,7 @@ class ChatEditor:
         return [said, *results]
 
     def close(self) -> bytes:
-        """Implements `Editor.close`."""
+        """The bytes that end a reply whose calls were all refused, without a second request."""
         self._over = True
         end: dict[str, Json] = {"index": 0, "delta": {}, "finish_reason": "stop"}
         self._choices.clear()
@@ -241,7 +241,7 @@ class ChatEditor:
         return chunk + f"data: {DONE}\n\n".encode()
 
     def add(self, text: str) -> bytes:
-        """Implements `Editor.add`."""
+        """Bytes that add the sidecar's text before the end of a reply without calls."""
         return self._note(0, text)
 
     def _choice(

@@ -46,12 +46,12 @@ class ResponsesEditor:
 
     @property
     def over(self) -> bool:
-        """Implements `Editor.over`."""
+        """Implements `Editor.over`: whether the end of the reply has arrived at the editor."""
         return self._over
 
     @property
     def holds(self) -> bool:
-        """Implements `Editor.holds`."""
+        """Implements `Editor.holds`: whether any event waits for a decision."""
         return bool(self._held)
 
     @property
@@ -64,7 +64,7 @@ class ResponsesEditor:
         return read_reply({"id": self._response.get("id"), "output": [*self._said]})
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
-        """Implements `Editor.feed`."""
+        """Take in an event: the bytes that go on now, and the complete calls that wait."""
         body = payload(event)
         kind = text_of(body.get("type")) if body is not None else None
         if body is None or kind is None:
@@ -92,7 +92,7 @@ class ResponsesEditor:
         return self._numbered(event, body), ()
 
     def decide(self, decided: Decided) -> bytes:
-        """Implements `Editor.decide`."""
+        """Implements `Editor.decide`: the bytes that go on in place of a waiting call."""
         events = self._held.pop(decided.key)
         item = self._items[decided.key]
         kind = text_of(item.get("type")) or ""
@@ -109,7 +109,7 @@ class ResponsesEditor:
         return self._note(decided.key, decided.refusal)
 
     def refused_all(self) -> bool:
-        """Implements `Editor.refused_all`."""
+        """Whether the reply has calls and all were refused: then make a second request."""
         return bool(self._refusals) and not self._going_on and not self._held
 
     def again(self) -> list[Json]:
@@ -123,7 +123,7 @@ class ResponsesEditor:
         return [*said, *outputs]
 
     def close(self) -> bytes:
-        """Implements `Editor.close`."""
+        """The bytes that end a reply whose calls were all refused, without a second request."""
         self._over = True
         kind = "response.completed"
         response: dict[str, Json] = {**self._response, "status": "completed"}
@@ -132,7 +132,7 @@ class ResponsesEditor:
         return event_of(kind, {**body, "sequence_number": self._take()})
 
     def add(self, text: str) -> bytes:
-        """Implements `Editor.add`."""
+        """Bytes that add the sidecar's text before the end of a reply without calls."""
         self._edited = True
         return self._note(len(self._output) - self._shift, text)
 
