@@ -11,6 +11,7 @@ import msgspec
 
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
+from proxy.seams.faults import OF_DATA
 from proxy.seams.tenants import TENANT_PATTERN
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ QUICK_S: Final = 30.0
 PATIENT_S: Final = 3600.0
 """For what rewrites or walks the whole store."""
 _SUCCESS: Final = range(200, 300)
+_WHICH: Final = "--admin takes the admin listener, whose address each start prints as `admin`"
 
 
 class _ProblemDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,18 +135,43 @@ class Operator:
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
                 allow_redirects=False,
             ) as answer:
-                status = answer.status
+                status, ours = answer.status, _is_ours(answer.headers)
                 body = await answer.read()
         except TimeoutError as error:
             raise self._unreachable(f"did not answer within {timeout_s:g} s") from error
         except aiohttp.ClientError as error:
-            raise self._unreachable(f"cannot be reached ({type(error).__name__})") from error
+            raise self._unreachable(f"cannot be reached ({_why(error)})") from error
+        if not ours:
+            raise CommandFailed(
+                Exit.UNREACHABLE,
+                f"what answers at {self.where} is not Mnemogate ({status})",
+                then=_WHICH,
+            )
         if status not in _SUCCESS:
-            raise _refusal(status, body, path)
+            raise self._refusal(status, body, path)
         try:
             return msgspec.json.decode(body, type=form)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._unreachable("answered something else than this version expects") from error
+
+    def _refusal(self, status: int, body: bytes, path: str) -> CommandFailed:
+        try:
+            problem = msgspec.json.decode(body, type=_ProblemDetails)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            problem = _ProblemDetails()
+        if OF_DATA in problem.detail:
+            return CommandFailed(
+                Exit.USAGE,
+                f"{self.where} is the data listener, where agents write ({status})",
+                then=_WHICH,
+            )
+        code, then = _MEANING.get(status, (Exit.UNREACHABLE, "look at the sidecar's log"))
+        if code is Exit.NOT_FOUND:
+            then = _THERE_IS.get(path.split("/")[1].partition("?")[0], then)
+        said = (problem.detail or problem.title or "no reason given").removeprefix("$.")
+        for pattern, words in _RULES:
+            said = said.replace(f"Expected `str` matching regex '{pattern}'", words)
+        return CommandFailed(code, f"{inert(said)} ({status})", then=then)
 
     def _unreachable(self, what: str) -> CommandFailed:
         return CommandFailed(
@@ -179,15 +206,20 @@ def as_text() -> Generator[None]:
         ) from error
 
 
-def _refusal(status: int, body: bytes, path: str) -> CommandFailed:
-    try:
-        problem = msgspec.json.decode(body, type=_ProblemDetails)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        problem = _ProblemDetails()
-    code, then = _MEANING.get(status, (Exit.UNREACHABLE, "look at the sidecar's log"))
-    if code is Exit.NOT_FOUND:
-        then = _THERE_IS.get(path.split("/")[1].partition("?")[0], then)
-    said = (problem.detail or problem.title or "no reason given").removeprefix("$.")
-    for pattern, words in _RULES:
-        said = said.replace(f"Expected `str` matching regex '{pattern}'", words)
-    return CommandFailed(code, f"{inert(said)} ({status})", then=then)
+def _is_ours(headers: Mapping[str, str]) -> bool:
+    """Whether a sidecar sent this answer, perhaps through a proxy that names itself as the server.
+
+    What is answered before a request is read has no trace id.
+    """
+    return "Mnemogate-Trace-Id" in headers or headers.get("Server") == "mnemogate"
+
+
+def _why(error: aiohttp.ClientError) -> str:
+    """Why nothing was heard, in words for a person."""
+    if isinstance(error, aiohttp.InvalidURL):
+        return "this is no URL"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "no TLS is spoken there, or with a certificate that is not trusted here"
+    if isinstance(error, aiohttp.ClientOSError) and error.strerror:
+        return error.strerror
+    return f"no HTTP is spoken there; {type(error).__name__}"

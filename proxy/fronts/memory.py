@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 
-from proxy.seams.faults import NotFound, UnknownWrite
+from proxy.seams.faults import OF_DATA, NotFound, UnknownWrite
 from proxy.seams.operation import (
     DeleteWhere,
     Dialect,
@@ -151,7 +151,7 @@ class MemoryFront:
 
 
 async def _nobody(method: str, served: str) -> Failure:
-    hint = f"this listener speaks {served} (docs/clients.md), and serves /mcp/NAME and models' APIs"
+    hint = f"{OF_DATA} {served} (docs/clients.md), and serves /mcp/NAME and models' APIs"
     if method in _SAFE:
         raise NotFound(f"there is nothing here; {hint}")
     raise UnknownWrite(f"; {hint}")

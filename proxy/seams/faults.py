@@ -61,6 +61,13 @@ class Busy(Exception):
     """Too many requests are under way, of this principal or of all; this one was not begun."""
 
 
+OF_DATA: Final = "this listener speaks"
+"""Begins what the data listener says of itself wherever nobody claims a path.
+
+A command that was led there by mistake tells by it where it is.
+"""
+
+
 class NotFound(Exception):
     """There is nothing of that name; `detail` is a fixed text."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.cli.exits import Exit
-from tests.integration.cli_process import ROOT, Place
+from tests.integration.cli_process import ROOT, Done, Place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +69,26 @@ def test_an_unreachable_admin_is_said_to_be_that(place: Place) -> None:
 
     assert done.code == Exit.UNREACHABLE
     assert "127.0.0.1:9" in done.err
+
+
+def test_the_data_listener_in_the_place_of_the_admin_one_is_said_to_be_that(place: Place) -> None:
+    with place.running() as sidecar:
+        key = sidecar.key("operator")
+
+        def asked(listener: str, *words: str) -> Done:
+            url = str(sidecar.ready[listener])
+            return place.command(*words, "--admin", url, MNEMOGATE_OPERATOR_KEY=key)
+
+        read = asked("data", "review", "list")
+        changed = asked("data", "key", "add", "bob")
+        # Control: at the admin listener the same is done.
+        done = asked("admin", "key", "add", "bob")
+
+    for one in (read, changed):
+        assert one.code == Exit.USAGE
+        assert "is the data listener, where agents write" in one.err
+        assert "--admin takes the admin listener" in one.err
+    assert done.code == 0, done.err
 
 
 def test_every_exit_code_is_in_the_help(place: Place) -> None:

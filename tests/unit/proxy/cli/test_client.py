@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def _answering(status: int, body: bytes) -> AsyncGenerator[tuple[Operator, list[str]]]:
+async def _answering(
+    status: int, body: bytes, server_name: str = "mnemogate"
+) -> AsyncGenerator[tuple[Operator, list[str]]]:
     asked: list[str] = []
 
     async def handle(request: web.BaseRequest) -> web.Response:
         asked.append(f"{request.method} {request.raw_path}")
-        return web.Response(status=status, body=body)
+        return web.Response(status=status, body=body, headers={"Server": server_name})
 
     server = web.Server(handle)
     runner = web.ServerRunner(server)
@@ -87,3 +89,33 @@ async def test_what_is_no_text_is_refused_before_anything_is_asked() -> None:
             part(no_text)
         assert in_a_query.value.code is Exit.USAGE
         assert asked == []
+
+
+@pytest.mark.parametrize("status", [200, 404, 401])
+async def test_an_answer_of_something_else_is_said_to_be_no_sidecars(status: int) -> None:
+    async with _answering(status, b'{"memories": []}', "SimpleHTTP/0.6") as (client, _):
+        with pytest.raises(CommandFailed, match="is not Mnemogate") as failed:
+            await client.get("/memories", ReviewPage)
+
+    assert failed.value.code is Exit.UNREACHABLE
+    assert "--admin" in failed.value.then
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:9", "Connect call failed|refused"),
+        ("http://[", "this is no URL"),
+    ],
+)
+async def test_what_is_not_reached_says_why_in_words(url: str, why: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(CommandFailed, match=why):
+            await Operator(session, url, "the test").get("/review", ReviewPage)
+
+
+async def test_tls_where_none_is_spoken_is_said_to_be_that() -> None:
+    async with _answering(200, b"{}") as (client, _):
+        client._base_url = client._base_url.replace("http:", "https:")
+        with pytest.raises(CommandFailed, match="no TLS is spoken there"):
+            await client.get("/review", ReviewPage)
