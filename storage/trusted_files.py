@@ -45,8 +45,9 @@ def read_file(path: Path, bytes_max: int, trust: Trust = Trust.OURS) -> bytes:
     A path may lead over symlinks: a kubelet swaps a whole directory of secrets by one.
 
     Raises:
-        UnfitFile: The file does not fulfil what `trust` asks for, or is longer than `bytes_max`.
-        OSError: The file cannot be opened or read.
+        UnfitFile: The file does not fulfil what `trust` asks for, or is longer than `bytes_max`;
+            the message names the file.
+        OSError: The file cannot be opened or read; `reason` names the file as well.
     """
     checked = trust is not Trust.ANYBODYS
     # The file is opened non-blocking: a named pipe in its place would block a start or a reload for
@@ -56,11 +57,23 @@ def read_file(path: Path, bytes_max: int, trust: Trust = Trust.OURS) -> bytes:
         if checked:
             _refuse_unfit(path, os.fstat(handle), trust)
         data = _read(handle, bytes_max)
+    except OSError as error:
+        # Only the opening call knows the name by itself.
+        error.filename = error.filename or str(path)
+        raise
     finally:
         os.close(handle)
     if len(data) > bytes_max:
-        raise UnfitFile(f"a file of at most {bytes_max} bytes")
+        raise UnfitFile(f"a file of at most {bytes_max} bytes, and {path} is longer")
     return data
+
+
+def reason(error: Exception) -> str:
+    """An error in words; for a system call with the file that it was about."""
+    if not isinstance(error, OSError):
+        return str(error)
+    words = error.strerror or type(error).__name__
+    return words if error.filename is None else f"{error.filename}: {words}"
 
 
 def refuse_replaceable(path: Path) -> None:
@@ -103,12 +116,15 @@ def refuse_replaceable(path: Path) -> None:
 
 def _refuse_unfit(path: Path, found: os.stat_result, trust: Trust) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise UnfitFile("a regular file")
+        raise UnfitFile(f"a regular file, and {path} is none")
     if trust is Trust.PLAIN:
         return
     _refuse_owner(path, found)
     if trust is Trust.SECRET and found.st_mode & _OPEN_TO_STRANGERS:
-        raise UnfitFile("a file that others cannot read or write: mode 0400, 0440 or 0600")
+        raise UnfitFile(
+            "a file that others cannot read or write, of mode 0400, 0440 or 0600: "
+            f"`chmod 600 {path}`, which has {stat.S_IMODE(found.st_mode):04o}"
+        )
     if found.st_mode & stat.S_IWOTH or (
         found.st_mode & stat.S_IWGRP and not _nobody_else_in(found.st_gid)
     ):

@@ -14,7 +14,7 @@ from proxy.admin.wire.store import CheckpointView, LeafPage, LeafView, ProofView
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import next_step, reason
+from proxy.cli.failures import next_step
 from proxy.cli.proofs import PROOF_LEN_MAX, Proof, check_proof
 from proxy.cli.proven_memories import LINE_LEN_MAX, Checking, Wrong
 from proxy.cli.short_ids import check_beginning, only_id
@@ -24,7 +24,7 @@ from storage import trusted_files
 from storage.audit import BadCheckpoint, VerdictLeaf, VerifierKey, decode_leaf
 from storage.errors import StorageError, StoreCorrupt
 from storage.opening import offline_store
-from storage.trusted_files import Trust
+from storage.trusted_files import Trust, reason
 
 if TYPE_CHECKING:
     import argparse

@@ -17,12 +17,12 @@ from proxy.admin.rules_in_force import parse_rules
 from proxy.cli.command import Command
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import next_step, opening, reason
+from proxy.cli.failures import next_step, opening
 from proxy.cli.terminal import iso
 from proxy.cli.verification import Verifier
 from storage.errors import BadBackup, NoSecrets, StorageError, StoreRolledBack
 from storage.opening import offline_store, verified_backup
-from storage.trusted_files import UnfitFile, refuse_replaceable
+from storage.trusted_files import UnfitFile, reason, refuse_replaceable
 
 if TYPE_CHECKING:
     import argparse

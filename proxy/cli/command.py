@@ -75,8 +75,8 @@ def read_file(path: Path, what: str, len_max: int, trust: Trust = Trust.ANYBODYS
     except OSError as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
-            f"cannot read {what} {path}: {error.strerror}",
+            f"cannot read {what}, {trusted_files.reason(error)}",
             then="check the path and who may read it",
         ) from error
     except UnfitFile as error:
-        raise CommandFailed(Exit.USAGE, f"{what} {path} must be {error}") from error
+        raise CommandFailed(Exit.USAGE, f"{what} must be {error}") from error

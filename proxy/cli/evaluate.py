@@ -15,10 +15,11 @@ from msgspec import Meta
 
 from proxy.cli.command import Command
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import leaf_of, reason
+from proxy.cli.failures import leaf_of
 from proxy.cli.progress import working
 from proxy.evaluate.names import GUARDS, LONG, SECTIONS
 from storage.errors import StorageError
+from storage.trusted_files import reason
 
 if TYPE_CHECKING:
     import argparse

@@ -14,10 +14,11 @@ from proxy.admin.siem import record_of
 from proxy.cli.command import Command
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import next_step, reason
+from proxy.cli.failures import next_step
 from proxy.cli.terminal import answering
 from storage.errors import StorageError
 from storage.opening import offline_store
+from storage.trusted_files import reason
 
 if TYPE_CHECKING:
     import argparse

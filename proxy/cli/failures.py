@@ -17,6 +17,7 @@ from storage.errors import (
     StoreRolledBack,
     UnknownFormat,
 )
+from storage.trusted_files import reason
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -29,13 +30,6 @@ _OTHER_VERSION: Final = "install the version that wrote it"
 def next_step(error: Exception, then: str) -> str:
     """The next step if files could not be used: `then`, or the version of Mnemogate they need."""
     return _OTHER_VERSION if isinstance(error, UnknownFormat) else then
-
-
-def reason(error: Exception) -> str:
-    """The error in words; for a failed system call, with the name of the file."""
-    if not isinstance(error, OSError) or error.strerror is None:
-        return str(error)
-    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def leaf_of(error: Exception) -> Exception:
@@ -94,5 +88,4 @@ def opening(state: Path) -> Generator[None]:
         port = "" if error.setting == "unix_socket" else "; port 0 takes any free one"
         raise CommandFailed(Exit.UNREACHABLE, str(error.strerror), then=where + port) from error
     except OSError as error:
-        what = error.strerror or type(error).__name__
-        raise CommandFailed(Exit.UNREACHABLE, what) from error
+        raise CommandFailed(Exit.UNREACHABLE, reason(error)) from error

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from proxy.cli.command import Command
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import next_step, reason
+from proxy.cli.failures import next_step
 from proxy.cli.proven_memories import Head, proven
 from proxy.cli.terminal import inert
 from proxy.seams.tenants import DEFAULT_TENANT
@@ -20,7 +20,7 @@ from storage import trusted_files
 from storage.audit import BadCheckpoint, VerifierKey
 from storage.errors import StorageError, StoreCorrupt
 from storage.opening import offline_store
-from storage.trusted_files import Trust
+from storage.trusted_files import Trust, reason
 
 if TYPE_CHECKING:
     import argparse

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class MalformedRequest(Exception):
     """The peer sent something this dialect does not allow; nothing was staged.

@@ -12,7 +12,7 @@ from msgspec import Meta
 from proxy.settings.review_webhook import Network, network_of
 from proxy.settings.servers import NAME_PATTERN, Text, check_url
 from proxy.settings.values import BadValue, table_of
-from storage.trusted_files import UnfitFile, refuse_replaceable
+from storage.trusted_files import UnfitFile, reason, refuse_replaceable
 
 
 class _JudgeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,9 +96,9 @@ def _check_program(program: Path) -> None:
     try:
         refuse_replaceable(program)
         if not program.is_file():
-            raise BadValue("command: there is no such program")
+            raise BadValue(f"command: there is no program {program}")
     except UnfitFile as error:
         # The program runs as the gate's user: whoever can replace it can do what the gate can.
         raise BadValue(f"command: must be {error}") from None
     except OSError as error:
-        raise BadValue(f"command: cannot be looked at ({error.strerror})") from None
+        raise BadValue(f"command: cannot be looked at ({reason(error)})") from None

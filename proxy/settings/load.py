@@ -26,7 +26,7 @@ from proxy.settings.table import ENVIRONMENT_PREFIX, SETTINGS, Setting
 from proxy.settings.values import Address, BadValue, Raw, Secret
 from proxy.settings.values import path as path_of
 from storage.recalls import RecallOptions
-from storage.trusted_files import UnfitFile, read_file, refuse_replaceable
+from storage.trusted_files import UnfitFile, read_file, reason, refuse_replaceable
 from telemetry.settings import TelemetrySettings
 
 if TYPE_CHECKING:
@@ -116,10 +116,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             return resources.files("policy").joinpath("default.toml").read_text("utf-8")
         try:
             return read_file(self.ruleset, RULESET_BYTES_MAX).decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(
-                f"ruleset: cannot be read ({type(error).__name__}); give a readable TOML file"
-            ) from None
+        except OSError as error:
+            raise SettingsError(f"ruleset: cannot be read ({reason(error)})") from None
+        except UnicodeDecodeError:
+            raise SettingsError(f"ruleset: {self.ruleset} is not UTF-8") from None
         except UnfitFile as error:
             raise SettingsError(f"ruleset: must be {error}") from None
 
@@ -205,7 +205,7 @@ def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
         return usual if usual.is_file() else None
     except OSError as error:
         raise SettingsError(
-            f"{usual}: cannot be reached ({type(error).__name__}); set HOME to this user's own"
+            f"{usual}: cannot be reached ({error.strerror}); set HOME to this user's own"
         ) from None
 
 
@@ -231,7 +231,7 @@ def _table_in(file: Path) -> dict[str, object]:
     except OSError as error:
         raise SettingsError(f"{file}: cannot be read ({error.strerror})") from None
     except UnfitFile as error:
-        raise SettingsError(f"{file}: must be {error}") from None
+        raise SettingsError(f"the file of settings must be {error}") from None
     except tomllib.TOMLDecodeError as error:
         # The error names line and column, and no value: a secret may stand there by mistake.
         raise SettingsError(f"{file}: not TOML: {error}") from None
@@ -419,7 +419,7 @@ def _check_reach(name: str, place: Path) -> None:
     except UnfitFile as error:
         raise SettingsError(f"{name}: must be {error}") from None
     except OSError as error:
-        raise SettingsError(f"{name}: cannot be reached ({type(error).__name__})") from None
+        raise SettingsError(f"{name}: cannot be reached ({reason(error)})") from None
 
 
 def _check_certificates(tls: Tls) -> None:
@@ -435,7 +435,7 @@ def _check_certificates(tls: Tls) -> None:
         except UnfitFile as error:
             raise SettingsError(f"{name}: must be {error}") from None
         except OSError as error:
-            raise SettingsError(f"{name}: cannot be read ({type(error).__name__})") from None
+            raise SettingsError(f"{name}: cannot be read ({reason(error)})") from None
 
 
 def _check_state(state: Path, *, expected: bool) -> None:
@@ -456,11 +456,11 @@ def _check_state(state: Path, *, expected: bool) -> None:
             ) from None
         return
     except OSError as error:
-        raise SettingsError(f"state: cannot be reached ({type(error).__name__})") from None
+        raise SettingsError(f"state: cannot be reached ({reason(error)})") from None
     if not stat.S_ISDIR(found.st_mode):
-        raise SettingsError("state: must be a directory")
+        raise SettingsError(f"state: must be a directory, and {state} is none")
     if found.st_mode & 0o077:
-        raise SettingsError("state: others can enter the directory; run `chmod 700` on it")
+        raise SettingsError(f"state: others can enter the directory: `chmod 700 {state}`")
     _check_reach("state", state)
     if found.st_uid != os.geteuid():
         raise SettingsError(

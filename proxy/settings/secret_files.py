@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.settings.values import BadValue, Secret, exact_secret
-from storage.trusted_files import Trust, UnfitFile, read_file
+from storage.trusted_files import Trust, UnfitFile, read_file, reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,11 @@ def secret_from(path: Path) -> Secret:
     Raises:
         BadValue: What is required of the file; never its content.
     """
-    return exact_secret(_read(path, _FILE_BYTES_MAX).removesuffix("\n").removesuffix("\r"))
+    line = _read(path, _FILE_BYTES_MAX).removesuffix("\n").removesuffix("\r")
+    try:
+        return exact_secret(line)
+    except BadValue as error:
+        raise BadValue(f"a file with one line, {error}, and {path} is none") from None
 
 
 def pairs_from(path: Path, separator: str) -> tuple[tuple[str, str], ...]:
@@ -35,7 +39,7 @@ def pairs_from(path: Path, separator: str) -> tuple[tuple[str, str], ...]:
             continue
         name, found, value = line.partition(separator)
         if not found or not name.strip():
-            raise BadValue(f"a file with lines NAME{separator}VALUE")
+            raise BadValue(f"a file with lines NAME{separator}VALUE, and {path} has another")
         pairs.append((name.strip(), value.strip()))
     return tuple(pairs)
 
@@ -49,8 +53,8 @@ def _read(path: Path, bytes_max: int) -> str:
     try:
         return read_file(path, bytes_max, Trust.SECRET).decode("ascii")
     except OSError as error:
-        raise BadValue(f"a readable file ({type(error).__name__})") from None
+        raise BadValue(f"a file that this user can read ({reason(error)})") from None
     except UnfitFile as error:
         raise BadValue(str(error)) from None
     except UnicodeDecodeError:
-        raise BadValue("a file of printable ASCII characters") from None
+        raise BadValue(f"a file of printable ASCII characters, and {path} has others") from None

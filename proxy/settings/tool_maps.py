@@ -76,7 +76,7 @@ def load_map(given: str) -> ToolMap:
     except OSError as error:
         raise MapError(f"{given}: cannot be read: {error.strerror}") from None
     except UnfitFile as error:
-        raise MapError(f"{given}: must be {error}") from None
+        raise MapError(f"a map must be {error}") from None
     except UnicodeDecodeError:
         raise MapError(f"{given}: not UTF-8") from None
 

@@ -34,7 +34,7 @@ from storage.state_directory import (
 from storage.tables.copying import DATA, copy_compactly
 from storage.tables.formats import refuse_unknown
 from storage.tables.read_only import header_of, hot, read_only
-from storage.trusted_files import Trust, UnfitFile, read_file, refuse_replaceable
+from storage.trusted_files import Trust, UnfitFile, read_file, reason, refuse_replaceable
 from storage.values import BackupSummary
 from storage.write.checkpoint_copy import NOTE_LEN_MAX
 
@@ -300,7 +300,7 @@ def verify(directory: Path, secrets: Secrets) -> Manifest:
     except InvalidSignature as error:
         raise BadBackup("the manifest was not signed by this store's log key") from error
     except OSError as error:
-        raise BadBackup(f"{SIGNATURE} cannot be read: {error.strerror}") from error
+        raise BadBackup(f"the signature cannot be read: {reason(error)}") from error
     if hashlib.sha256(secrets.store_key).hexdigest() != manifest.store_key_sha256:
         raise BadBackup("secrets/store.key is another store's: no nonce and no id would be found")
     strange = [file.name for file in manifest.files if _LISTED.fullmatch(file.name) is None]

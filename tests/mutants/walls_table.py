@@ -64,7 +64,7 @@ WALLS: Final = (
     Mutant(
         name="a pipe in place of a ruleset is taken",
         file=_TRUSTED,
-        old='        raise UnfitFile("a regular file")\n',
+        old='        raise UnfitFile(f"a regular file, and {path} is none")\n',
         new="        pass\n",
         invariant="no file that is configured stops a start or a reload for good",
         tests=(at(_PLACES, "test_a_ruleset_that_became_a_pipe_stops_no_reload"),),

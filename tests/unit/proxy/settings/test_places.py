@@ -111,6 +111,47 @@ def test_another_users_files_are_refused(tmp_path: Path, theirs: Path, name: str
             load(tmp_path, **given, **{name: file}).ruleset_text()
 
 
+_UNFIT = {
+    "absent": "No such file or directory",
+    "below/a/file": "Not a directory",
+    "a directory": "a regular file, and ",
+    "open": "`chmod ",
+    # As a key; the others may be empty as far as their reader is concerned.
+    "empty": "a file with one line, 20 to ",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        (name, what)
+        for name in ("ruleset", "agent_key_file", "operator_key_file", "tls_client_ca", "config")
+        for what in _UNFIT
+        if what != "empty" or name.endswith("key_file")
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_with_the_reason(
+    tmp_path: Path, name: str, what: str
+) -> None:
+    place, pem = tmp_path / what, tmp_path / "pem"
+    for file, mode in (("open", 0o666), ("empty", 0o600), ("below", 0o600), ("pem", 0o600)):
+        (tmp_path / file).touch(mode)
+        (tmp_path / file).chmod(mode)
+    (tmp_path / "a directory").mkdir()
+    given = {"tls_cert": pem, "tls_key": pem} if name.startswith("tls") else {}
+
+    def start() -> None:
+        if name == "config":
+            load_settings({}, environment={"HOME": str(tmp_path)}, config=place)
+        else:
+            load(tmp_path, **given, **{name: place}).ruleset_text()
+
+    with pytest.raises(SettingsError) as caught:
+        start()
+    assert str(place) in str(caught.value)
+    assert _UNFIT[what] in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["ruleset", "agent_key_file", "config"])
 @pytest.mark.parametrize("what", ["pipe", "endless"])
 def test_a_pipe_or_a_device_stops_the_start_at_once(tmp_path: Path, name: str, what: str) -> None:
