@@ -191,13 +191,16 @@ def _vkey(given: str | None) -> VerifierKey | None:
         return None
     text = given
     if "+" not in given:
-        raw = read_file(Path(given), "the verifier key", 1024, Trust.OURS)
+        raw = read_file(Path(given), "a file with the verifier key", 1024, Trust.OURS)
         text = raw.decode("utf-8", "replace").strip()
     try:
         return VerifierKey.parse(text)
     except BadCheckpoint as error:
         raise CommandFailed(
-            Exit.USAGE, f"--vkey: {error}", then="it looks like name+hash+base64"
+            Exit.USAGE,
+            f"--vkey: {error}",
+            then="it looks like name+hash+base64; `mnemogate audit checkpoint --vkey-only` prints "
+            "that of a log that you trust",
         ) from error
 
 

@@ -127,7 +127,7 @@ def open_note(note: bytes, verifier: VerifierKey) -> str:
         ForeignCheckpoint: The verifier's key did not sign the note.
     """
     text, lines = _split_note(note)
-    verified = False
+    verified, signers = False, list[str]()
     for line in lines:
         name, _, encoded = line.removeprefix(_SIGNATURE_MARK).partition(" ")
         if not line.startswith(_SIGNATURE_MARK) or not _is_key_name(name):
@@ -135,11 +135,15 @@ def open_note(note: bytes, verifier: VerifierKey) -> str:
         signature = _decoded(encoded)
         if len(signature) <= _KEY_ID_LEN:
             raise BadCheckpoint("malformed signature line")
+        signers.append(f"{name}+{signature[:_KEY_ID_LEN].hex()}")
         if name == verifier.name and signature[:_KEY_ID_LEN] == verifier.key_id:
             _check(verifier, signature[_KEY_ID_LEN:], text)
             verified = True
     if not verified:
-        raise ForeignCheckpoint("not signed by the expected key")
+        raise ForeignCheckpoint(
+            f"not signed by the expected key, {verifier.name}+{verifier.key_id.hex()}, but by "
+            f"{', '.join(signers)}: the key is of another log, or the log was replaced"
+        )
     return text
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def _answering(
-    status: int, body: bytes, server_name: str = "mnemogate"
+    status: int, body: bytes, server_name: str = "mnemogate", scheme: str = "http"
 ) -> AsyncGenerator[tuple[Operator, list[str]]]:
     asked: list[str] = []
 
@@ -36,7 +36,7 @@ async def _answering(
     host, port = runner.addresses[0][:2]
     try:
         async with aiohttp.ClientSession() as session:
-            yield Operator(session, f"http://{host}:{port}", "the test"), asked
+            yield Operator(session, f"{scheme}://{host}:{port}", "the test"), asked
     finally:
         await runner.cleanup()
 
@@ -115,7 +115,6 @@ async def test_what_is_not_reached_says_why_in_words(url: str, why: str) -> None
 
 
 async def test_tls_where_none_is_spoken_is_said_to_be_that() -> None:
-    async with _answering(200, b"{}") as (client, _):
-        client._base_url = client._base_url.replace("http:", "https:")
+    async with _answering(200, b"{}", scheme="https") as (client, _):
         with pytest.raises(CommandFailed, match="no TLS is spoken there"):
             await client.get("/review", ReviewPage)

@@ -90,6 +90,15 @@ def test_witnesses_may_add_signatures_that_are_ignored() -> None:
         open_checkpoint(NOTE.split(b"\n\n")[0] + b"\n\n" + witness, VERIFIER)
 
 
+def test_a_note_of_another_key_says_whose_it_is_and_whose_was_expected() -> None:
+    other = VerifierKey.of(ORIGIN, Ed25519PrivateKey.from_private_bytes(bytes(32)))
+    signed = sign_checkpoint(ORIGIN, 1, bytes(32), KEY)
+    with pytest.raises(BadCheckpoint, match="expected key") as caught:
+        open_checkpoint(signed, other)
+    for key in (other, VerifierKey.of(ORIGIN, KEY)):
+        assert f"{ORIGIN}+{key.key_id.hex()}" in str(caught.value)
+
+
 def test_a_wrong_signature_under_the_known_key_id_refuses_the_whole_note() -> None:
     forged = VERIFIER.key_id + bytes(64)
     line = f"\u2014 {ORIGIN} {base64.b64encode(forged).decode()}\n".encode()
