@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from policy.after.closure import Act, Relation
+from policy.after.closure import BLAST_MAX, Act, Relation
 from policy.model import (
     Basis,
     CandidateId,
@@ -210,10 +210,12 @@ class Cases(Protocol):
         progress: Progress,
         *,
         proposes: bool = False,
+        blast_max: int = BLAST_MAX,
     ) -> Case:
         """Hide these memories and what was derived from them, or leave all of that to a person.
 
-        With `proposes` they are named, and hidden by a person alone.
+        With `proposes` they are named, and hidden by a person alone. So they are where the case
+        would hide more than `blast_max` memories in all, with those of its earlier rounds.
 
         One transaction: the acts, a leaf for each memory that names the case, the outcome for each
         origin, and the case at `CONVICTED` or at `NEEDS_PERSON`. When it returns, no read that
@@ -226,7 +228,9 @@ class Cases(Protocol):
         """
         ...
 
-    def preview(self, tenant: Tenant, accused: Sequence[Accused]) -> tuple[Named, ...]:
+    def preview(
+        self, tenant: Tenant, accused: Sequence[Accused], *, blast_max: int = BLAST_MAX
+    ) -> tuple[Named, ...]:
         """The memories that `convict` would name, with what it would do to each."""
         ...
 

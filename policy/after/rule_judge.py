@@ -53,6 +53,22 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
     rule_ids: tuple[str, ...]
 
 
+class RuleVerdicts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rules say of the memories of one answer.
+
+    `doubted` are the ids of rules that a memory fails which the rule cannot blame, because its
+    label is no lower than the rule's: without any suspect the answer would still fail that rule.
+    """
+
+    failing: tuple[Failing, ...]
+    doubted: frozenset[str]
+
+    @property
+    def blamed(self) -> tuple[Failing, ...]:
+        """The memories that fail some rule that is not doubted."""
+        return tuple(one for one in self.failing if not self.doubted.issuperset(one.rule_ids))
+
+
 class _Entries:
     """Finds the entries of many rules in a text.
 
@@ -115,18 +131,26 @@ class RuleJudge:
         A memory fails a rule if it says what the rule forbids, or denies the rule's statement, and
         the rule's label is above the memory's own.
         """
+        return self.judged(memories).failing
+
+    def judged(self, memories: Iterable[JudgedMemory]) -> RuleVerdicts:
+        """As `failing`, with the rules that memories of an equal or higher label fail as well."""
         failed: list[Failing] = []
+        doubted: set[str] = set()
         for memory in memories:
             folded = skeleton(memory.text)
-            places = [
-                place
-                for place in sorted(self._shown.found_in(folded) | self._denied(folded))
-                if self._speaks_of(place, memory)
-            ]
-            if places:
-                ids = tuple(self.rules[place].rule_id for place in places)
-                failed.append(Failing(memory_id=memory.memory_id, rule_ids=ids))
-        return tuple(failed)
+            ids: list[str] = []
+            for place in sorted(self._shown.found_in(folded) | self._denied(folded)):
+                only, rule = self._matchers[place].memory_class, self.rules[place]
+                if only is not None and only is not memory.memory_class:
+                    continue
+                if rule.label.trust > memory.label.trust:
+                    ids.append(rule.rule_id)
+                else:
+                    doubted.add(rule.rule_id)
+            if ids:
+                failed.append(Failing(memory_id=memory.memory_id, rule_ids=tuple(ids)))
+        return RuleVerdicts(failing=tuple(failed), doubted=frozenset(doubted))
 
     def failed_by(self, answer: str) -> tuple[str, ...]:
         """The ids of the rules that a finished reply fails by what it says.
@@ -152,9 +176,3 @@ class RuleJudge:
 
     def _denied(self, folded: str) -> set[int]:
         return {self._stated[place] for place in self._statements.denied_by(folded)}
-
-    def _speaks_of(self, place: int, memory: JudgedMemory) -> bool:
-        only = self._matchers[place].memory_class
-        return self.rules[place].label.trust > memory.label.trust and (
-            only is None or only is memory.memory_class
-        )

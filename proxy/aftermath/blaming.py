@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.after.attribution import Ask, Ending, Limits, Plan, Suspect, believed_first
+from policy.after.attribution import (
+    Ask,
+    Control,
+    Ending,
+    Limits,
+    Open,
+    Plan,
+    Suspect,
+    believed_first,
+)
 from policy.after.matchers import Matcher, check_matcher
 from policy.after.rule_judge import JudgedMemory, RegisteredRule, RuleJudge
 from policy.after.signals import SignalKind
@@ -29,7 +38,7 @@ from policy.text.skeleton import skeleton
 from policy.text.whole_words import EntryError, words_of
 from policy.verdict import InvariantBroken
 from proxy.aftermath.replay import NothingKept
-from proxy.seams.cases import ShownMemory
+from proxy.seams.cases import OnConviction, ShownMemory
 from proxy.seams.faults import MalformedRequest
 from storage.cases import Accused, CaseMode, CaseSignal, CaseStep, Opening, Progress
 from storage.errors import StorageError
@@ -53,6 +62,7 @@ ROUNDS_MAX: Final = 5
 ASKS_MAX: Final = 500
 _ASKS_TRACED_MAX: Final = 200
 _STATEMENT_WORDS_MIN: Final = 3
+ON_CONVICTION: Final = OnConviction()
 _OF_SIGNAL: Final = "signal"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TRUSTED: Final = SourceKind.USER_INPUT
@@ -100,15 +110,15 @@ class Blaming:
         reader: MemoryReader,
         judges: AsksJudges,
         surroundings: Surroundings,
-        proposes: bool = True,
+        on_conviction: OnConviction = ON_CONVICTION,
     ) -> None:
-        """`proposes`: what a caller's judge convicts is named, and a person hides it."""
+        """`on_conviction` says what becomes of the memories that are found to blame."""
         self._cases = cases
         self._replays = replays
         self._reader = reader
         self._judges = judges
         self._out = surroundings
-        self._proposes = proposes
+        self._acts = on_conviction
         # What the answer should have said is content, so it is kept in memory only, and a restart
         # loses it.
         self._signals: dict[str, tuple[Signal, bool]] = {}
@@ -156,7 +166,10 @@ class Blaming:
         places = await asyncio.to_thread(self._replays.still_shown, evidence)
         found = await self._round("dry-run", signal, evidence, places, whole_cause=whole_cause)
         named = await asyncio.to_thread(
-            self._cases.preview, signal.tenant, _accused(found.culprits, places)
+            self._cases.preview,
+            signal.tenant,
+            _accused(found.culprits, places),
+            blast_max=self._acts.blast_max,
         )
         return found, named
 
@@ -301,9 +314,12 @@ class Blaming:
             case = await self._moved(case, CaseStep.REPRODUCED, Progress(mode=mode))
         accused = await asyncio.to_thread(_accused, found.culprits, found.places)
         related = await asyncio.to_thread(self._cases.related, evidence.tenant, accused)
-        proposes = self._proposes and mode is CaseMode.JUDGE
+        by_judge, acts = mode is CaseMode.JUDGE, self._acts
+        proposes = acts.judges_propose if by_judge else acts.rules_propose
         started_ns = self._out.clock_ns()
-        case = await self._cases.convict(case.case_id, accused, BLAME, progress, proposes=proposes)
+        case = await self._cases.convict(
+            case.case_id, accused, BLAME, progress, proposes=proposes, blast_max=acts.blast_max
+        )
         if case.case_id in self._told:
             self._told[case.case_id].closures.append((started_ns, self._out.clock_ns()))
         self._tell(case)
@@ -441,8 +457,8 @@ class Blaming:
             matcher = Matcher(must_not=signal.forbid)
             rules.append(RegisteredRule(rule_id=_OF_SIGNAL, matcher=matcher, label=label))
         rules.extend(
-            RegisteredRule(rule_id=_OF_SIGNAL, statement=one, label=label)
-            for one in signal.expect
+            RegisteredRule(rule_id=f"{_OF_SIGNAL} {number}", statement=one, label=label)
+            for number, one in enumerate(signal.expect)
             # A single word is no statement: any text that merely mentions the word would seem to
             # deny it.
             if len(words_of(skeleton(one))) >= _STATEMENT_WORDS_MIN
@@ -476,8 +492,12 @@ def _accused(culprits: Iterable[Place], beside: Iterable[Place]) -> list[Accused
 
 
 def _judged(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
-    """Judge each memory alone. The answer is wrong if one memory is, so no set is replayed."""
-    failing = judge.failing(
+    """Judge each memory alone. The answer is wrong if one memory is, so no set is replayed.
+
+    The second control is a look at what no rule can blame: where a memory that is trusted as much
+    as a rule fails it, nobody is blamed by that rule, and at the end a person is needed.
+    """
+    found = judge.judged(
         JudgedMemory(
             memory_id=one.memory.memory_id,
             text=one.memory.text,
@@ -486,13 +506,15 @@ def _judged(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
         )
         for one in places
     )
-    ids = {one.memory_id for one in failing}
+    ids = {one.memory_id for one in found.blamed}
     culprits = tuple(one for one in places if one.memory.memory_id in ids)
-    ending = Ending.CONVICTED if culprits else Ending.NOT_REPRODUCED
-    controls = {"everything": bool(culprits)}
+    fails = bool(found.failing or found.doubted)
+    ending = Ending.NEEDS_PERSON if fails else Ending.NOT_REPRODUCED
+    controls = {Control.EVERYTHING.value: fails}
+    if fails:
+        controls[Control.NO_SUSPECT.value] = bool(found.doubted)
     if culprits:
-        # The judge was asked about each other memory alone, and says that it does no harm.
-        controls["no_suspect"] = False
+        ending = Ending.CONVICTED
     return Round(
         ending=ending,
         places=places,
@@ -500,6 +522,7 @@ def _judged(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
         suspects=len(places),
         asks=len(places),
         controls=controls,
+        why=Open.TRUSTED_MEMORY.value if ending is Ending.NEEDS_PERSON else "",
     )
 
 

@@ -140,6 +140,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             reader=store.reader,
             judges=Judges(self.settings.judges),
             surroundings=self.surroundings,
+            on_conviction=self.settings.on_conviction,
         )
 
     def wrong_answers(self, blaming: Blaming) -> WrongAnswers:

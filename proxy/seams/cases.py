@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol
 import msgspec
 from msgspec import Meta
 
+from policy.after.closure import BLAST_MAX
 from policy.after.signals import Grade, SignalKind
 from policy.model import PrincipalId, Tenant
 
@@ -49,6 +50,18 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     judge: str | None = None
     expect: tuple[SaidText, ...] = ()
     forbid: tuple[SaidText, ...] = ()
+
+
+class OnConviction(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search that found who is to blame may do without a person.
+
+    Where rules or a caller's judge only propose, memories are named in the case, and a person hides
+    them. A case that would hide more than `blast_max` memories in all is left to a person as well.
+    """
+
+    rules_propose: bool = False
+    judges_propose: bool = True
+    blast_max: int = BLAST_MAX
 
 
 class TakesFeedback(Protocol):

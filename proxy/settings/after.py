@@ -1,13 +1,16 @@
-"""The `[after]` table: what is kept of reads, and for how long."""
+"""The `[after]` table: what is kept of reads, and what becomes of memories that were to blame."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
+from policy.after.closure import BLAST_MAX
+from proxy.seams.cases import OnConviction
 from proxy.settings.values import BadValue, table_of
+from storage.cases import NAMED_MAX
 from storage.recalls import RecallOptions
 
 _DAYS_MAX: Final = 3_650
@@ -20,6 +23,8 @@ class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     keep_days: Annotated[int, Meta(ge=1, le=_DAYS_MAX)] = 30
     recalls_max: Annotated[int, Meta(ge=0, le=_RECALLS_MAX)] = 1_000_000
     keep_queries: bool = False
+    on_conviction: Literal["quarantine", "propose"] | None = None
+    blast_max: Annotated[int, Meta(ge=1, le=NAMED_MAX)] = BLAST_MAX
 
 
 MEANINGS: Final[dict[str, str]] = {
@@ -27,6 +32,10 @@ MEANINGS: Final[dict[str, str]] = {
     "recalls_max": "How many such records are kept, the oldest go first; a million take about "
     "1.2 GB beside the quota. 0: none are made, and no answer can be explained.",
     "keep_queries": "Whether the words of a question are kept, sealed as its vector is.",
+    "on_conviction": "What becomes of memories that were found to blame: `quarantine` hides them, "
+    "`propose` names them in the incident for a person. Unset: what rules blame is hidden, what a "
+    "`[[judge]]` blames is proposed.",
+    "blast_max": "How many memories one incident hides in all without a person, up to 200.",
 }
 
 
@@ -36,10 +45,28 @@ def after_write(tables: list[object]) -> RecallOptions:
     Raises:
         BadValue: Names the key and what is allowed.
     """
-    try:
-        given = table_of(tables[0], AfterTable) if tables else AfterTable()
-    except BadValue as error:
-        raise BadValue(f"after: {error}") from None
+    given = _given(tables)
     return RecallOptions(
         keep_days=given.keep_days, count_max=given.recalls_max, keep_queries=given.keep_queries
     )
+
+
+def on_conviction(tables: list[object]) -> OnConviction:
+    """What the `[after]` table lets a search do with the memories that it found to blame.
+
+    Raises:
+        BadValue: Names the key and what is allowed.
+    """
+    given = _given(tables)
+    return OnConviction(
+        rules_propose=given.on_conviction == "propose",
+        judges_propose=given.on_conviction != "quarantine",
+        blast_max=given.blast_max,
+    )
+
+
+def _given(tables: list[object]) -> AfterTable:
+    try:
+        return table_of(tables[0], AfterTable) if tables else AfterTable()
+    except BadValue as error:
+        raise BadValue(f"after: {error}") from None

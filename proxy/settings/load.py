@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from proxy.settings.after import after_write
+from proxy.seams.cases import OnConviction
+from proxy.settings.after import after_write, on_conviction
 from proxy.settings.judge_tables import JudgeTable, judge_tables
 from proxy.settings.mcp import McpServer, mcp_servers
 from proxy.settings.model import ModelUpstream, model_upstreams
@@ -105,6 +106,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     review_webhook: ReviewWebhook | None = None
     judges: tuple[JudgeTable, ...] = ()
     recalls: RecallOptions = RecallOptions()
+    on_conviction: OnConviction = OnConviction()
 
     def ruleset_text(self) -> str:
         """The TOML text of the ruleset; read again at each call, for a reload.
@@ -292,6 +294,7 @@ def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str
             "models": model_upstreams(listed["model"]),
             "review_webhook": review_webhook(listed["review"]),
             "recalls": after_write(listed["after"]),
+            "on_conviction": on_conviction(listed["after"]),
             "judges": judge_tables(listed["judge"]),
         }
     except BadValue as error:

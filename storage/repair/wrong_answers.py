@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from policy.after.closure import Act, Relation
+from policy.after.closure import BLAST_MAX, Act, Relation
 from policy.model import MemoryStatus
 from policy.query import EVERYTHING
 from storage.audit import VerdictLeaf
@@ -73,21 +73,27 @@ class EmbeddedCases:
         progress: Progress,
         *,
         proposes: bool = False,
+        blast_max: int = BLAST_MAX,
     ) -> Case:
         """Hide these memories and what was derived from them, in one transaction."""
         return await self._writer.run(
-            lambda: self._records.convict(case_id, accused, by, progress, proposes=proposes)
+            lambda: self._records.convict(
+                case_id, accused, by, progress, proposes=proposes, blast_max=blast_max
+            )
         )
 
     async def name_related(self, case_id: str, related: Sequence[Named]) -> Case:
         """Store the first of these memories with the case, and how many there are."""
         return await self._writer.run(lambda: self._records.name_related(case_id, related))
 
-    def preview(self, tenant: Tenant, accused: Sequence[Accused]) -> tuple[Named, ...]:
+    def preview(
+        self, tenant: Tenant, accused: Sequence[Accused], *, blast_max: int = BLAST_MAX
+    ) -> tuple[Named, ...]:
         """The memories that `convict` would name, with what it would do to each."""
         with self._store.reading() as view:
             following = Following(view, self._names, tenant, self._clock())
-            return tuple(map(following.named, following.closure(accused).consequences))
+            closure = following.closure(accused, blast_max=blast_max)
+            return tuple(map(following.named, closure.consequences))
 
     def related(self, tenant: Tenant, accused: Sequence[Accused]) -> tuple[Named, ...]:
         """Memories of the same session or origin, and near copies; walks every row."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.after.closure import Act, Relation
+from policy.after.closure import BLAST_MAX, Act, Relation
 from storage.audit import IncidentLeaf
 from storage.cases import NAMED_MAX, Case, CaseStep, may_follow
 from storage.errors import UnknownIncident
@@ -82,6 +82,7 @@ class CaseRecords:
         progress: Progress,
         *,
         proposes: bool = False,
+        blast_max: int = BLAST_MAX,
     ) -> Case:
         """Hide accused memories and what was derived from them, or leave all of it to a person."""
 
@@ -91,7 +92,11 @@ class CaseRecords:
                 return case
             names = self._engine.parts.names
             following = Following(change.draft, names, case.tenant, change.now_ms)
-            closure = following.closure(accused, proposes=proposes)
+            # The bound is that of the case: five rounds hide no more than one may.
+            hidden = sum(one.act is not Act.NOTHING for one in case.culprits)
+            closure = following.closure(
+                accused, proposes=proposes, blast_max=max(0, blast_max - hidden)
+            )
             said = tuple(map(following.named, closure.consequences))
             enforcing = Enforcing(change, names, self._rewinding, case.tenant)
             detail = f"{case.tenant}: incident {case.case_id}"

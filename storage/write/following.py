@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from policy.after.closure import Act, Closure, Fact, Relation, closure_of
+from policy.after.closure import BLAST_MAX, Act, Closure, Fact, Relation, closure_of
 from policy.model import ChangeKind, MemoryStatus
 from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf
 from storage.cases import Named
@@ -50,7 +50,9 @@ class Following:
         self._now_ms = now_ms
         self._anchors: frozenset[str] | None = None
 
-    def closure(self, accused: Sequence[Accused], *, proposes: bool = False) -> Closure:
+    def closure(
+        self, accused: Sequence[Accused], *, proposes: bool = False, blast_max: int = BLAST_MAX
+    ) -> Closure:
         """What to do with the memories that are accused, and with those derived from them.
 
         An accused memory that is gone, or never was, is left out.
@@ -60,7 +62,7 @@ class Following:
             for one in accused
         )
         known = [one for one in facts if one is not None]
-        return closure_of(known, self._children, proposes=proposes)
+        return closure_of(known, self._children, blast_max=blast_max, proposes=proposes)
 
     def named(self, found: Consequence) -> Named:
         """What a case says about one memory: names, and never content."""

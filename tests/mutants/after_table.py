@@ -254,8 +254,8 @@ AFTER: Final = (
     Mutant(
         name="the label of an anchor is not compared",
         file=_RULE,
-        old="self.rules[place].label.trust > memory.label.trust and (",
-        new="(",
+        old="                if rule.label.trust > memory.label.trust:\n",
+        new="                if rule.label.trust > 0:\n",
         invariant="a rule convicts only what is less trusted than itself",
         tests=(at(_RULES, "test_only_memories_of_a_lower_label_fail_a_rule"),),
     ),

@@ -48,10 +48,26 @@ CASES: Final = (
     Mutant(
         name="a caller's judge convicts by itself",
         file=_BLAMING,
-        old="        proposes = self._proposes and mode is CaseMode.JUDGE\n",
-        new="        proposes = False\n",
+        old="        proposes = acts.judges_propose if by_judge else acts.rules_propose\n",
+        new="        proposes = acts.rules_propose\n",
         invariant="what may be a model's word is a proposal",
         tests=(at(_BLAMED, "test_a_judge_that_is_asked_finds_both_copies_and_only_proposes"),),
+    ),
+    Mutant(
+        name="the second control of rules is left out",
+        file=_BLAMING,
+        old="    ids = {one.memory_id for one in found.blamed}\n",
+        new="    ids = {one.memory_id for one in found.failing}\n",
+        invariant="a word that a trusted memory says as well blames nobody",
+        tests=(at(_BLAMED, "test_a_persons_word_convicts_no_other_persons_word"),),
+    ),
+    Mutant(
+        name="each round may hide as many as a whole case",
+        file=_RECORDS,
+        old="blast_max=max(0, blast_max - hidden)",
+        new="blast_max=max(0, blast_max - 0 * hidden)",
+        invariant="one wrong answer hides no more memories than an operator allows",
+        tests=(at(_BLAMED, "test_a_case_hides_no_more_in_all_than_its_bound"),),
     ),
     Mutant(
         name="what cannot be judged is not wrong",

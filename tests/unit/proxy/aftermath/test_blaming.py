@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -14,9 +15,9 @@ from policy.after.signals import Grade, SignalKind
 from policy.model import MemoryId, SourceKind
 from policy.query import EVERYTHING
 from policy.verdict import InvariantBroken
-from proxy.aftermath.blaming import Blaming
+from proxy.aftermath.blaming import ON_CONVICTION, Blaming
 from proxy.aftermath.replay import NothingKept, Replays
-from proxy.seams.cases import NoJudges, Opinion, Signal
+from proxy.seams.cases import NoJudges, OnConviction, Opinion, Signal
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.surroundings import Surroundings
 from storage.audit import IncidentLeaf, decode_leaf
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from telemetry.events import Event
 
 QUESTION = vector_of("where is the office")
+HIDES = OnConviction(judges_propose=False)
 
 
 @pytest.fixture
@@ -93,8 +95,7 @@ async def blaming(
     store: EmbeddedStore,
     judges: AsksJudges | None = None,
     told: Told | None = None,
-    *,
-    proposes: bool = True,
+    acts: OnConviction = ON_CONVICTION,
 ) -> AsyncGenerator[Blaming]:
     numbers = iter(range(1, 1_000_000))
     made = Blaming(
@@ -107,7 +108,7 @@ async def blaming(
             random_hex=lambda n: f"{next(numbers):0{2 * n}x}",
             record=Told().append if told is None else told.append,
         ),
-        proposes=proposes,
+        on_conviction=acts,
     )
     async with made.working(resumes=True):
         yield made
@@ -182,11 +183,11 @@ def run(
     judges: AsksJudges | None = None,
     told: Told | None = None,
     *,
-    proposes: bool = True,
+    acts: OnConviction = ON_CONVICTION,
     **fields: object,
 ) -> Case:
     async def life() -> Case:
-        async with blaming(store, judges, told, proposes=proposes) as made:
+        async with blaming(store, judges, told, acts) as made:
             recall_id = await recalled(store, limit)
             return await made.blame(signal(recall_id, **fields), whole_cause=False)
 
@@ -256,9 +257,44 @@ def test_what_is_not_there_convicts_nobody(store: EmbeddedStore) -> None:
 def test_a_persons_word_convicts_no_other_persons_word(store: EmbeddedStore) -> None:
     said = say(store, "The office is in Porto.", OPERATOR)
     assert said.memory is not None
+    below = lie(store, "The office is in Porto, they say.")
     case = run(store, kind=SignalKind.PERSON, forbid=("Porto",))
-    assert case.step is CaseStep.NOT_REPRODUCED
-    assert store.reader.get(TENANT, said.memory.memory_id) is not None
+    assert (case.step, case.why) == (CaseStep.NEEDS_PERSON, "trusted_memory")
+    assert case.controls == {"everything": True, "no_suspect": True}
+    kept = {said.memory.memory_id, below}
+    assert {one for one in kept if store.reader.get(TENANT, one) is not None} == kept
+    # Control: by a word that no trusted memory says the same person has the lie hidden.
+    case = run(store, kind=SignalKind.PERSON, forbid=("they say",))
+    assert case.step is CaseStep.HEALED
+    assert {one for one in kept if store.reader.get(TENANT, one) is not None} == kept - {below}
+
+
+def test_what_is_doubted_blames_nobody_and_another_rule_still_does(store: EmbeddedStore) -> None:
+    said = submission_of(candidate_of("Parcels go to Porto.", OPERATOR), OPERATOR)
+    write(store, msgspec.structs.replace(said, vector=near("trusted")))
+    lie(store, "The office is in Porto.")
+    lie(store, "The office door code is 66.")
+    case = run(store, forbid=("Porto",), expect=("The office door code is 11.",))
+    assert (case.step, case.why) == (CaseStep.NEEDS_PERSON, "trusted_memory")
+    assert found(store) == {"Parcels go to Porto.", "The office is in Porto."}
+
+
+def test_a_case_hides_no_more_in_all_than_its_bound(store: EmbeddedStore) -> None:
+    for number in range(7):
+        lie(store, f"Copy {number}: the office is in Porto.")
+    case = run(store, 3, acts=OnConviction(blast_max=5), forbid=("Porto",))
+    assert (case.step, case.why) == (CaseStep.NEEDS_PERSON, "blast")
+    assert [one.act for one in case.culprits] == [Act.QUARANTINE] * 3 + [Act.NOTHING] * 3
+    assert len(found(store)) == 4
+    case = run(store, 3, acts=OnConviction(blast_max=4), forbid=("Porto",))
+    assert (case.step, len(found(store))) == (CaseStep.HEALED, 0), "control"
+
+
+def test_an_operator_may_have_everything_proposed(store: EmbeddedStore) -> None:
+    lie(store, "The office is in Porto.")
+    case = run(store, acts=OnConviction(rules_propose=True), forbid=("Porto",))
+    assert (case.step, case.why) == (CaseStep.NEEDS_PERSON, "proposed")
+    assert ([one.act for one in case.culprits], len(found(store))) == ([Act.NOTHING], 1)
 
 
 def test_rot_expires_through_the_same_search_and_a_poison_does_not(store: EmbeddedStore) -> None:
@@ -291,16 +327,16 @@ def test_a_judge_that_is_asked_finds_both_copies_and_only_proposes(store: Embedd
     assert len(found(store)) == 5
     assert case.asks <= 5 + 2
     assert len(set(judge.asked)) == case.asks  # no set is asked twice
-    case = run(store, judges=judge, judge="caller", proposes=False)
+    case = run(store, judges=judge, judge="caller", acts=HIDES)
     assert case.step is CaseStep.HEALED
     assert len(found(store)) == 3
 
 
 def test_a_judge_that_does_not_know_convicts_nobody(store: EmbeddedStore) -> None:
     lie(store, "The office is in Porto.")
-    case = run(store, judges=Judge(lambda _shown: None), judge="caller", proposes=False)
+    case = run(store, judges=Judge(lambda _shown: None), judge="caller", acts=HIDES)
     assert (case.step, case.why, len(found(store))) == (CaseStep.NEEDS_PERSON, "unknown", 1)
-    case = run(store, judges=Judge(lambda _shown: True), judge="caller", proposes=False)
+    case = run(store, judges=Judge(lambda _shown: True), judge="caller", acts=HIDES)
     assert (case.step, len(found(store))) == (CaseStep.NOT_MEMORY_CAUSED, 1)
 
 
@@ -429,7 +465,7 @@ def test_no_content_is_in_what_is_kept_or_told_of_a_case(store: EmbeddedStore) -
     judge = Judge(lambda shown: any(canary in one for one in shown), why=canary)
     run(store, told=told, forbid=(canary,), expect=(f"no {canary}",))
     lie(store, f"Again {canary}.")
-    run(store, judges=judge, told=told, judge="caller", proposes=False)
+    run(store, judges=judge, told=told, judge="caller", acts=HIDES)
     kept = [str(store.cases.all()), *map(str, told)]
     kept += [str(data) for data in store.audit.leaves(0, 100_000)]
     assert not [one for one in kept if canary in one]
@@ -460,6 +496,6 @@ def test_after_five_rounds_a_silent_judge_heals_nothing(store: EmbeddedStore) ->
         return None if len(judge.asked) > 10 else bool(shown)
 
     judge = Judge(fails)
-    case = run(store, 1, judge, judge="caller", proposes=False)
+    case = run(store, 1, judge, judge="caller", acts=HIDES)
     assert (case.step, case.why) == (CaseStep.NEEDS_PERSON, "rounds")
     assert (len(case.culprits), len(found(store))) == (5, 2)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.settings.after import MEANINGS, AfterTable, after_write
+from proxy.seams.cases import OnConviction
+from proxy.settings.after import MEANINGS, AfterTable, after_write, on_conviction
 from proxy.settings.load import SettingsError, load_settings
 from storage.recalls import RecallOptions
 
@@ -24,6 +25,21 @@ def test_the_table_sets_what_is_kept_and_without_it_the_defaults_count(tmp_path:
     assert without.recalls == after_write([]) == RecallOptions()
 
 
+def test_what_becomes_of_who_is_to_blame_is_set_in_one_word(tmp_path: Path) -> None:
+    config = tmp_path / "mnemogate.toml"
+    said_so = (("", False, True), ("quarantine", False, False), ("propose", True, True))
+    for written, rules, judges in said_so:
+        said = f'on_conviction = "{written}"\n' if written else ""
+        config.write_text(f"[after]\nblast_max = 7\n{said}")
+        found = load_settings(
+            {}, environment={"HOME": str(tmp_path)}, config=config, check_places=False
+        )
+        assert found.on_conviction == OnConviction(
+            rules_propose=rules, judges_propose=judges, blast_max=7
+        )
+    assert on_conviction([]) == OnConviction(blast_max=100)
+
+
 @pytest.mark.parametrize(
     "written",
     [
@@ -34,6 +50,9 @@ def test_the_table_sets_what_is_kept_and_without_it_the_defaults_count(tmp_path:
         "[after]\nrecalls_max = -1",
         'after = { keep_queries = "yes" }',
         "[after]\nkeep_hours = 3",
+        '[after]\non_conviction = "delete"',
+        "[after]\nblast_max = 0",
+        "[after]\nblast_max = 201",
     ],
 )
 def test_a_wrong_table_stops_the_start_and_is_named(tmp_path: Path, written: str) -> None:
