@@ -355,7 +355,8 @@ class Services:
         coupling: Coupling = UnsafeUncoupled()
         if self._foundation.memory is not None:
             coupling = self._foundation.memory.coupled(coupling)
-        coupling = Vetoing(coupling, Veto(self.guard), self.operate.ledger.unmapped)
+        ledger = self.operate.ledger
+        coupling = Vetoing(coupling, Veto(self.guard), ledger.unmapped, ledger.gave)
         upstreams = self._foundation.settings.models if couple else ()
         if self._foundation.memory is not None:
             coupling = Questioning(

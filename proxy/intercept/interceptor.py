@@ -468,12 +468,15 @@ class Writing:
             self._out.record(undecided_event(submission, result, span))
             return result
         self._out.record(verdict_event(submission, result, span))
+        memory_id = self._shown(submission.candidate, result)
+        page = self._out.page.of(result.candidate_id)
+        written = _written(submission.candidate, result, memory_id, page)
         if intercepted.seen is not None:
             principal_id = submission.candidate.principal_id
             self._sessions.wrote(principal_id, intercepted.seen, result)
-        memory_id = self._shown(submission.candidate, result)
-        page = self._out.page.of(result.candidate_id)
-        return _written(submission.candidate, result, memory_id, page)
+            if result.decision is not Decision.ADMIT:
+                self._sessions.gave(principal_id, (written.observation,))
+        return written
 
     def _shown(self, candidate: Candidate, outcome: Outcome) -> MemoryId | None:
         """The id that an answer may repeat: only an id that the store itself gave out.

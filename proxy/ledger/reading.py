@@ -40,7 +40,7 @@ from proxy.ledger.turn_values import (
     TurnRead,
     TurnSum,
 )
-from proxy.seams.observations import ReviewPage
+from proxy.seams.observations import is_observation
 from proxy.seams.slices import apart, resting
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _LIST: Final = re.compile(r"[-*\u2022] ")
 _NAME_LEN_MAX: Final = 128
+_GIVEN_LEN_MAX: Final = 65_536
 _OWN: Final = frozenset({None, SourceKind.AGENT_SELF_EDIT})
 _HOSTS: Final = SourceKind.AGENT_SELF_EDIT
 
@@ -63,9 +64,6 @@ class Reader(Printer):
         self._rules = rules
         # Fixed texts of servers' answers, from the maps in use.
         self.says: frozenset[str] = frozenset()
-        # The page where people decide. An observation of the gate may contain this address and no
-        # other.
-        self.page = ReviewPage()
         # Returns the name of the memory file that a call reads or edits; two calls with the same
         # name surely concern one file. None for other calls, and where the file is not sure.
         self.file_of: Callable[[ModelCall], str | None] = lambda _: None
@@ -193,9 +191,12 @@ class Reader(Printer):
         label, why = SourceKind.TOOL_RESULT, ""
         if relayed is not None and relayed.label.trust < label.trust:
             label, why = relayed.label, "relayed"
-        ours = self.page.is_observation(said.text)
+        # A call has one answer of the gate: more of them would let their sender spell with them.
+        ours = said.call_id not in found.by_gate and self.is_given(said.text, ground.book)
+        if ours:
+            found.by_gate.add(said.call_id)
         if ours or self.is_echo([call] if call else [], (said.text,)):
-            label = meet(SourceKind.MODEL_INFERENCE, ground.session.taint or SourceKind.UNKNOWN)
+            label = _nobodys(ground)
             self._echoed(said, call, label, found)
             return
         below = None if call is None else ground.book.below(call)
@@ -256,6 +257,21 @@ class Reader(Printer):
             found.answers.append(self.print(said.call_id))
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
+    def is_given(self, text: str, book: Book) -> bool:
+        """Whether the gate itself gave this principal's agent the text: then it is nobody's words.
+
+        True for a text or, in another order and number, lines that it gave; and for one observation
+        without an address, which it may have given before this ledger knew the principal.
+        """
+        said = text.strip()
+        if len(said) > _GIVEN_LEN_MAX:
+            return False
+        if is_observation(said) or self.print(said) in book.gave:
+            return True
+        lines = said.split("\n")
+        fresh = len({*lines}) == len(lines)
+        return fresh and all(self.print(one) in book.gave for one in lines)
+
     def is_echo(self, calls: Iterable[CallMade], texts: Iterable[str]) -> bool:
         """Whether an answer contains only strings of one call and fixed texts of the server's map.
 
@@ -280,7 +296,7 @@ class Reader(Printer):
 
     def _model(self, said: Said, ground: TurnGround, found: TurnSum) -> None:
         parts = self.parts(said.text)
-        label = self._spoken(parts, ground)
+        label = self._said(said.text, parts, ground)
         why = ""
         if label is None:
             # The words were said in a reply that the ledger did not see, in a context that it did
@@ -308,9 +324,18 @@ class Reader(Printer):
     def knows(self, turn: Turn, ground: TurnGround) -> bool:
         """Whether the ledger saw all words and calls of a model's turn when the model made them."""
         return all(
-            said.voice is not Voice.MODEL or self._spoken(self.parts(said.text), ground) is not None
+            said.voice is not Voice.MODEL
+            or self._said(said.text, self.parts(said.text), ground) is not None
             for said in turn.said
         ) and all(self._call(call, ground) is not None for call in turn.calls)
+
+    def _said(self, text: str, parts: list[int], ground: TurnGround) -> SourceKind | None:
+        """The label of words in the model's voice, which are the gate's where a call was refused.
+
+        None if the ledger saw neither of them say the words.
+        """
+        spoken = self._spoken(parts, ground)
+        return _nobodys(ground) if spoken is None and self.is_given(text, ground.book) else spoken
 
     def _spoken(self, parts: list[int], ground: TurnGround) -> SourceKind | None:
         """The label of words that the model said before.
@@ -560,3 +585,8 @@ def _recalled(
 
 def _name(name: str | None) -> str:
     return (name or "")[:_NAME_LEN_MAX]
+
+
+def _nobodys(ground: TurnGround) -> SourceKind:
+    """The label of a text that adds nothing to the session: the session's own."""
+    return meet(SourceKind.MODEL_INFERENCE, ground.session.taint or SourceKind.UNKNOWN)

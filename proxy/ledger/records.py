@@ -201,6 +201,13 @@ class Heard(msgspec.Struct, frozen=True, array_like=True):
     shared: tuple[tuple[int, Prints], ...] = ()
 
 
+class Gave(msgspec.Struct, frozen=True, array_like=True):
+    """Texts that the gate itself gave a principal's agent, in place of what it refused."""
+
+    principal: str
+    texts: Prints
+
+
 BITS_BEFORE: Final = 24
 
 
@@ -307,6 +314,7 @@ Record: TypeAlias = (
     | KeptBook
     | Heard
     | Sieved
+    | Gave
 )
 
 TAGS: Final[dict[int, type[Record]]] = {
@@ -327,6 +335,7 @@ TAGS: Final[dict[int, type[Record]]] = {
     15: KeptBook,
     16: Heard,
     17: Sieved,
+    18: Gave,
 }
 """The first byte of each; 64 and above belong to others that keep something in the same log."""
 OTHERS_FROM: Final = 64

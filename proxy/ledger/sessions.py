@@ -22,6 +22,7 @@ from proxy.ledger.joining import length_of
 from proxy.ledger.records import (
     OTHERS_FROM,
     Distrusted,
+    Gave,
     KeptBook,
     KeptSession,
     Pinned,
@@ -89,7 +90,6 @@ class Sessions:
     ) -> None:
         self._log = log
         self._core = Core(prints_key, shipped_rules())
-        self._core.reader.page = surroundings.page
         self._entering = Entering(self._core)
         self.surroundings = surroundings
         self.unmapped = UnmappedTools()
@@ -428,6 +428,16 @@ class Sessions:
         )
         self._core.do(record)
         self._soon()
+
+    def gave(self, principal_id: PrincipalId, texts: Iterable[str]) -> None:
+        """Note what the gate itself gave an agent in place of what it refused."""
+        book = self._core.state.books.get(principal_id)
+        if book is None:
+            return
+        found = {self._core.reader.print(text) for text in texts} - book.gave.keys()
+        if found:
+            self._core.do(Gave(principal_id, packed(found)))
+            self._soon()
 
     def _taken(self) -> list[bytes]:
         self._taken_count += 1

@@ -11,6 +11,7 @@ from proxy.ledger.records import (
     Distrusted,
     Dropped,
     Forgotten,
+    Gave,
     KeptBook,
     KeptCall,
     KeptRow,
@@ -60,6 +61,8 @@ def _records_of(book: Book) -> Iterator[Record]:
     for session in book.sessions.values():
         yield _kept(session)
     yield from book.relayed.values()
+    if book.gave:
+        yield Gave(name, packed(book.gave))
     dropped, until_ms = book.dropped or (None, 0)
     calls = tuple(
         KeptCall(call.session, call.at_ms, call.row, call.open, call.used, call.mapped)

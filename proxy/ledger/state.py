@@ -18,6 +18,7 @@ from proxy.ledger.records import (
     Dropped,
     Entry,
     Forgotten,
+    Gave,
     Heard,
     KeptBook,
     KeptSession,
@@ -47,6 +48,7 @@ CALLS_MAX: Final = 4_096
 FILES_MAX: Final = 256
 """Files of memory of one session that are told apart; others count as everything else."""
 RELAYED_MAX: Final = 4_096
+GAVE_MAX: Final = 4_096
 PINS_MAX: Final = 16_384
 CHANGED_MAX: Final = 1_000
 ROWS_MAX: Final = 400
@@ -178,6 +180,9 @@ class Book:
         self.ambiguous: OrderedDict[int, None] = OrderedDict()
         self.relayed: OrderedDict[int, Relayed] = OrderedDict()
         self.unplaced: deque[Wrote] = deque(maxlen=WRITES_MAX)
+        # Prints of the texts that the gate itself gave this principal's agent. A dropped one is no
+        # longer known as the gate's, so that it counts as the words of the tool that shows it.
+        self.gave: OrderedDict[int, None] = OrderedDict()
         self.distrusted_until_ms = 0
         # The lowest taint of the sessions that were dropped, and until when that taint counts.
         self.dropped: tuple[SourceKind, int] | None = None
@@ -261,7 +266,7 @@ class State:
                 self._drop(record)
             case Distrusted():
                 self._distrust(record)
-            case Recalled() | Relayed() | Heard() | Marked() | Forgotten():
+            case Recalled() | Relayed() | Heard() | Marked() | Forgotten() | Gave():
                 self._noted(self.book(record.principal), record)
             case Sieved():
                 self.hearsay.restore(record)
@@ -305,7 +310,9 @@ class State:
             case Wrote():
                 _wrote(session, book, record)
 
-    def _noted(self, book: Book, record: Recalled | Relayed | Heard | Marked | Forgotten) -> None:
+    def _noted(
+        self, book: Book, record: Recalled | Relayed | Heard | Marked | Forgotten | Gave
+    ) -> None:
         match record:
             case Heard():
                 _hear(book, record)
@@ -319,6 +326,9 @@ class State:
                 if call is not None:
                     call.open = False
                 _bound(book.relayed, RELAYED_MAX)
+            case Gave():
+                book.gave.update(dict.fromkeys(prints(record.texts)))
+                _bound(book.gave, GAVE_MAX)
             case Marked():
                 book.sentences.restore(record.code, prints(record.prints))
             case Forgotten():

@@ -115,6 +115,8 @@ class TurnSum:
         self.foreign: dict[int, list[int]] = {}
         self.shared: dict[int, list[int]] = {}
         self.answers: list[int] = []
+        # The calls, by their ids, that the gate itself answered.
+        self.by_gate: set[str | None] = set()
         self.texts: list[Text] = []
         self.spans: list[tuple[LabelledSpan, ...]] = []
         self.recalled: dict[RecalledSpan, None] = {}

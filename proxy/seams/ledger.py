@@ -8,6 +8,8 @@ from policy.labels.endorsement import asked_of
 from policy.labels.forwarded_call import call_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from policy.labels.editing import Looked
     from policy.labels.endorsement import Asked
     from policy.labels.taint import Seen
@@ -43,6 +45,10 @@ class Sees(Protocol):
         """Note the verdict on a candidate, to show it with its session."""
         ...
 
+    def gave(self, principal_id: PrincipalId, texts: Iterable[str]) -> None:
+        """Note what the gate tells an agent of a refusal, to know it again in its context."""
+        ...
+
 
 class NoSessions:
     """No model front is configured, so nobody sees what enters a context (docs/clients.md)."""
@@ -61,6 +67,10 @@ class NoSessions:
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
         """Ignores the verdict."""
         del principal_id, seen, outcome
+
+    def gave(self, principal_id: PrincipalId, texts: Iterable[str]) -> None:
+        """Ignores the texts."""
+        del principal_id, texts
 
 
 def seen_of(sessions: Sees, candidate: Candidate, proposal: Proposal) -> Seen | None:

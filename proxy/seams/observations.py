@@ -62,10 +62,8 @@ NEXT: Final[dict[Reason, str]] = {
 }
 
 
-_ITEM: Final = re.compile(r"^Item \d{1,4} of \d{1,4}: ")
 _GO_ON: Final = "Do not send it again; go on without it."
 _DECIDED_AT: Final = " The person you work for can decide it here: "
-_CANDIDATE: Final = re.compile(r"[0-9a-f]{32}")
 CONFIRM: Final = "/confirm"
 _LOWERED: Final = " (class_lowered): this source may not write the class that was named"
 
@@ -125,6 +123,14 @@ def _all() -> frozenset[str]:
     return frozenset(texts)
 
 
+def is_observation(text: str) -> bool:
+    """Whether a text is one observation without an address: one of a closed list, nobody's words.
+
+    Two of them in a row are not: their order and their choice can spell words.
+    """
+    return text in _all()
+
+
 class ReviewPage:
     """The page on which a person decides on held candidates.
 
@@ -142,21 +148,6 @@ class ReviewPage:
     def address(self) -> str | None:
         """The page of all held candidates; addresses of single ones begin with it."""
         return None if self.base is None else f"{self.base}{CONFIRM}"
-
-    def is_observation(self, text: str) -> bool:
-        """Whether each line of a text is an observation, so that it has no room for other words.
-
-        Of addresses only that of a candidate on this page counts: a look-alike with another one
-        would send the person elsewhere.
-        """
-        return all(self._fixed(_ITEM.sub("", line)) in _all() for line in text.strip().split("\n"))
-
-    def _fixed(self, line: str) -> str:
-        said, _, address = line.partition(_DECIDED_AT)
-        start, _, candidate_id = address.rpartition("/")
-        is_ours = self.address is not None and start == self.address
-        held = said.startswith("Not ") and " yet (" in said
-        return said if is_ours and held and _CANDIDATE.fullmatch(candidate_id) else line
 
 
 def whose_words(source: SourceKind, had_read: tuple[str, ...] | None) -> str | None:

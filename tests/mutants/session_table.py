@@ -10,6 +10,8 @@ _SESSIONS: Final = "tests/unit/proxy/ledger/test_sessions.py"
 _CONVERSATIONS: Final = "tests/unit/proxy/ledger/test_conversations.py"
 _PROMPTS: Final = "tests/unit/proxy/ledger/test_system_text.py"
 _ECHOES: Final = "tests/unit/proxy/ledger/test_echoes.py"
+_IN_PLACE: Final = "test_what_is_admitted_here_and_refused_elsewhere_is_no_intent"
+_TOLD: Final = "test_a_refusal_by_taint_alone_is_held_and_told_to_the_ledger"
 _SPLICES: Final = "tests/unit/proxy/ledger/test_splices.py"
 _NAMES: Final = at(
     "tests/unit/proxy/ledger/test_joining.py",
@@ -322,26 +324,63 @@ SESSIONS: Final = (
     Mutant(
         name="what begins as the gate speaks is the gate's",
         file="proxy/seams/observations.py",
-        old='        return all(self._fixed(_ITEM.sub("", line)) in _all() for',
-        new='        return all(self._fixed(line).startswith(("Not ", "Stored ")) for',
+        old="    return text in _all()",
+        new='    return text.startswith(("Not ", "Stored "))',
         invariant="nobody's words have room in an observation",
         tests=(at(_ECHOES, "test_an_answer_that_says_anything_else_is_its_servers"),),
     ),
     Mutant(
-        name="any address stands behind what the gate says",
-        file="proxy/seams/observations.py",
-        old="start == self.address",
-        new="start.endswith(CONFIRM)",
-        invariant="an observation that sends the person to another address is its sender's",
-        tests=(at(_ECHOES, "test_an_answer_that_says_anything_else_is_its_servers"),),
+        name="whoever sounds like the gate is the gate",
+        file="proxy/ledger/reading.py",
+        old="        return fresh and all(self.print(one) in book.gave for one in lines)",
+        new='        return all(one.startswith("Not ") for one in lines)',
+        invariant="only what the gate said to this principal is the gate's own word",
+        tests=(at(_ECHOES, "test_what_the_gate_could_have_said_and_did_not_is_its_senders"),),
     ),
     Mutant(
-        name="the page's own address is not known again",
-        file="proxy/ledger/sessions.py",
-        old="        self._core.reader.page = surroundings.page\n",
+        name="the gate's lines may be repeated as often as a page likes",
+        file="proxy/ledger/reading.py",
+        old="        return fresh and all(",
+        new="        return all(",
+        invariant="only what the gate said to this principal is the gate's own word",
+        tests=(at(_ECHOES, "test_what_the_gate_could_have_said_and_did_not_is_its_senders"),),
+    ),
+    Mutant(
+        name="a call has as many answers of the gate as its sender likes",
+        file="proxy/ledger/reading.py",
+        old="            found.by_gate.add(said.call_id)\n",
+        new="            pass\n",
+        invariant="a call has one answer of the gate",
+        tests=(at(_ECHOES, "test_a_call_has_one_answer_of_the_gate"),),
+    ),
+    Mutant(
+        name="what the gate said is forgotten with a snapshot",
+        file="proxy/ledger/snapshot.py",
+        old="    if book.gave:\n",
+        new="    if not book.gave:\n",
+        invariant="the gate's own observations taint nothing",
+        tests=(
+            at(
+                _ECHOES,
+                "test_what_the_gate_said_is_known_after_a_restart_and_only_to_its_principal",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what stands in the place of a refused call is a stranger's word",
+        file="proxy/model/judge_calls.py",
+        old="        self._gave(principal.principal_id, filter(None, texts))\n",
         new="",
         invariant="the gate's own observations taint nothing",
-        tests=(at(_ECHOES, "test_what_the_gate_says_of_a_write_taints_nothing"),),
+        tests=(at("tests/unit/proxy/model/test_calls_judged.py", _IN_PLACE),),
+    ),
+    Mutant(
+        name="the ledger is not told what a refused write was answered",
+        file="proxy/intercept/interceptor.py",
+        old="                self._sessions.gave(principal_id, (written.observation,))\n",
+        new="                pass\n",
+        invariant="the gate's own observations taint nothing",
+        tests=(at("tests/unit/proxy/seams/test_ledger.py", _TOLD),),
     ),
     Mutant(
         name="what the gate says taints as a tool does",

@@ -30,6 +30,7 @@ from telemetry.events import VerdictRecorded
 from tests.unit.proxy.wired import TRACE, wired
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from policy.labels.editing import Looked
@@ -50,6 +51,7 @@ class Told:
         self.answer = answer
         self.asked: list[tuple[tuple[str, ...], Join | None, Asked | None]] = []
         self.outcomes: list[tuple[Seen, Outcome]] = []
+        self.given: list[str] = []
 
     def seen(
         self,
@@ -67,6 +69,10 @@ class Told:
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
         assert principal_id == ADA.principal_id
         self.outcomes.append((seen, outcome))
+
+    def gave(self, principal_id: PrincipalId, texts: Iterable[str]) -> None:
+        assert principal_id == ADA.principal_id
+        self.given += texts
 
 
 def create(text: str, **fields: object) -> Proposal:
@@ -134,6 +140,7 @@ async def test_a_refusal_by_taint_alone_is_held_and_told_to_the_ledger(tmp_path:
         assert named.decision == "reject"
     assert [outcome.decision for _, outcome in told.outcomes] == [Decision.HOLD, Decision.REJECT]
     assert all(seen == TAINTED for seen, _ in told.outcomes)
+    assert told.given == [held.observation, named.observation]
     assert not told.outcomes[1][1].structural
 
 
