@@ -1,0 +1,49 @@
+"""`examples/incident`, as a stranger runs it: a wrong answer, one feedback, and a right answer."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.integration.cli_process import ROOT
+from tests.integration.clients.environments import python_environment
+from tests.integration.clients.process import run_client
+from tests.integration.hosts.agents import OPENAI_SDK
+from tests.integration.test_first_hour import COMMAND
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EXAMPLE: Final = ROOT / "examples" / "incident"
+README: Final = (EXAMPLE / "README.md").read_text(encoding="utf-8")
+_IDS: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[0-9a-f]{16}\b|[0-9a-f]{32}")
+_LEAF: Final = re.compile(r" \d+$")
+
+
+def _lines(printed: str) -> list[str]:
+    """What is printed without padding, ids and numbers of leaves, which may be others each time."""
+    return [
+        _LEAF.sub("", " ".join(_IDS.sub("-", line).split()))
+        for line in printed.strip().splitlines()
+    ]
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not COMMAND.is_file(), reason="`make install-dev` puts `mnemogate` there")
+async def test_one_feedback_hides_what_made_an_answer_wrong_as_the_readme_shows(
+    tmp_path: Path,
+) -> None:
+    interpreter = python_environment("openai", OPENAI_SDK)
+    assert f"openai=={OPENAI_SDK}\n" in README
+    program = EXAMPLE / "incident.py"
+    code, out, errors = await run_client(
+        interpreter, program, "--mnemogate", COMMAND, home=tmp_path
+    )
+    assert code == 0, errors[-3_000:]
+    said = _lines(out)
+    assert said == _lines(README.split("\n```\n")[2])
+    # Control: the same question was answered wrongly before anybody said so, in two conversations.
+    assert said[0] == said[1] != said[-1]
