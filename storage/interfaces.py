@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         BackupSummary,
         Behind,
         Contents,
+        Hand,
         Moved,
         Objection,
         Pending,
@@ -354,6 +355,10 @@ class Quarantined(Protocol):
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
         """The committed steps of a quarantined memory, oldest first; () where there is none."""
+        ...
+
+    def hands(self, tenant: Tenant, memory_id: MemoryId) -> tuple[Hand, ...]:
+        """Who hides a quarantined memory, oldest first; walks the log. () where there is none."""
         ...
 
 

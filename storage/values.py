@@ -369,6 +369,16 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     unknown: bool  # whether the log says that the server's answer was lost
 
 
+class Hand(msgspec.Struct, frozen=True, kw_only=True):
+    """Who hides a memory, as a leaf of the log says; `why` is the leaf's own words."""
+
+    by: PrincipalId
+    at_ms: int
+    why: str
+    # The isolation or rewind for which the memory was hidden; None for any other reason.
+    incident_id: str | None
+
+
 class Stands(enum.Enum):
     """The state of a change that is meant for another server."""
 

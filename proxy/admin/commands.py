@@ -29,6 +29,7 @@ from proxy.admin.persons_word import REVIEW
 from proxy.admin.views import (
     checkpoint_view,
     due_view,
+    hand_view,
     held_view,
     history_step,
     leaf_view,
@@ -39,7 +40,7 @@ from proxy.admin.views import (
     standing_view,
     trust_view,
 )
-from proxy.admin.wire.ids import IDS_SHOWN, IdKind, IdList
+from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IDS_SHOWN, IdKind, IdList, IdsQuery
 from proxy.admin.wire.store import (
     CheckpointView,
     CheckView,
@@ -95,7 +96,6 @@ if TYPE_CHECKING:
     from proxy.admin.servers_behind import ServersBehind
     from proxy.admin.tracing import Tracing
     from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
-    from proxy.admin.wire.ids import IdsQuery
     from proxy.admin.wire.store import (
         PurgeRequest,
     )
@@ -196,7 +196,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
             )
         )
 
-    def memory(self, tenant: Tenant, memory_id: MemoryId) -> MemoryView:
+    async def memory(self, tenant: Tenant, memory_id: MemoryId) -> MemoryView:
         """One memory, live or under quarantine.
 
         Raises:
@@ -206,8 +206,10 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         found = found or self.under_quarantine.get(tenant, memory_id)
         if found is None:
             raise NotFound("there is no such memory in this tenant")
+        hands = await asyncio.to_thread(self.under_quarantine.hands, tenant, memory_id)
         return msgspec.structs.replace(
             memory_view(found),
+            hidden=tuple(map(hand_view, hands)),
             had_read=self.had_read(found.candidate_id, found.text, found.metadata_json),
         )
 
@@ -325,6 +327,25 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         if asked.begins in known:
             known = [asked.begins]
         return IdList(ids=tuple(known[:IDS_SHOWN]), total=len(known))
+
+    async def whole_id(self, kind: IdKind, begins: str, tenant: Tenant) -> str:
+        """The one id of this kind that begins so; the id of a deleted memory only as a whole.
+
+        Raises:
+            MalformedRequest: Several begin so, or it is too short for the beginning of an id.
+            NotFound: No id begins so.
+        """
+        if kind is IdKind.MEMORY and self.reader.history(tenant, MemoryId(begins)):
+            return begins
+        if len(begins) < BEGINNING_LEN_MIN:
+            raise MalformedRequest(f"{kind.value}: the beginning of an id has 4 characters or more")
+        found = await self.ids(IdsQuery(kind=kind, begins=begins, tenant=tenant))
+        if found.total > 1:
+            named = ", ".join(found.ids)
+            raise MalformedRequest(f"{kind.value}: {found.total} ids begin so, such as {named}")
+        if not found.ids:
+            raise NotFound(f"no {kind.value} of this tenant has an id that begins so")
+        return found.ids[0]
 
     def _memory_ids(self, tenant: Tenant) -> tuple[str, ...]:
         hidden = self.under_quarantine.find(tenant)

@@ -11,6 +11,7 @@ from policy.labels.floor import class_once_confirmed
 from policy.trust.score import soft_score
 from proxy.admin.wire.store import (
     CheckpointView,
+    HandView,
     HeldView,
     HistoryStep,
     KeyView,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from storage.values import (
         AuditHead,
         AuditProof,
+        Hand,
         HeldCandidate,
         KeyRecord,
         Pending,
@@ -68,6 +70,11 @@ def memory_view(memory: Memory) -> MemoryView:
         candidate_id=memory.candidate_id,
         expires_at=memory.expires_at,
     )
+
+
+def hand_view(hand: Hand) -> HandView:
+    """Who hides a memory."""
+    return HandView(by=hand.by, at_ms=hand.at_ms, why=hand.why, incident_id=hand.incident_id)
 
 
 def history_step(entry: HistoryEntry) -> HistoryStep:

@@ -31,6 +31,9 @@ PER_DAY_MAX: Final = 20
 
 _DAY_MS: Final = 86_400_000
 _RETRY_S: Final = 3_600
+_ENOUGH: Final = (
+    f"one key has {PER_DAY_MAX} feedbacks in 24 hours, unknown ids count too; nothing was kept"
+)
 _RANDOM_BYTES: Final = 4
 
 
@@ -72,7 +75,7 @@ class TakingFeedback:
         kind, now_ms = kind_of(by.channel), self._out.now_ms()
         limit = None if by.channel is Channel.OPERATOR else PER_DAY_MAX
         if limit is not None and not self._counted(by, now_ms, limit):
-            raise RateLimited(_RETRY_S)
+            raise RateLimited(_RETRY_S, _ENOUGH)
         async with self._looking:
             await asyncio.to_thread(self._require, by.tenant, said)
         failure = Failure(
@@ -87,7 +90,7 @@ class TakingFeedback:
             memory_id=said.memory_id or "",
         )
         if not await self._failures.record(failure, of_principal_max=limit):
-            raise RateLimited(_RETRY_S)
+            raise RateLimited(_RETRY_S, _ENOUGH)
         case_id = None
         if opens_case(kind, said.grade):
             case_id = await self._cases.open_case(_signal(failure, said))

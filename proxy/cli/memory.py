@@ -187,7 +187,22 @@ async def _show(context: Context) -> Exit:
             ("metadata", memory.metadata_json or "-"),
         ]
     )
-    terminal.say("text, as the agent is given it:")
+    if memory.status != "quarantined":
+        terminal.say("text, as the agent is given it:")
+        terminal.say(block(memory.text))
+        return Exit.OK
+    terminal.say("quarantined: no agent is given it")
+    for one in memory.hidden:
+        why = inert(one.why) or "no reason given"
+        terminal.say(f"  hidden {iso(one.at_ms)} by {inert(one.by)}: {why}")
+    of = "" if memory.tenant == DEFAULT_TENANT else f" --tenant {inert(memory.tenant)}"
+    terminal.say(f"let it back with: mnemogate memory parole {inert(memory.memory_id)}{of}")
+    for incident_id in dict.fromkeys(one.incident_id for one in memory.hidden if one.incident_id):
+        terminal.say(
+            f"all that incident {inert(incident_id)} hid: mnemogate isolate --undo "
+            f"{inert(incident_id)}"
+        )
+    terminal.say("text:")
     terminal.say(block(memory.text))
     return Exit.OK
 

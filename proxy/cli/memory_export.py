@@ -83,8 +83,9 @@ def _export(context: Context) -> Exit:
     if not count:
         raise CommandFailed(
             Exit.NOT_FOUND,
-            f"tenant {inert(asked.tenant)} has no live memory: no file was left",
-            then="check --tenant",
+            f"tenant {inert(asked.tenant)} has no live memory, and what is quarantined is not "
+            "exported: no file was left",
+            then="check --tenant; `mnemogate memory list --quarantined` shows what is hidden",
         )
     terminal = context.terminal
     if terminal.as_json:

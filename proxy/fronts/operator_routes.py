@@ -105,7 +105,7 @@ async def _observed(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 async def _memory(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """One memory, and the names of what the conversation that wrote it had read."""
-    return operate.memory(call.tenant(), call.memory_id())
+    return await operate.memory(call.tenant(), call.memory_id())
 
 
 async def _history(operate: Operate, call: OperatorCall) -> msgspec.Struct:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from policy.model import Tenant
 from proxy.admin.wire import registered as wire
+from proxy.admin.wire.ids import SESSION_ID_LEN, IdKind
 from proxy.admin.wire.judging import JudgeTestView
 from proxy.admin.wire.queries import RecallsQuery, TenantQuery
 from proxy.admin.wire.recalled import RecallList, RecallView, ReplyView
@@ -13,8 +17,6 @@ from proxy.admin.wire.store import Empty
 from proxy.dialects.query import NoQuery
 
 if TYPE_CHECKING:
-    import msgspec
-
     from proxy.admin.commands import Operate
     from proxy.fronts.operator_call import OperatorCall
 
@@ -61,7 +63,16 @@ async def _failure_file(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 async def _recalls(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """Which memories reads showed to whom, newest first."""
-    return await operate.recalled.all(call.query(RecallsQuery))
+    asked = call.query(RecallsQuery)
+    tenant = Tenant(asked.tenant)
+    if asked.memory_id is not None:
+        whole = await operate.whole_id(IdKind.MEMORY, asked.memory_id, tenant)
+        asked = msgspec.structs.replace(asked, memory_id=whole)
+    # The ledger of sessions may have lost one that the recall ledger still names.
+    if asked.session is not None and len(asked.session) < SESSION_ID_LEN:
+        whole = await operate.whole_id(IdKind.SESSION, asked.session, tenant)
+        asked = msgspec.structs.replace(asked, session=whole)
+    return await operate.recalled.all(asked)
 
 
 async def _recall(operate: Operate, call: OperatorCall) -> msgspec.Struct:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, assert_never
 
+from msgspec.structs import replace
+
 from policy.model import NONCE_LEN_MAX, ChangeKind, Channel, MemoryId
 from proxy.dialects.mcp.store.graph import WHOLE_GRAPH
 from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
@@ -157,7 +159,9 @@ class Operations:
             return await self._feedback.take(principal, operation)
         started_ns = self._out.clock_ns()
         answered = await self._read(principal, operation)
-        self._serve(principal, answered, dialect, trace, started_ns)
+        recall_id = self._serve(principal, answered, dialect, trace, started_ns)
+        if isinstance(answered.shown, Found):
+            return replace(answered.shown, recall_id=recall_id)
         return answered.shown
 
     async def graph(
@@ -198,8 +202,11 @@ class Operations:
         dialect: str,
         trace: TraceContext,
         started_ns: int,
-    ) -> None:
-        """Report a read to the recall ledger and to telemetry, before its answer is sent."""
+    ) -> str:
+        """Report a read to the recall ledger and to telemetry, before its answer is sent.
+
+        Returns the recall's id, "" where none is kept.
+        """
         recall_id = self._recalls.served(principal, answered, dialect=dialect)
         self._out.record(
             ReadServed(
@@ -214,6 +221,7 @@ class Operations:
                 recall_id=recall_id,
             )
         )
+        return recall_id
 
     async def _matching(self, principal: Principal, operation: DeleteWhere) -> tuple[Proposal, ...]:
         """One delete for each live memory that matches; each of them is judged by itself."""

@@ -52,11 +52,19 @@ class NotOperator(Exception):
 
 
 class RateLimited(Exception):
-    """The principal wrote too much lately; nothing of the request was staged or logged."""
+    """The principal asked too much lately; nothing of the request was staged or logged.
 
-    def __init__(self, retry_after_s: int) -> None:
-        super().__init__("rate limited")
+    `detail` is shown to the peer: it says of what there was too much.
+    """
+
+    def __init__(
+        self,
+        retry_after_s: int,
+        detail: str = "too many writes in a short time; nothing was staged",
+    ) -> None:
+        super().__init__(detail)
         self.retry_after_s = retry_after_s
+        self.detail = detail
 
 
 class Busy(Exception):

@@ -253,9 +253,10 @@ class Written(msgspec.Struct, frozen=True, kw_only=True, tag="written"):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True, tag="found"):
-    """Answer to `Search`."""
+    """Answer to `Search`. `recall_id` names it in the recall ledger; "" where none is kept."""
 
     hits: tuple[Hit, ...]
+    recall_id: str = ""
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True, tag="listed"):
@@ -373,7 +374,7 @@ def without_store_numbers(result: Result) -> Result:
             return Written(items=tuple(_unnumbered_item(item) for item in result.items))
         case Found():
             hits = (replace(hit, memory=_unnumbered(hit.memory)) for hit in result.hits)
-            return Found(hits=tuple(hits))
+            return replace(result, hits=tuple(hits))
         case Listed():
             memories = tuple(map(_unnumbered, result.memories))
             return replace(result, memories=memories)

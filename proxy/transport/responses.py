@@ -126,11 +126,7 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
                 403, f"unknown_write: this route would change memory and is not known{error.hint}"
             )
         case RateLimited():
-            return refuse(
-                429,
-                "rate_limited: too many writes in a short time; nothing was staged",
-                retry_after_s=error.retry_after_s,
-            )
+            return refuse(429, f"rate_limited: {error.detail}", retry_after_s=error.retry_after_s)
         case Busy():
             return refuse(503, "busy: too many requests at once", retry_after_s=RETRY_S)
         case Unauthenticated(throttled=True):

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from policy.model import MemoryStatus
-from storage.tables.codec import decode_id
-from storage.tables.lmdb_store import IDS
+from storage.audit import OperatorLeaf, decode_leaf
+from storage.tables.codec import decode_id, ordinal_key
+from storage.tables.lmdb_store import IDS, INCIDENTS, LEAVES
 from storage.tables.rows import chain, history_of, memory_of, read_id, read_row
+from storage.values import PAROLE, QUARANTINE, Hand
+from storage.write.hands import hidden_by
+from storage.write.quarantine import subject_of
 
 if TYPE_CHECKING:
-    from policy.model import HistoryEntry, Memory, MemoryId, Tenant
+    from policy.model import HistoryEntry, Memory, MemoryId, PrincipalId, Tenant
     from storage.tables.codec import IdRecord
     from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import LmdbStore, View
 
+_INCIDENT: Final = re.compile(r"incident ([0-9a-f]{16})")
 _HISTORY_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -50,6 +56,43 @@ class EmbeddedQuarantined:
             known = self._known(view, tenant, memory_id)
             return () if known is None else history_of(chain(view, known.ordinal, _HISTORY_BYTES))
 
+    def hands(self, tenant: Tenant, memory_id: MemoryId) -> tuple[Hand, ...]:
+        """Who hides a quarantined memory, oldest first; () where there is none. Walks the log."""
+        with self._store.reading() as view:
+            name = self._names.memory(tenant, memory_id)
+            known = self._known(view, tenant, memory_id)
+            if known is None:
+                return ()
+            rows = chain(view, known.ordinal, _HISTORY_BYTES)
+            subjects = {subject_of(row.memory_id, row.candidate_id) for row in rows}
+            first = min(row.leaf_index for row in rows)
+            by = hidden_by(view, name, known)
+            found: dict[tuple[PrincipalId, str], Hand] = {}
+            for _, data in view.scan(LEAVES, ordinal_key(first)):
+                leaf = decode_leaf(data)
+                if not isinstance(leaf, OperatorLeaf) or leaf.subject not in subjects:
+                    continue
+                of, _, why = leaf.detail.partition(": ")
+                if of != tenant or leaf.action not in {QUARANTINE, PAROLE}:
+                    continue
+                if leaf.action == PAROLE:
+                    found.clear()
+                    continue
+                found[leaf.by, why] = Hand(
+                    by=leaf.by, at_ms=leaf.at_ms, why=why, incident_id=_incident_of(view, why)
+                )
+        # An isolation that was undone leaves no leaf where somebody else hides the memory too.
+        return tuple(
+            one for one in found.values() if one.incident_id is None or one.incident_id in by
+        )
+
     def _known(self, view: View, tenant: Tenant, memory_id: MemoryId) -> IdRecord | None:
         known = read_id(view, self._names.memory(tenant, memory_id))
         return known if known and known.status is MemoryStatus.QUARANTINED else None
+
+
+def _incident_of(view: View, why: str) -> str | None:
+    """The isolation or rewind that a leaf names; a wrong answer's incident is none of these."""
+    named = _INCIDENT.fullmatch(why)
+    known = named is not None and view.get(INCIDENTS, bytes.fromhex(named[1])) is not None
+    return named[1] if named is not None and known else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,19 @@ def test_a_rewind_says_how_it_is_taken_back_and_whom_it_did_not_find(tmp_path: P
         for nobody in (("--principal", "nobody"), ("--tenant", "nope")):
             missed = place.command("rewind", "--to", "1", *nobody)
             assert (missed.code, "no memory fits" in missed.out) == (Exit.NOT_FOUND, True)
+        isolated = place.command("isolate", "--principal", "agent", "--reason", "a leak")
+        assert isolated.code == Exit.OK
+        incident = isolated.out.split()[1].rstrip(":")
+        listed = place.command("memory", "list", "--quarantined", "--json").data["memories"]
+        shown = place.command("memory", "show", listed[0]["memory_id"])
+        assert "quarantined: no agent is given it" in shown.out
+        assert re.search(rf"hidden \S+ by \S+: incident {incident}\n", shown.out)
+        assert f"mnemogate memory parole {listed[0]['memory_id']}" in shown.out
+        assert f"mnemogate isolate --undo {incident}" in shown.out
+        hidden = place.command("memory", "export", "--with-proofs", str(tmp_path / "none.jsonl"))
+        assert (hidden.code, "what is quarantined is not" in hidden.err) == (Exit.NOT_FOUND, True)
+        assert place.command("isolate", "--undo", incident).code == Exit.OK
+        assert place.command("rewind", "--to", "2").code == Exit.OK  # both are live again
         exported = tmp_path / "mine.jsonl"
         for options, said in (
             (("--with-proofs", str(tmp_path / "no" / "x")), "there is no directory"),

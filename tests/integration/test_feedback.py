@@ -29,6 +29,10 @@ async def test_a_thousand_bad_words_of_an_agent_move_nothing(tmp_path: Path) -> 
             for body in ({"verdict": "wrong", "memory_id": ids[n % len(ids)]} for n in range(1_000))
         ]
         assert (statuses.count(200), statuses.count(429)) == (20, 980)
+        body = {"verdict": "wrong", "memory_id": ids[0]}
+        _, refused = await sidecar.call("POST", "/v1/feedback", steered, body)
+        assert "20 feedbacks in 24 hours" in refused["detail"]
+        assert "writes" not in refused["detail"]
         after = reader.status()
         assert (after.version, after.leaf_count) == (before.version, before.leaf_count)
         assert after.live_count == before.live_count == len(FACTS)
@@ -69,7 +73,8 @@ async def test_an_operator_files_a_failure_and_bad_input_says_why(tmp_path: Path
         (recall,) = await asyncio.to_thread(
             sidecar.sidecar.store.recalls.recalls, Tenant("default"), limit=1
         )
-        of_recall = await admin.ask("POST", "/failures", {"recall_id": recall.recall_id})
+        assert found["recall_id"] == recall.recall_id, "what a client of feedback may name"
+        of_recall = await admin.ask("POST", "/failures", {"recall_id": found["recall_id"]})
         assert (of_recall["recall_id"], of_recall["memory_id"]) == (recall.recall_id, "")
         await admin.ask("POST", "/failures", {**asked, "tenant": "other"}, status=404)
         await admin.ask("POST", "/failures", {**asked, "forbid": ["re:(a+)+"]}, status=422)
@@ -78,3 +83,27 @@ async def test_an_operator_files_a_failure_and_bad_input_says_why(tmp_path: Path
             status, _ = await sidecar.call("POST", "/v1/feedback", AGENT_KEY, body)
             assert status == 422
         assert len(failures.newest(Tenant("default"), 10)) == 2
+
+
+async def test_reads_of_a_memory_are_asked_for_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    async with running(tmp_path) as sidecar:
+        admin = Admin(sidecar)
+        stored, other = [
+            (await sidecar.write(AGENT_KEY, {"text": text}))[1]["id"] for text in FACTS[:2]
+        ]
+        await sidecar.call("GET", f"/v1/memories/{stored}", AGENT_KEY)
+        by = "/recalls?memory_id="
+        whole = await admin.ask("GET", by + stored)
+        assert [one["operation"] for one in whole["recalls"]] == ["get_memory"]
+        # Two random ids may share their first eight characters, and then longer beginnings differ.
+        begins = next(stored[:n] for n in range(8, 37) if stored[:n] != other[:n])
+        assert await admin.ask("GET", by + begins) == whole
+        assert (await admin.ask("GET", by + other))["recalls"] == [], "control: it was not read"
+        garbage = await admin.ask("GET", by + "no-such-memory", status=404)
+        assert "no memory of this tenant has an id that begins so" in garbage["detail"]
+        short = await admin.ask("GET", by + "x", status=422)
+        assert "4 characters or more" in short["detail"]
+        await admin.ask("GET", f"{by}{stored}&tenant=other", status=404)
+        await admin.ask("GET", "/recalls?session=zzzz", status=404)
+        await sidecar.call("DELETE", f"/v1/memories/{stored}", AGENT_KEY)
+        assert await admin.ask("GET", by + stored) == whole, "a deleted memory has its reads"

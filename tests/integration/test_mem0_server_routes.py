@@ -40,7 +40,8 @@ async def test_a_turn_of_hermes_is_read_written_and_captured(tmp_path: Path) -> 
         "metadata": {"channel": "cli"},
     }
     async with running(tmp_path) as sidecar:
-        assert await call(sidecar, "POST", "/search", search) == (200, "OK", {"results": []})
+        status, _, found = await call(sidecar, "POST", "/search", search)
+        assert (status, found["results"], len(found["recall_id"])) == (200, [], 16)
         status, _, written = await call(sidecar, "POST", "/memories", write)
         assert status == 200
         memory_id = written["results"][0]["id"]

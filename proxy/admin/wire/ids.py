@@ -12,6 +12,7 @@ from proxy.admin.wire.queries import TenantQuery
 
 IDS_SHOWN = 5
 BEGINNING_LEN_MIN = 4
+SESSION_ID_LEN = 32
 
 
 class IdKind(enum.Enum):

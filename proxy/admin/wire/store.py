@@ -78,6 +78,15 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     held_since_ms: int | None = None
 
 
+class HandView(msgspec.Struct, frozen=True, kw_only=True):
+    """Who hides a memory, when and why; `incident_id`: the isolation or rewind that did."""
+
+    by: str
+    at_ms: int
+    why: str
+    incident_id: str | None
+
+
 class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
     """One committed memory as an operator sees it. Times are Unix milliseconds."""
 
@@ -105,6 +114,8 @@ class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: str | None
     # Names of what the writing conversation had read; None: unknown, or not fetched by id.
     had_read: tuple[str, ...] | None = None
+    # Who hides a quarantined memory, oldest first; () for a live one, and in lists.
+    hidden: tuple[HandView, ...] = ()
 
 
 class MemoryPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,6 +37,7 @@ from proxy.dialects.mem0.shapes import (
     only,
     oss_history,
     oss_item,
+    recalled_as,
     reply,
     score_of,
 )
@@ -215,7 +216,7 @@ def _encode_read(note: Note, result: Result) -> HttpReply:
                 only(oss_item(hit.memory, score=score_of(hit.score)), note.fields)
                 for hit in result.hits
             ]
-            return reply({"results": hits})
+            return reply({"results": hits, **recalled_as(result)})
         case Listed():
             items = [only(oss_item(memory), note.fields) for memory in result.memories]
             return reply({"results": items})

@@ -49,6 +49,7 @@ from proxy.dialects.mem0.shapes import (
     only,
     platform_history,
     platform_item,
+    recalled_as,
     reply,
     score_of,
 )
@@ -342,7 +343,7 @@ def _found(note: Note, found: Found) -> object:
         )
         for hit in found.hits
     ]
-    return {"results": hits} if note.route == "search.v3" else hits
+    return {"results": hits, **recalled_as(found)} if note.route == "search.v3" else hits
 
 
 def _listed(request: HttpRequest, note: Note, listed: Listed) -> object:

@@ -19,6 +19,7 @@ from proxy.seams.operation import HttpReply
 
 if TYPE_CHECKING:
     from policy.model import Entity, HistoryEntry, Memory, MemoryId
+    from proxy.seams.operation import Found
 
 Shape = dict[str, object]
 
@@ -38,6 +39,14 @@ _JSON = msgspec.json.Encoder()
 def reply(value: object, status: int = 200, *, phrase: str | None = None) -> HttpReply:
     """Make an HTTP answer with the given JSON as its body."""
     return HttpReply(status=status, body=_JSON.encode(value), phrase=phrase)
+
+
+def recalled_as(found: Found) -> Shape:
+    """The id under which feedback may name a search, beside its results; {} where there is none.
+
+    Mem0 has no such member; clients of it leave out what they do not know.
+    """
+    return {"recall_id": found.recall_id} if found.recall_id else {}
 
 
 def utc(at_ms: int) -> str:

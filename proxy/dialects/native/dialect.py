@@ -103,7 +103,7 @@ class Native:
                 return _written(operation, result, answering)
             case Found():
                 hits = tuple(_memory(hit.memory, round(hit.score, 6)) for hit in result.hits)
-                return _ok(FoundOut(results=hits))
+                return _ok(FoundOut(results=hits, recall_id=result.recall_id or None))
             case Listed():
                 offset = operation.offset if isinstance(operation, ListMemories) else 0
                 memories = tuple(_memory(memory) for memory in result.memories)

@@ -200,9 +200,13 @@ class PageOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of a search, best first."""
+    """Results of a search, best first.
+
+    `recall_id` names the search in feedback; null where the recall ledger kept no record of it.
+    """
 
     results: tuple[MemoryOut, ...]
+    recall_id: str | None
 
 
 class StepOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,7 +262,10 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class NotedOut(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a feedback. `incident` is null if the feedback opened no incident."""
+    """The result of a feedback. `incident` is null if the feedback opened no incident.
+
+    Only the `wrong` of a person or an operator opens one: for an agent's key it is null.
+    """
 
     id: str
     kind: str
