@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 STAGED_IN_MEMORY: Final = "memfd"
 THE_STORE: Final = PrincipalId("mnemogate")
+ADOPTS: Final = PrincipalId("mnemogate:adopt")
+"""In whose name the gate takes in what a server behind kept before. No key has such a name."""
 """The name in leaves about what the store did by itself."""
 MODE_OBSERVE: Final = "mode.observe"
 MODE_ENFORCE: Final = "mode.enforce"
@@ -122,6 +124,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     due: Due | None = None
     # Whether the credential of the request is still good; None: a credential that cannot end.
     welcome: Callable[[], bool] | None = None
+    # The person who was shown all of the candidate and approved it before it was judged.
+    approved_by: PrincipalId | None = None
     # The words of the text as name cells count them; None: they are to be read from the text when
     # needed.
     words: Mentions | None = None

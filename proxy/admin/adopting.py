@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from policy.model import SourceKind, Tenant
 from proxy.admin.wire.upkeep import AdoptedView, AdoptView
+from proxy.seams.faults import MalformedRequest
 from storage.values import Decision
 
 if TYPE_CHECKING:
-    from policy.model import Memory, MemoryId, Principal
+    from policy.model import Memory, MemoryId, Principal, PrincipalId
     from proxy.admin.wire.upkeep import AdoptRequest
     from proxy.seams.guard import Item
     from proxy.seams.operation import WrittenItem
@@ -28,11 +29,16 @@ class Adopts(Protocol):
     """What adopting old items needs of the guard of a protocol."""
 
     async def adopt(
-        self, tenant: Tenant, server: str, tool: str, items: tuple[Item, ...]
+        self,
+        tenant: Tenant,
+        server: str,
+        tool: str,
+        items: tuple[Item, ...],
+        approved_by: PrincipalId | None = None,
     ) -> tuple[WrittenItem, ...]:
         """A verdict for each item that the server kept.
 
-        An item taken in before gets its first verdict again.
+        An item taken in before gets its first verdict again. `approved_by` was shown all of each.
         """
         ...
 
@@ -52,10 +58,13 @@ class Adopting:
         repeating it.
 
         Raises:
-            MalformedRequest: An item is too large, or is no new memory; none was taken in.
+            MalformedRequest: An item is too large, or is no new memory, or several are vouched for
+                at once; none was taken in.
             StorageError: Not every item is recorded.
         """
         tenant = Tenant(asked.tenant)
+        if asked.vouch:
+            return await self._vouched(by, tenant, server, asked)
         written = await self._guard.adopt(tenant, server, asked.tool, asked.items)
         taken = [one.memory_id if one.decision == _ADMIT else None for one in written]
         found = await asyncio.to_thread(
@@ -79,6 +88,25 @@ class Adopting:
                 _view(one, memory, lifted) for one, memory in zip(written, found, strict=True)
             )
         )
+
+    async def _vouched(
+        self, by: Principal, tenant: Tenant, server: str, asked: AdoptRequest
+    ) -> AdoptView:
+        """Take in one item as the own words of a person who was shown all of it."""
+        if asked.lift or len(asked.items) != 1:
+            raise MalformedRequest("items: a person vouches for one at a time, after reading it")
+        (one,) = await self._guard.adopt(tenant, server, asked.tool, asked.items)
+        # An item that is held already waits in review, and is decided there once.
+        if one.decision == Decision.REJECT.value:
+            words = by.principal_id
+            (one,) = await self._guard.adopt(tenant, server, asked.tool, asked.items, words)
+        memory = None
+        if one.decision == _ADMIT and one.memory_id is not None:
+            memory = await asyncio.to_thread(self._reader.get, tenant, one.memory_id)
+        if memory is not None and memory.candidate_id == one.candidate_id:
+            await self._writer.vouch(memory.memory_id, tenant, by.principal_id, memory.version)
+            memory = await asyncio.to_thread(self._reader.get, tenant, memory.memory_id)
+        return AdoptView(adopted=(_view(one, memory, set()),))
 
 
 def _view(one: WrittenItem, memory: Memory | None, lifted: set[MemoryId]) -> AdoptedView:

@@ -6,6 +6,7 @@ All of it may be an attack, so it is shown and confirmed first.
 from __future__ import annotations
 
 import shlex
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import inert
+from proxy.cli.terminal import block, inert
 from proxy.dialects.mcp.kept_before import digest_of_all, digest_of_item, items_listed
 from proxy.dialects.mcp.maps import MapError
 from proxy.mcp.http.child import Command as ServerCommand
@@ -29,15 +30,20 @@ from proxy.transport.upstream import Upstream
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from proxy.cli.client import Operator
     from proxy.cli.command import Context
+    from proxy.dialects.mcp.kept_before import Listed
     from proxy.dialects.mcp.maps import ToolMap
     from proxy.seams.guard import Item
 
 _SECONDS: Final = 60.0
 _SHOWN: Final = 20
+_CHARACTERS_AT_ONCE: Final = 65_536
 _BEGINS: Final = 60
+_DIGEST_LEN: Final = 64
+_DIGEST_SHOWN: Final = 16
 # The only server whose shipped map says how to list all that it keeps; the server's own name has to
 # agree.
 _BY_DEFAULT: Final = "memory-server"
@@ -51,6 +57,8 @@ class _Adopt(msgspec.Struct, frozen=True, kw_only=True):
     lift: str | None = None
     about: str | None = None
     all: bool = False
+    vouch: str | None = None
+    yes: bool = False
 
 
 class AdoptedRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +80,8 @@ class AdoptedList(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     digest: str
     items: tuple[AdoptedRow, ...]
+    # How many more the server keeps that cannot be memories here, by their length or their form.
+    unreadable: int
 
 
 async def _adopt(context: Context) -> Exit:
@@ -86,7 +96,10 @@ async def _adopt(context: Context) -> Exit:
             "--about and --all choose what is lifted: they need --lift with the digest of the list",
             then="run it without them, and read the list first",
         )
-    name, tool_map, items = await _listed(context, asked)
+    if asked.vouch is not None:
+        return await _vouched(context, asked, asked.vouch)
+    name, tool_map, listed = await _listed(context, asked)
+    items = listed.items
     digest = digest_of_all(items)
     if asked.lift is not None and asked.lift != digest:
         # The digest says that the person confirmed another list: an item in it may have been
@@ -97,22 +110,94 @@ async def _adopt(context: Context) -> Exit:
             then=f"look again: {_again(asked, name)}",
         )
     chosen = items if asked.lift is None else tuple(one for one in items if _fits(one, asked))
-    rows = [_row(one) for one in chosen]
+    rows = tuple(_row(one) for one in chosen)
     if not asked.dry_run:
-        tool = tool_map.adopts.write if tool_map.adopts is not None else ""
         async with operator(context) as api:
-            rows = await _taken_in(api, name, tool, chosen, asked)
-    return _told(context, AdoptedList(server=name, digest=digest, items=tuple(rows)), asked)
+            rows = await _taken_in(api, name, _write_of(tool_map), chosen, asked)
+    found = AdoptedList(server=name, digest=digest, items=rows, unreadable=listed.unreadable)
+    return _told(context, found, asked)
+
+
+async def _vouched(context: Context, asked: _Adopt, given: str) -> Exit:
+    """Take in one item, after all of it was shown, as the person's own words."""
+    if asked.lift is not None or asked.dry_run:
+        raise CommandFailed(Exit.USAGE, "--vouch takes in one item: not with --lift or --dry-run")
+    if asked.yes and len(given) < _DIGEST_LEN:
+        # The server could keep two items of one short digest, and answer with the other one.
+        raise CommandFailed(
+            Exit.USAGE,
+            "with --yes the digest has to be whole: it says which text you read",
+            then="take it from --dry-run --json",
+        )
+    name, tool_map, listed = await _listed(context, asked)
+    item = _one_of(listed.items, given, asked, name)
+    if not asked.yes:
+        _show_whole(context, name, item)
+        if not _agreed(context):
+            raise CommandFailed(
+                Exit.USAGE, "nobody vouched for it; nothing was taken in", then="read it, type yes"
+            )
+        # Meanwhile the server may have put another text there.
+        name, tool_map, listed = await _listed(context, asked)
+        item = _one_of(listed.items, digest_of_item(item), asked, name)
+    async with operator(context) as api:
+        rows = await _taken_in(api, name, _write_of(tool_map), (item,), asked)
+    digest = digest_of_all(listed.items)
+    found = AdoptedList(server=name, digest=digest, items=rows, unreadable=listed.unreadable)
+    return _told(context, found, asked)
+
+
+def _one_of(items: tuple[Item, ...], given: str, asked: _Adopt, server: str) -> Item:
+    found = [one for one in items if given and digest_of_item(one).startswith(given)]
+    if len(found) > 1:
+        raise CommandFailed(Exit.USAGE, "more than one item begins so", then="give more of it")
+    if not found:
+        raise CommandFailed(
+            Exit.FAILED,
+            "the server keeps nothing of that digest now; nothing was taken in",
+            then=f"look again: {_again(asked, server)}",
+        )
+    return found[0]
+
+
+def _show_whole(context: Context, server: str, item: Item) -> None:
+    """Show all of what the server keeps, before anybody says that it is so."""
+    terminal = context.terminal
+    terminal.pairs(
+        [
+            ("digest", digest_of_item(item)),
+            ("server", server),
+            ("key", item.key or "-"),
+            ("class", item.memory_class.value),
+            ("filed as", item.arguments),
+        ]
+    )
+    terminal.say("text, as the server keeps it, written by nobody knows whom:")
+    terminal.say(block("\n".join(item.pieces)))
+
+
+def _agreed(context: Context) -> bool:
+    if context.terminal.as_json or not sys.stdin.isatty():
+        return False
+    context.terminal.note("is all of it so, in your own words? type yes")
+    return sys.stdin.readline().strip() == "yes"
+
+
+def _write_of(tool_map: ToolMap) -> str:
+    return tool_map.adopts.write if tool_map.adopts is not None else ""
 
 
 async def _taken_in(
     api: Operator, server: str, tool: str, items: tuple[Item, ...], asked: _Adopt
-) -> list[AdoptedRow]:
+) -> tuple[AdoptedRow, ...]:
     rows: list[AdoptedRow] = []
-    for start in range(0, len(items), ADOPTED_AT_ONCE):
-        some = items[start : start + ADOPTED_AT_ONCE]
+    for some in _portions(items):
         request = AdoptRequest(
-            tenant=asked.tenant, tool=tool, items=some, lift=asked.lift is not None
+            tenant=asked.tenant,
+            tool=tool,
+            items=some,
+            lift=asked.lift is not None,
+            vouch=asked.vouch is not None,
         )
         path = f"/mcp/{part(server)}/adopt"
         done = await api.post(path, AdoptView, request, timeout_s=PATIENT_S)
@@ -122,10 +207,25 @@ async def _taken_in(
             )
             for item, one in zip(some, done.adopted, strict=True)
         ]
-    return rows
+    return tuple(rows)
 
 
-async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, tuple[Item, ...]]:
+def _portions(items: tuple[Item, ...]) -> Iterator[tuple[Item, ...]]:
+    """The items in portions that one request has room for."""
+    some: list[Item] = []
+    room = _CHARACTERS_AT_ONCE
+    for item in items:
+        size = len(item.arguments) + sum(map(len, item.pieces))
+        if some and (size > room or len(some) == ADOPTED_AT_ONCE):
+            yield tuple(some)
+            some, room = [], _CHARACTERS_AT_ONCE
+        some.append(item)
+        room -= size
+    if some:
+        yield tuple(some)
+
+
+async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, Listed]:
     """The server's name, its map, and all items that it keeps now."""
     name, words = asked.words[0], asked.words[1:]
     settings = settings_of(context, check_places=True)
@@ -158,7 +258,7 @@ async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, tuple[
 
 async def _asked(
     server: Upstream | ServerCommand, name: str, given: ToolMap | None
-) -> tuple[ToolMap, tuple[Item, ...]]:
+) -> tuple[ToolMap, Listed]:
     tool_map = given or map_for_server(_BY_DEFAULT)
     adopts = None if tool_map is None else tool_map.adopts
     if tool_map is None or adopts is None:
@@ -176,7 +276,7 @@ def _fits(item: Item, asked: _Adopt) -> bool:
 
 def _row(item: Item) -> AdoptedRow:
     return AdoptedRow(
-        digest=digest_of_item(item)[:16],
+        digest=digest_of_item(item),
         key=item.key,
         memory_class=item.memory_class.value,
         text=" / ".join(item.pieces),
@@ -206,7 +306,7 @@ def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
         ("digest", "text", "class", "label here", "why", "memory"),
         [
             (
-                one.digest,
+                one.digest[:_DIGEST_SHOWN],
                 one.text[:_BEGINS] or "-",
                 one.memory_class,
                 one.state or "-",
@@ -220,11 +320,15 @@ def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
     counts = Counter(one.state or "not taken in" for one in found.items)
     said = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
     terminal.say(f"{len(found.items)} in {inert(found.server)}: {said}")
+    if found.unreadable:
+        terminal.say(f"{found.unreadable} more are too long, or of another form: no memories here")
     if asked.dry_run:
         return Exit.OK
-    if asked.lift is None:
+    if asked.lift is None and asked.vouch is None:
         terminal.say(f"then: {_again(asked, found.server, f'--lift {found.digest} --about WORDS')}")
-    terminal.say("as your own words, one by one: mnemogate review vouch MEMORY")
+    if asked.vouch is None:
+        terminal.say("as your own words, one by one: mnemogate review vouch MEMORY")
+        terminal.say(f"what got no memory: {_again(asked, found.server, '--vouch DIGEST')}")
     return Exit.OK
 
 
@@ -242,6 +346,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--about", metavar="WORDS", help="lift what has these words")
     parser.add_argument("--all", action="store_true", help="lift all that may be lifted")
+    parser.add_argument(
+        "--vouch",
+        metavar="DIGEST",
+        help="take in the one item of this digest as your own words, after all of it was shown; "
+        "also an order, or the content of a place",
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="you have read it; --vouch with its whole digest"
+    )
     parser.add_argument(
         "words",
         metavar="SERVER",

@@ -30,7 +30,6 @@ from policy.model import (
     ChangeKind,
     Claims,
     Principal,
-    PrincipalId,
     Scope,
     SourceKind,
 )
@@ -43,13 +42,13 @@ from proxy.seams.observations import observation_for
 from proxy.seams.operation import Proposal
 from storage.audit import class_lowered
 from storage.errors import StorageError, UnknownCandidate
-from storage.values import Behind, Decision
+from storage.values import ADOPTS, Behind, Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from policy.labels.editing import Edit
-    from policy.model import Origin, Tenant
+    from policy.model import Origin, PrincipalId, Tenant
     from proxy.guard.ahead import AdmittedAhead
     from proxy.guard.sieve import Sieve
     from proxy.intercept.interceptor import Writing
@@ -65,8 +64,6 @@ GONE_S: Final = 15.0
 """How long a relay that lost its connection has to come back."""
 IN_FLIGHT_MAX: Final = 100_000
 _BUDGETS: Final = 9
-ADOPTS: Final = PrincipalId("mnemogate:adopt")
-"""In whose name what a server already kept is taken in."""
 SIFTED_AT_ONCE: Final = 65_536
 
 
@@ -284,19 +281,29 @@ class Guarding:
             self._in_flight.pop(CandidateId(candidate_id), None)
 
     async def adopt(
-        self, tenant: Tenant, server: str, tool: str, items: tuple[Item, ...]
+        self,
+        tenant: Tenant,
+        server: str,
+        tool: str,
+        items: tuple[Item, ...],
+        approved_by: PrincipalId | None = None,
     ) -> tuple[WrittenItem, ...]:
         """Take in what a server already keeps: each item judged as `unknown`, nothing sent.
 
         The nonce of an item is made of its content, so that a repetition gets the first verdict
-        again. Nothing is held: an item that is not admitted, such as an order, stays as it is on
-        the server.
+        again. An item that is not admitted, such as an order, stays as it is on the server.
+        `approved_by` is a person who was shown all of each item: what would wait for a person is
+        admitted then, as that person's own words.
 
         Raises:
             MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
             StorageError: Not every item is recorded; the call may be repeated.
         """
-        principal = Principal(principal_id=ADOPTS, tenant=tenant, claims=Claims.TRUSTED)
+        # A vouched label is the operator's word, which no approval overrules. A person who approves
+        # an item decides on its text, so there the label only says that nobody saw who wrote it.
+        asked = approved_by is not None
+        claims = Claims.IGNORED if asked else Claims.TRUSTED
+        principal = Principal(principal_id=ADOPTS, tenant=tenant, claims=claims)
         call = GuardedCall(server=server, tool=tool, items=items)
         proposals: list[Proposal] = []
         for item in items:
@@ -305,17 +312,19 @@ class Guarding:
                 raise MalformedRequest("items: one is too large, or no new memory", status=413)
             said = f"{server}\0{proposal.text}\0{proposal.metadata_json}"
             digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
-            nonce = self._writing.nonce(f"adopt-{digest}")
-            claimed = SourceKind.UNKNOWN
             proposals.append(
-                msgspec.structs.replace(proposal, nonce=nonce, claimed_source=claimed, culprits=())
+                msgspec.structs.replace(
+                    proposal,
+                    nonce=self._writing.nonce(f"adopt-{'vouched-' if asked else ''}{digest}"),
+                    claimed_source=None if asked else SourceKind.UNKNOWN,
+                    # No agent wrote this item now, so no agent named its class.
+                    class_named=proposal.class_named and not asked,
+                    approved_by=approved_by,
+                    culprits=(),
+                )
             )
         trace = self._trace(call)
-        written = await self._writing.judge(principal, tuple(proposals), self._dialect, trace)
-        done = [one.candidate_id for one in written if one.decision == Decision.ADMIT.value]
-        settled = tuple((one, Forwarded.DONE) for one in done if one is not None)
-        await self.settle(principal, server, settled)
-        return tuple(written)
+        return await self._writing.judge(principal, tuple(proposals), self._dialect, trace)
 
     # ---- calls that are admitted before they reach a relay --------------------------------------
 

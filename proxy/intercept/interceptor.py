@@ -363,6 +363,7 @@ class Writing:
             embedder_id=self._embedder.embedder_id,
             trace_id=recorded_id(trace),
             guarded_key=proposal.guarded_key,
+            approved_by=proposal.approved_by,
             welcome=access_of(principal).stands,
         )
         context = trace if alone else self._sibling(trace)

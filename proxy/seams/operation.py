@@ -27,6 +27,7 @@ from policy.model import (
     MemoryId,
     Origin,
     Principal,
+    PrincipalId,
     Scope,
     SourceKind,
     Tenant,
@@ -87,6 +88,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     edit: Edit | None = None
     # Segments that contain the text, as the guard found them; no dialect sets this.
     culprits: tuple[Origin, ...] = ()
+    # A person who was shown all of it and approved it. No dialect sets it.
+    approved_by: PrincipalId | None = None
     # Guard mode: indexes of the pieces that only name something.
     labels: tuple[int, ...] = ()
     # Ids by which the session ledger may recognise the tool call; unproven claims until it does.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.canonical import decode_canonical, digest_of
+from policy.facts import Approval
 from policy.labels.ceiling import ceiling_of
 from policy.labels.derive import read_candidate
 from policy.verdict import Reason, Reject
@@ -22,9 +23,9 @@ from storage.values import Contents, Outcome, Submission
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.facts import Approval, InterceptRecord
+    from policy.facts import InterceptRecord
     from policy.labels.derive import Reading
-    from policy.model import CandidateId, Digest, Memory, Provenance
+    from policy.model import CandidateId, Digest, Memory, PrincipalId, Provenance
     from policy.trust.ladder import TrustState
     from policy.verdict import Hold
     from storage.deadline import Due
@@ -54,6 +55,7 @@ class Arrived(msgspec.Struct, frozen=True, kw_only=True):
     binding: bytes
     due: Due | None = None
     welcome: Callable[[], bool] | None = None
+    approved_by: PrincipalId | None = None
 
     @classmethod
     def of(cls, submission: Submission, names: KeyedNames) -> Arrived:
@@ -65,6 +67,7 @@ class Arrived(msgspec.Struct, frozen=True, kw_only=True):
             binding=names.binding(candidate, submission.digest),
             due=submission.due,
             welcome=submission.welcome,
+            approved_by=submission.approved_by,
         )
 
 
@@ -80,6 +83,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     staged: bytes | None
     arrived: Arrived
     held: HeldCase | None = None
+
+    @property
+    def approval(self) -> Approval | None:
+        """The word of a person who was shown these bytes; None where no person was asked."""
+        if self.held is not None:
+            return self.held.approval
+        if self.arrived.approved_by is None or self.intercept is None:
+            return None
+        return Approval(by=self.arrived.approved_by, digest=self.intercept.digest)
 
 
 def contents_of(submission: Submission) -> Contents:

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.model import Candidate, ChangeKind, MemoryId, MemoryStatus, Scope
+from policy.model import Candidate, ChangeKind, Forwarded, MemoryId, MemoryStatus, Scope
 from policy.verdict import Hold, InvariantBroken, Reject
-from storage.audit import NO_STEP_BEFORE, OBSERVED_HOLD, OBSERVED_REJECT, VerdictLeaf
+from storage.audit import (
+    NO_STEP_BEFORE,
+    OBSERVED_HOLD,
+    OBSERVED_REJECT,
+    ResultLeaf,
+    VerdictLeaf,
+)
 from storage.errors import StalePermit
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Added
@@ -63,6 +69,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     # answered.
     guarded_key: str | None = None
     sent: bool = True
+    # Whether the server behind kept the memory before the gate: then nothing is ever sent.
+    is_there: bool = False
     culprit: Culprit | None = None
     session: str | None = None
 
@@ -254,12 +262,27 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             change.live_count += live
             change.added.append(Added(ordinal=ordinal, row=row, vector=vector, shown=live))
         if self.keyed:
-            self._intend(name, ordinal, row)
+            self._file_behind(name, ordinal, row)
         return Landed(ordinal=ordinal, leaf_index=row.leaf_index, row=row, status=status)
 
-    def _intend(self, name: bytes, ordinal: int, row: Row) -> None:
-        """Record that the call may be sent to the server behind, in the admitting transaction."""
+    def _file_behind(self, name: bytes, ordinal: int, row: Row) -> None:
+        """File the memory under its key on the server behind, in the admitting transaction.
+
+        Records that the call may be sent; for a memory that the server has, that it is done.
+        """
         draft, candidate = self.change.draft, self.judged.candidate
+        draft.put(KEYED, self.keyed + ordinal_key(ordinal), b"")
+        if self.judged.is_there:
+            self.change.log(
+                ResultLeaf(
+                    candidate_id=row.candidate_id,
+                    at_ms=self.change.now_ms,
+                    verdict_index=row.leaf_index,
+                    result=Forwarded.DONE,
+                    by=candidate.principal_id,
+                )
+            )
+            return
         record = ForwardRecord(
             tenant=candidate.tenant,
             target=candidate.target,
@@ -269,10 +292,9 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             sent=self.judged.sent,
         )
         draft.put(FORWARDS, bytes.fromhex(row.candidate_id), encode(record))
-        draft.put(KEYED, self.keyed + ordinal_key(ordinal), b"")
 
     def _status(self, kind: ChangeKind) -> MemoryStatus:
-        if self.keyed:
+        if self.keyed and not self.judged.is_there:
             return MemoryStatus.FORWARDING
         if kind in {ChangeKind.DELETE, ChangeKind.PURGE}:
             return MemoryStatus.DELETED

@@ -136,7 +136,7 @@ class Gatherer:
             drift_alarms=self._cells.raised(change, candidate, submission.words),
             stored=None if target is None else target.state,
             lineage=self._lineage(change, candidate),
-            approval=case.held.approval if case.held else None,
+            approval=case.approval,
             guarded=guarded_key is not None,
             overdue=submission.due is not None and not submission.due.begin(),
         )

@@ -38,7 +38,7 @@ from storage.tables.codec import (
 )
 from storage.tables.lmdb_store import HELD, NONCES, TOKENS
 from storage.tables.rows import held_candidate_of, memory_of
-from storage.values import THE_STORE, Contents, Decision, Outcome
+from storage.values import ADOPTS, THE_STORE, Contents, Decision, Outcome
 from storage.write.case import Case, evidence_of, labelled, not_held, outcome_of
 from storage.write.commit import Committer, Judged, Landed
 from storage.write.first_outcomes import FirstOutcomes
@@ -83,7 +83,8 @@ class _Docket(msgspec.Struct, kw_only=True):
 
     @property
     def by(self) -> PrincipalId | None:
-        return self.case.held.approval.by if self.case.held else None
+        approval = self.case.approval
+        return None if approval is None else approval.by
 
 
 class Judge:
@@ -168,7 +169,7 @@ class Judge:
                     )
                     return self._reject(change, docket, refusal, ruleset)
             case Hold():
-                if docket.case.held is not None:
+                if docket.by is not None:
                     raise InvariantBroken("the gate held a candidate that a person had approved")
                 if not self._has_place(change, docket.case.submission, ruleset):
                     return self._reject(change, docket, not_held(verdict), ruleset)
@@ -256,6 +257,7 @@ class Judge:
             # The waiting caller sends this call itself; a call that a person releases waits until
             # some relay to that server fetches it.
             sent=docket.case.held is None,
+            is_there=submission.candidate.principal_id == ADOPTS,
             culprit=culprit_of(provenance.culprits, submission.candidate),
             session=provenance.session,
         )

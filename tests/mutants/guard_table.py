@@ -58,10 +58,49 @@ GUARD: Final = (
     Mutant(
         name="an intent is shown",
         file="storage/write/commit.py",
-        old="        if self.keyed:\n            return MemoryStatus.FORWARDING\n",
+        old="        if self.keyed and not self.judged.is_there:\n"
+        "            return MemoryStatus.FORWARDING\n",
         new="",
         invariant="what another server does not have for sure is in no read",
         tests=(at(_GUARDING, "test_an_admitted_item_is_an_intent_that_no_read_shows"),),
+    ),
+    Mutant(
+        name="what a server kept before counts as a call to send",
+        file="storage/write/judging.py",
+        old="            is_there=submission.candidate.principal_id == ADOPTS,\n",
+        new="            is_there=False,\n",
+        invariant="what a server kept before the gate is never sent to it",
+        tests=("tests/unit/proxy/admin/test_adopting.py",),
+    ),
+    Mutant(
+        name="a person vouches for a list",
+        file="proxy/admin/adopting.py",
+        old="        if asked.lift or len(asked.items) != 1:\n",
+        new="        if asked.lift:\n",
+        invariant="a person vouches for one item, after all of it was shown",
+        tests=("tests/unit/proxy/admin/test_adopting.py",),
+    ),
+    Mutant(
+        name="what the server exchanged before the yes is taken in",
+        file="proxy/cli/adopt.py",
+        old="        name, tool_map, listed = await _listed(context, asked)\n"
+        "        item = _one_of(listed.items, digest_of_item(item), asked, name)\n",
+        new="",
+        invariant="the server still keeps what the person was shown",
+        tests=(
+            at(
+                "tests/integration/test_cli_adopt.py",
+                "test_what_the_server_exchanges_before_the_yes_is_noticed",
+            ),
+        ),
+    ),
+    Mutant(
+        name="one odd item hides all that a server kept",
+        file="proxy/dialects/mcp/kept_before.py",
+        old="            unreadable += 1\n            continue\n",
+        new="            raise\n",
+        invariant="an item that cannot be a memory does not keep the others unlabelled",
+        tests=("tests/unit/proxy/dialects/mcp/test_kept_before.py",),
     ),
     Mutant(
         name="an intent is in the catalogue",

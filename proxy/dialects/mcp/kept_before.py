@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -22,8 +22,19 @@ if TYPE_CHECKING:
 LISTED_MAX: Final = 20_000
 
 
-def items_listed(tool_map: ToolMap, result: JsonValue) -> tuple[Item, ...]:
-    """The items in the answer of the listing tool, each of them once.
+class Listed(NamedTuple):
+    """What a server keeps: its items, each of them once, and how many others cannot be kept here.
+
+    Such others are too long, or are of a form that the map does not know. Anybody who could write
+    into the server could put one there, so one of them does not end the reading of the rest.
+    """
+
+    items: tuple[Item, ...]
+    unreadable: int
+
+
+def items_listed(tool_map: ToolMap, result: JsonValue) -> Listed:
+    """The items in the answer of the listing tool.
 
     Raises:
         MalformedRequest: The answer does not have the form that the map says, or has too many
@@ -37,14 +48,21 @@ def items_listed(tool_map: ToolMap, result: JsonValue) -> tuple[Item, ...]:
     except MisfitError:
         raise MalformedRequest("the answer is not of the form that the map says") from None
     found: dict[str, Item] = {}
-    for element in elements:
-        for alone in _each(element, adopts.each):
-            given: JsonValue = {"name": adopts.write, "arguments": {adopts.into: [alone]}}
-            for item in read_call(tool_map, given).items:
-                found.setdefault(digest_of_item(item), _by_name(tool_map, adopts.write, item))
-            if len(found) > LISTED_MAX:
-                raise MalformedRequest(f"the server keeps more than {LISTED_MAX} memories")
-    return tuple(found.values())
+    unreadable = 0
+    for alone in (one for element in elements for one in _each(element, adopts.each)):
+        given: JsonValue = {"name": adopts.write, "arguments": {adopts.into: [alone]}}
+        try:
+            items = read_call(tool_map, given).items
+        except MalformedRequest:
+            unreadable += 1
+            continue
+        for item in items:
+            found.setdefault(digest_of_item(item), _by_name(tool_map, adopts.write, item))
+        if len(found) > LISTED_MAX:
+            raise MalformedRequest(f"the server keeps more than {LISTED_MAX} memories")
+    if unreadable and not found:
+        raise MalformedRequest("no item in the answer is of the form that the map says")
+    return Listed(tuple(found.values()), unreadable)
 
 
 def _by_name(tool_map: ToolMap, tool: str, item: Item) -> Item:

@@ -33,7 +33,7 @@ def _answer(*entities: JsonValue) -> JsonValue:
 
 def test_each_observation_is_an_item_under_its_name_and_none_is_there_twice() -> None:
     first = _entity("Ada", "flies from Lisbon", "was in Porto", "flies from Lisbon")
-    items = items_listed(_map(), _answer(first, _entity("tea", kind="preference")))
+    items = items_listed(_map(), _answer(first, _entity("tea", kind="preference"))).items
     assert [(one.key, one.pieces[-1]) for one in items] == [
         ("Ada", "flies from Lisbon"),
         ("Ada", "was in Porto"),
@@ -44,9 +44,9 @@ def test_each_observation_is_an_item_under_its_name_and_none_is_there_twice() ->
 
 def test_a_thing_that_is_named_like_a_place_is_of_its_class_whatever_its_kind() -> None:
     named = ("user", "My Preferences", "user_profile")
-    items = items_listed(_map(), _answer(*(_entity(one, "likes tea") for one in named)))
+    items = items_listed(_map(), _answer(*(_entity(one, "likes tea") for one in named))).items
     assert {one.memory_class for one in items} == {MemoryClass.L2}
-    (ada,) = items_listed(_map(), _answer(_entity("Ada", "likes tea")))
+    (ada,) = items_listed(_map(), _answer(_entity("Ada", "likes tea"))).items
     assert ada.memory_class is MemoryClass.L3, "control"
 
 
@@ -58,10 +58,10 @@ def test_the_text_of_an_answer_is_read_where_it_has_no_structure() -> None:
 
 def test_a_digest_is_of_what_is_said_and_not_of_its_order() -> None:
     ada, bob = _entity("Ada", "is here"), _entity("Bob", "is there")
-    listed = digest_of_all(items_listed(_map(), _answer(ada, bob)))
-    assert digest_of_all(items_listed(_map(), _answer(bob, ada))) == listed
+    listed = digest_of_all(items_listed(_map(), _answer(ada, bob)).items)
+    assert digest_of_all(items_listed(_map(), _answer(bob, ada)).items) == listed
     for other in (_entity("Bob", "is gone"), _entity("Eve", "is there")):
-        assert digest_of_all(items_listed(_map(), _answer(ada, other))) != listed
+        assert digest_of_all(items_listed(_map(), _answer(ada, other)).items) != listed
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,23 @@ def test_a_digest_is_of_what_is_said_and_not_of_its_order() -> None:
 def test_an_answer_of_another_form_is_refused(answer: JsonValue) -> None:
     with pytest.raises(MalformedRequest):
         items_listed(_map(), answer)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"name": "Ada"},
+        {"name": 5, "entityType": "person", "observations": ["is here"]},
+        {"name": "A" * 2_000, "entityType": "person", "observations": ["is here"]},
+        {"name": "Ada", "entityType": "person", "observations": ["here " * 20_000]},
+        {"name": "Ada", "entityType": "person", "observations": ["is \x1b[2J here"]},
+    ],
+    ids=["parts", "type", "long_name", "long_text", "escape"],
+)
+def test_one_item_that_cannot_be_kept_does_not_hide_the_others(odd: JsonValue) -> None:
+    answer: JsonValue = {"structuredContent": {"entities": [odd, _entity("Bob", "is here")]}}
+    listed = items_listed(_map(), answer)
+    assert ([one.key for one in listed.items], listed.unreadable) == (["Bob"], 1)
 
 
 def test_a_map_that_does_not_say_how_is_refused() -> None:

@@ -1,0 +1,100 @@
+"""What a server kept before the gate: taken in, held, vouched for; and never sent to it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from policy.model import MemoryClass, SourceKind
+from policy.query import EVERYTHING
+from policy.ruleset import Cell
+from proxy.admin.adopting import Adopting
+from proxy.admin.wire.upkeep import AdoptRequest
+from proxy.seams.faults import MalformedRequest
+from storage.audit import ResultLeaf, VerdictLeaf, decode_leaf
+from tests.unit.proxy.guarded import AGENT, BY, GOOD, SERVER, STEERING, Guarded, guarded, item
+from tests.unit.storage.opening import OPERATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from policy.model import Memory
+    from proxy.admin.wire.upkeep import AdoptedView
+
+HERS = (SourceKind.USER_INPUT, SourceKind.USER_INPUT)
+
+
+@pytest.fixture
+def seen(tmp_path: Path) -> Iterator[Guarded]:
+    with guarded(tmp_path) as parts:
+        yield parts
+        assert parts.store.reader.check().problems == ()
+
+
+async def _adopt(seen: Guarded, *texts: str, vouch: bool = False) -> tuple[AdoptedView, ...]:
+    adopting = Adopting(seen.guard, seen.store.reader, seen.store.writer)
+    items = tuple(item(text) for text in texts)
+    asked = AdoptRequest(tenant=AGENT.tenant, tool="write", items=items, vouch=vouch)
+    by = msgspec.structs.replace(AGENT, principal_id=BY)
+    return (await adopting.adopt(by, SERVER, asked)).adopted
+
+
+def _kept(seen: Guarded) -> tuple[Memory, ...]:
+    return seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 100).memories
+
+
+async def test_what_is_taken_in_is_a_memory_with_its_result_at_once(seen: Guarded) -> None:
+    (one,) = await _adopt(seen, GOOD)
+    assert (one.state, len(_kept(seen))) == ("unknown", 1)
+    verdict, result = map(decode_leaf, seen.store.audit.leaves(one.leaf_index, 2))
+    assert isinstance(verdict, VerdictLeaf)
+    assert isinstance(result, ResultLeaf)
+    assert (result.verdict_index, result.by) == (one.leaf_index, "mnemogate:adopt")
+    assert seen.store.forwards.pending() == ()
+
+
+async def test_an_order_is_taken_in_by_the_word_of_a_person_and_once(seen: Guarded) -> None:
+    (flagged,) = await _adopt(seen, STEERING)
+    assert (flagged.state, _kept(seen)) == ("flagged", ())
+    (one,) = await _adopt(seen, STEERING, vouch=True)
+    (again,) = await _adopt(seen, STEERING, vouch=True)
+    (memory,) = _kept(seen)
+    assert (one.state, again.memory_id) == ("user_input", memory.memory_id)
+    assert (memory.source, memory.ceiling, memory.memory_class) == (*HERS, MemoryClass.L2)
+    (verdict,) = map(decode_leaf, seen.store.audit.leaves(one.leaf_index, 1))
+    assert isinstance(verdict, VerdictLeaf)
+    assert verdict.approved_by == BY
+    assert await seen.guard.unsettled(AGENT, SERVER) == (), "no relay is given anything to send"
+
+
+async def test_a_plain_item_that_a_person_vouches_for_is_hers(seen: Guarded) -> None:
+    await _adopt(seen, GOOD)
+    (one,) = await _adopt(seen, GOOD, vouch=True)
+    (memory,) = _kept(seen)
+    assert (one.state, memory.source, memory.ceiling) == ("user_input", *HERS)
+
+
+async def test_a_person_vouches_for_one_at_a_time(seen: Guarded) -> None:
+    with pytest.raises(MalformedRequest, match="one at a time"):
+        await _adopt(seen, GOOD, STEERING, vouch=True)
+    assert _kept(seen) == ()
+
+
+async def test_what_was_held_meanwhile_is_decided_in_review_and_not_sent(seen: Guarded) -> None:
+    rules = seen.store.ruleset
+    row = {**rules.matrix[SourceKind.UNKNOWN], MemoryClass.L3: Cell.HOLD}
+    matrix = {**rules.matrix, SourceKind.UNKNOWN: row}
+    await seen.store.writer.adopt_ruleset(
+        msgspec.structs.replace(rules, matrix=matrix), OPERATOR.principal_id
+    )
+    (held,) = await _adopt(seen, GOOD)
+    (vouched,) = await _adopt(seen, GOOD, vouch=True)
+    assert (held.state, vouched.state, _kept(seen)) == ("held", "held", ())
+    (waiting,) = seen.store.reader.held()
+    await seen.store.writer.release(waiting.candidate_id, BY)
+    (memory,) = _kept(seen)
+    assert (memory.source, memory.ceiling) == HERS
+    assert await seen.guard.unsettled(AGENT, SERVER) == ()
