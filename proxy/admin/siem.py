@@ -159,6 +159,8 @@ def _incident(index: int, leaf: IncidentLeaf) -> Record:
     }
     if leaf.mode is not None:
         record["mnemogate.incident.mode"] = leaf.mode.value
+    if leaf.why is not None:
+        record["mnemogate.incident.why"] = leaf.why
     return record
 
 

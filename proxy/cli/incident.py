@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -192,8 +191,9 @@ async def _export(context: Context) -> Exit:
     for case in await _cases(context):
         line = msgspec.json.encode(case)
         if asked.format == "cloudevents":
-            at = datetime.fromtimestamp(case.at_ms / 1_000, UTC)
-            line = incident_event(case.incident_id, case.state, line, source="urn:mnemogate", at=at)
+            line = incident_event(
+                case.incident_id, case.state, line, source="urn:mnemogate", at_ms=case.at_ms
+            )
         with answering():
             sys.stdout.buffer.write(line + b"\n")
     with answering():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from proxy.reporting.outbox import Outbox, Telling
+from proxy.reporting.incident_notice import incident_of, incidents_event
+from proxy.reporting.outbox import Outbox, Telling, Told
 from proxy.reporting.review_notice import CONTENT_TYPE, hold_of, review_event
 from proxy.reporting.webhook import Webhook
 
@@ -15,17 +16,24 @@ if TYPE_CHECKING:
 
     from proxy.seams.surroundings import Surroundings
     from proxy.settings.load import Settings
-    from storage.audit import VerdictLeaf
+    from proxy.settings.review_webhook import ReviewWebhook
+    from storage.audit import IncidentLeaf, VerdictLeaf
     from storage.interfaces import Store
 
 REVIEW: Final = "review.webhook"
+INCIDENTS: Final = "after.webhook"
 
 
 class Tellers:
     """The outboxes of a running sidecar. They are opened before a candidate can be held."""
 
-    def __init__(self, review: Outbox[VerdictLeaf] | None) -> None:
+    def __init__(
+        self,
+        review: Outbox[VerdictLeaf] | None = None,
+        incidents: Outbox[IncidentLeaf] | None = None,
+    ) -> None:
         self._review = review
+        self._incidents = incidents
 
     @property
     def review_untold_ms(self) -> int | None:
@@ -36,10 +44,10 @@ class Tellers:
     @asynccontextmanager
     async def telling(self) -> AsyncGenerator[None]:
         """Send the receivers their messages while the block runs."""
-        if self._review is None:
-            yield
-            return
-        async with self._review.following():
+        async with AsyncExitStack() as stack:
+            for outbox in (self._review, self._incidents):
+                if outbox is not None:
+                    await stack.enter_async_context(outbox.following())
             yield
 
 
@@ -49,18 +57,37 @@ async def tellers(settings: Settings, store: Store, surroundings: Surroundings) 
     Raises:
         StoreUnavailable: The file that says how far a receiver was told cannot be read or written.
     """
-    table = settings.review_webhook
-    if table is None:
-        return Tellers(None)
-    telling = Telling(
+    source = f"urn:mnemogate:{store.reader.status().incarnation}"
+    review = incidents = None
+    if settings.review_webhook is not None:
+        review = await _outbox(
+            settings.review_webhook, store, _of_review(source, surroundings), surroundings
+        )
+    if settings.incident_webhook is not None:
+        telling = Telling(
+            name=INCIDENTS,
+            picks=incident_of,
+            body=lambda message_id, steps: incidents_event(message_id, steps, source=source),
+        )
+        incidents = await _outbox(settings.incident_webhook, store, telling, surroundings)
+    return Tellers(review, incidents)
+
+
+def _of_review(source: str, surroundings: Surroundings) -> Telling[VerdictLeaf]:
+    return Telling(
         name=REVIEW,
         picks=hold_of,
         body=lambda message_id, holds: review_event(
             message_id,
             holds,
-            source=f"urn:mnemogate:{store.reader.status().incarnation}",
+            source=source,
             page_of=surroundings.page.of,
         ),
     )
+
+
+async def _outbox(
+    table: ReviewWebhook, store: Store, telling: Telling[Told], surroundings: Surroundings
+) -> Outbox[Told]:
     sink = Webhook(table, surroundings.now_ms, CONTENT_TYPE)
-    return Tellers(await asyncio.to_thread(Outbox, store, telling, sink, surroundings))
+    return await asyncio.to_thread(Outbox, store, telling, sink, surroundings)

@@ -1,41 +1,115 @@
-"""The incident of a wrong answer as an event: CloudEvents 1.0 in JSON, structured mode. Pure."""
+"""Incidents of wrong answers as events: CloudEvents 1.0 in JSON, structured mode. Pure.
+
+The fields are a closed list, and no content is among them.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from policy.model import PrincipalId  # noqa: TC001 - msgspec reads the annotation
+from storage.audit import IncidentLeaf, decode_leaf
+
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Sequence
 
 TYPE: Final = "dev.mnemogate.incident.v1"
 _ENCODER: Final = msgspec.json.Encoder()
+# The leaf of an incident has fewer than sixteen fields, so its third byte is the tag of its kind.
+_TAG: Final = bytes((5,))
+_TAG_AT: Final = 2
+
+
+class IncidentNotice(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of an incident, as its leaf has it; the counts are those of the incident so far."""
+
+    incident_id: str
+    state: str
+    signal: str
+    mode: str
+    why: str
+    at_ms: int
+    suspects: int
+    asks: int
+    culprit_count: int
+    by: PrincipalId
+
+
+class IncidentData(msgspec.Struct, frozen=True, kw_only=True):
+    """The incidents of one event: steps in the order of the log, or the whole of one incident."""
+
+    count: int
+    incidents: tuple[IncidentNotice | msgspec.Raw, ...]
 
 
 class IncidentEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The event around an incident's own fields, which hold no content."""
+    """The CloudEvents envelope around `IncidentData`."""
 
     specversion: str = "1.0"
     id: str
     source: str
     type: str = TYPE
     time: str
-    subject: str
+    subject: str | msgspec.UnsetType = msgspec.UNSET
     datacontenttype: str = "application/json"
-    data: msgspec.Raw
+    data: IncidentData
 
 
-def incident_event(
-    incident_id: str, state: str, data: bytes, *, source: str, at: datetime
-) -> bytes:
-    """One event of an incident at one state; its id is the same each time it is told."""
+def incident_of(leaf: bytes) -> IncidentLeaf | None:
+    """The step of an incident that a leaf records; None of every other leaf.
+
+    Raises:
+        StoreCorrupt: The leaf looks like one of an incident, and does not decode.
+    """
+    if leaf[_TAG_AT : _TAG_AT + 1] != _TAG:
+        return None
+    found = decode_leaf(leaf)
+    return found if isinstance(found, IncidentLeaf) else None
+
+
+def incidents_event(message_id: str, steps: Sequence[IncidentLeaf], *, source: str) -> bytes:
+    """The event of some steps of incidents, at least one; its time is that of the last of them."""
+    notices = tuple(
+        IncidentNotice(
+            incident_id=one.case_id,
+            state=one.step.value,
+            signal=one.signal.value,
+            mode="" if one.mode is None else one.mode.value,
+            why=one.why or "",
+            at_ms=one.at_ms,
+            suspects=one.suspects,
+            asks=one.asks,
+            culprit_count=one.culprits,
+            by=one.by,
+        )
+        for one in steps
+    )
+    return _ENCODER.encode(
+        IncidentEvent(
+            id=message_id,
+            source=source,
+            time=_moment(steps[-1].at_ms),
+            data=IncidentData(count=len(notices), incidents=notices),
+        )
+    )
+
+
+def incident_event(incident_id: str, state: str, data: bytes, *, source: str, at_ms: int) -> bytes:
+    """One event of a whole incident at one state; its id is the same each time it is exported."""
     return _ENCODER.encode(
         IncidentEvent(
             id=f"{incident_id}-{state}",
             source=source,
-            time=at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            time=_moment(at_ms),
             subject=incident_id,
-            data=msgspec.Raw(data),
+            data=IncidentData(count=1, incidents=(msgspec.Raw(data),)),
         )
     )
+
+
+def _moment(at_ms: int) -> str:
+    at = datetime.fromtimestamp(at_ms / 1_000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from policy.after.closure import BLAST_MAX
 from proxy.seams.cases import OnConviction
+from proxy.settings.review_webhook import ReceiverTable, ReviewWebhook, receiver_of
 from proxy.settings.values import BadValue, table_of
 from storage.cases import NAMED_MAX
 from storage.recalls import RecallOptions
@@ -25,6 +26,7 @@ class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     keep_queries: bool = False
     on_conviction: Literal["quarantine", "propose"] | None = None
     blast_max: Annotated[int, Meta(ge=1, le=NAMED_MAX)] = BLAST_MAX
+    webhook: ReceiverTable | None = None
 
 
 MEANINGS: Final[dict[str, str]] = {
@@ -36,6 +38,8 @@ MEANINGS: Final[dict[str, str]] = {
     "`propose` names them in the incident for a person. Unset: what rules blame is hidden, what a "
     "`[[judge]]` blames is proposed.",
     "blast_max": "How many memories one incident hides in all without a person, up to 200.",
+    "webhook": "A table `[after.webhook]` with the keys of `[review.webhook]` but `page_url`: a "
+    "receiver that is told of each step of an incident, without content.",
 }
 
 
@@ -63,6 +67,19 @@ def on_conviction(tables: list[object]) -> OnConviction:
         judges_propose=given.on_conviction != "quarantine",
         blast_max=given.blast_max,
     )
+
+
+def incident_webhook(tables: list[object]) -> ReviewWebhook | None:
+    """The receiver that is told of incidents; None where the `[after]` table names none.
+
+    Raises:
+        BadValue: Names the key and what is allowed, and no secret.
+    """
+    given = _given(tables).webhook
+    try:
+        return None if given is None else receiver_of(given)
+    except BadValue as error:
+        raise BadValue(f"after.webhook: {error}") from None
 
 
 def _given(tables: list[object]) -> AfterTable:

@@ -22,13 +22,18 @@ _SECRET_LEN_MIN: Final = 24
 _SECRET_LEN_MAX: Final = 64
 
 
-class WebhookTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The `[review.webhook]` table, as it stands in the file."""
+class ReceiverTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where messages go over HTTP, and how they are signed, as it stands in the file."""
 
     url: Text
     secret_file: Text
     second_secret_file: Text | None = None
     allow: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+
+
+class WebhookTable(ReceiverTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The `[review.webhook]` table, as it stands in the file."""
+
     page_url: Text | None = None
 
 
@@ -52,7 +57,7 @@ MEANINGS: Final[dict[str, str]] = {
 
 
 class ReviewWebhook(msgspec.Struct, frozen=True, kw_only=True):
-    """The `[review.webhook]` table, checked.
+    """The `[review.webhook]` or the `[after.webhook]` table, checked.
 
     Each secret is `whsec_` and base64; there are one or two of them.
     """
@@ -72,7 +77,15 @@ def review_webhook(tables: list[object]) -> ReviewWebhook | None:
     if not tables:
         return None
     try:
-        return _checked(table_of(tables[0], _ReviewTable).webhook)
+        given = table_of(tables[0], _ReviewTable).webhook
+        page_url = given.page_url
+        if page_url is not None:
+            try:
+                check_url(page_url, has_credential=False)
+            except BadValue as error:
+                raise BadValue(f"page_{error}") from None
+            page_url = page_url.rstrip("/")
+        return msgspec.structs.replace(receiver_of(given), page_url=page_url)
     except BadValue as error:
         raise BadValue(f"review.webhook: {error}") from None
 
@@ -94,21 +107,19 @@ def key_of(secret: Secret) -> bytes:
     return key
 
 
-def _checked(given: WebhookTable) -> ReviewWebhook:
+def receiver_of(given: ReceiverTable) -> ReviewWebhook:
+    """The receiver that a table names, with its secrets read.
+
+    Raises:
+        BadValue: Names the key and what is allowed, and no secret.
+    """
     check_url(given.url, has_credential=False)
     allow = tuple(network_of(one) for one in given.allow)
     if urlsplit(given.url).scheme != "https" and not allow:
         raise BadValue("url: must be https://, or http:// to addresses that `allow` lists")
     files = {"secret_file": given.secret_file, "second_secret_file": given.second_secret_file}
     secrets = tuple(_secret(key, file) for key, file in files.items() if file is not None)
-    page_url = given.page_url
-    if page_url is not None:
-        try:
-            check_url(page_url, has_credential=False)
-        except BadValue as error:
-            raise BadValue(f"page_{error}") from None
-        page_url = page_url.rstrip("/")
-    return ReviewWebhook(url=given.url, secrets=secrets, allow=allow, page_url=page_url)
+    return ReviewWebhook(url=given.url, secrets=secrets, allow=allow)
 
 
 def _secret(key: str, file: str) -> Secret:

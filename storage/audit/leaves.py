@@ -171,6 +171,8 @@ class IncidentLeaf(
     asks: _Index
     culprits: _Index
     by: PrincipalId
+    # In a fixed word, why a person is needed (`storage.cases.Case.why`).
+    why: Annotated[str, Meta(min_length=1, max_length=32)] | None = None
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,7 +216,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{0,64}")
 _FORMAT_BYTE: Final = bytes((LEAF_FORMAT,))
 _UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: (), 4: (), 5: ()}
 # The first optional field of a leaf, by tag: trailing fields that are None are not written.
-_APPENDED: Final[dict[int, int]] = {2: 16}
+_APPENDED: Final[dict[int, int]] = {2: 16, 5: 10}
 
 
 def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | None:

@@ -153,6 +153,7 @@ class CaseRecords:
                 asks=case.asks,
                 culprits=sum(one.relation is Relation.CULPRIT for one in case.culprits),
                 by=by,
+                why=case.why or None,
             )
         )
         return case

@@ -170,4 +170,17 @@ REPORTING: Final = (
             at(_NOTICES, "test_a_hold_is_told_signed_with_both_secrets_and_without_a_word_of_it"),
         ),
     ),
+    Mutant(
+        name="nobody is told of an incident",
+        file="proxy/reporting/incident_notice.py",
+        old="    return found if isinstance(found, IncidentLeaf) else None\n",
+        new="    return None if isinstance(found, IncidentLeaf) else None\n",
+        invariant="each step of an incident reaches the receiver",
+        tests=(
+            at(
+                "tests/unit/proxy/reporting/test_incident_notice.py",
+                "test_only_leaves_of_incidents_are_picked",
+            ),
+        ),
+    ),
 )

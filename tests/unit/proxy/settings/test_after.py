@@ -53,6 +53,9 @@ def test_what_becomes_of_who_is_to_blame_is_set_in_one_word(tmp_path: Path) -> N
         '[after]\non_conviction = "delete"',
         "[after]\nblast_max = 0",
         "[after]\nblast_max = 201",
+        "[after]\nwebhook = 1",
+        '[after.webhook]\nurl = "https://a.example/"\nsecret_file = "/nonexistent"',
+        '[after.webhook]\nurl = "https://a.example/"\nsecret_file = "/x"\npage_url = "https://b/"',
     ],
 )
 def test_a_wrong_table_stops_the_start_and_is_named(tmp_path: Path, written: str) -> None:

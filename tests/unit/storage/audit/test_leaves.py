@@ -115,6 +115,7 @@ LEAVES = [
     *(INTERCEPTED, REJECTED, ADMITTED, OPERATOR, BLAMED, RESULT),
     *(JOINED, JOINED_AND_BLAMED, FOLLOWING, FIRST),
     *(INCIDENT, msgspec.structs.replace(INCIDENT, mode=None)),
+    msgspec.structs.replace(INCIDENT, step=CaseStep.NEEDS_PERSON, why="blast"),
 ]
 
 
