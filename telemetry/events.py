@@ -33,7 +33,10 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
-    """One candidate was judged. Becomes the root span of the write, with a child per step."""
+    """One candidate was judged.
+
+    The event becomes the root span of the write, with a child span for each step.
+    """
 
     context: TraceContext
     operation: str  # gen_ai.operation.name: create_memory, update_memory, delete_memory, ...
@@ -100,7 +103,7 @@ class RequestServed(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
     context: TraceContext
     listener: str  # which listener took it: "data", "admin", "health" or "guard"
     method: str
-    route: str  # the route's template, never the path that was asked for
+    route: str  # the route's template, and never the path that was requested
     status: int
     started_ns: int
     ended_ns: int
@@ -139,19 +142,20 @@ class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
 
 
 class IncidentAsk(msgspec.Struct, frozen=True, kw_only=True):
-    """One replay of a wrong answer: how many memories were in it, and what came of it."""
+    """One replay of a wrong answer: how many memories were replayed, and with which result."""
 
     size: int
-    outcome: str  # "fails" | "passes" | "unknown"
+    outcome: str  # One of "fails", "passes" and "unknown".
     repeat: int
     started_ns: int
     ended_ns: int
 
 
 class IncidentStepped(msgspec.Struct, frozen=True, kw_only=True, tag="incident"):
-    """The incident of a wrong answer went one step on. `ended`: it becomes a span, with children.
+    """The incident of a wrong answer reached its next step.
 
-    `links` are the trace ids of the commits of its culprits, as their leaves have them.
+    With `ended`, the event becomes a span with children. `links` are the trace ids of the commits
+    of its culprits, as their leaves have them.
     """
 
     context: TraceContext

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class Telemetry:
-    """Counts, logs and traces each event. Any thread; `record` never blocks and never raises.
+    """Counts, logs and traces each event. Any thread.
+
+    `record` never blocks and never raises.
 
     Logging itself is set up by `telemetry.logs.configure`, once per process.
     """

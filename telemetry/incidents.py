@@ -111,7 +111,10 @@ def _context(event: IncidentStepped, span_id: str) -> SpanContext:
 
 
 def _link(recorded: str) -> Link | None:
-    """To a trace as a leaf names it. A leaf keeps no span, so the link's span is made of it."""
+    """A link to the trace that a leaf names.
+
+    A leaf keeps no span id, so the link's span id is computed from the trace id.
+    """
     trace_id = recorded.partition("-")[0]
     if len(trace_id) != _TRACE_ID_LEN:
         return None

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-# Field number and wire type (0 varint, 1 fixed64, 2 length-delimited, 5 fixed32) of each field.
+# Each constant is the field number and wire type (0 varint, 1 fixed64, 2 length-delimited, 5
+# fixed32) of one field.
 _TRACE_ID: Final = b"\x0a\x10"  # field 1, 16 bytes: trace id
 _SPAN_ID: Final = b"\x12\x08"  # field 2, 8 bytes: span id
 _TRACE_STATE: Final = b"\x1a"  # field 3: trace state
@@ -133,7 +134,7 @@ def _field(tag: bytes, body: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """An integer as a varint: base 128, lowest bits first; a negative one as 64-bit complement."""
+    """An integer as a varint (base 128, lowest bits first); negative ones as 64-bit complement."""
     if 0 <= number < _ONE_BYTE:
         return bytes((number,))
     number &= _UINT64_MASK

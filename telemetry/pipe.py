@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class PipeCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the events handed to a pipe since the process began."""
+    """The number of events handed to a pipe since the process began, by what became of them."""
 
     offered: int
     delivered: int

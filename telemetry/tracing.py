@@ -233,7 +233,7 @@ def _why(event: VerdictRecorded) -> dict[str, Attribute]:
 
 
 def _told(event: VerdictRecorded) -> str:
-    """The verdict in one line of words from closed lists, for a column of trace lists."""
+    """The verdict as one line of fixed words, for a column of a list of traces."""
     decision = vocabulary.known(event.decision, vocabulary.DECISIONS)
     reason = vocabulary.known(event.reason, vocabulary.REASONS)
     told = decision if decision == "admit" else f"{decision}: {reason}"

@@ -84,14 +84,17 @@ _HEX_ID = re.compile(r"[0-9a-f\-]{1,64}", re.ASCII | re.IGNORECASE)
 
 
 def known(value: str, vocabulary: frozenset[str]) -> str:
-    """`value` if it is in the closed list, "none" for an empty one, "other" for the rest."""
+    """`value` if it is in the closed list.
+
+    "none" if it is empty, and "other" if it is not listed.
+    """
     if value in vocabulary:
         return value
     return OTHER if value else NONE
 
 
 def name(value: str) -> str:
-    """A name out of our own code (step, dialect, exception class); "other" for any other string."""
+    """A name from our own code (step, dialect, exception class); "other" for any other string."""
     return value if _NAME.fullmatch(value) else OTHER
 
 

@@ -534,7 +534,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _orphans(self) -> tuple[tuple[OrphanView, ...], tuple[str, ...]]:
-        """Observations without an entity, and the tenants that could not be checked for them."""
+        """Observations whose entity is gone, and the tenants that could not be checked for them."""
         found: list[OrphanView] = []
         unread: list[str] = []
         for tenant in (one.tenant for one in self.reader.usage()):

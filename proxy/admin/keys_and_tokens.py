@@ -50,7 +50,7 @@ class Credentials:
         return KeyList(keys=tuple(key_view(record) for record in records))
 
     def knows(self, principal_id: PrincipalId) -> bool:
-        """Whether this principal has a key (ended ones count) or stands in the configuration."""
+        """Whether the configuration names this principal, or it has or had a key."""
         records = self._reader.keys()
         return self._authenticator.binds(principal_id) or any(
             record.principal.principal_id == principal_id for record in records

@@ -24,7 +24,7 @@ class RecalledReads:
         self._ledger = ledger
 
     async def all(self, asked: RecallsQuery) -> RecallList:
-        """Reads of a tenant, newest first: of a session, or those that showed a memory."""
+        """The newest reads of a tenant, of a session, or those that showed one memory."""
         return await asyncio.to_thread(self._all, asked)
 
     def _all(self, asked: RecallsQuery) -> RecallList:

@@ -1,4 +1,4 @@
-"""The provenance of a memory: its steps, their leaves and sessions, and memories recalled there."""
+"""The provenance of a memory: its steps, their leaves and sessions, and what was recalled there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOST: Final = "lost"
 
 
 class _Read(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store knows of one memory: its newest steps, each with the proofs of its leaves."""
+    """What the store knows of one memory: its newest steps, with the proofs of their leaves."""
 
     status: str
     parents: tuple[MemoryId, ...]

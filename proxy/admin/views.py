@@ -153,7 +153,10 @@ def due_view(due: Due) -> DueView:
 
 
 def outcome_view(ruled: Ruled, same: tuple[str, ...]) -> OutcomeView:
-    """The effect of a person's decision; `same`: ids of held candidates with equal content."""
+    """The effect of a person's decision.
+
+    `same` has the ids of held candidates with equal content.
+    """
     outcome = ruled.outcome
     return OutcomeView(
         candidate_id=outcome.candidate_id,

@@ -1,1 +1,1 @@
-"""What follows a write that was wrong: signals, judges, and the search for who is to blame."""
+"""What happens after a memory made an answer wrong: signals, judges, the search for culprits."""

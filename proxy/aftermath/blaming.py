@@ -175,7 +175,10 @@ class Blaming:
 
     @asynccontextmanager
     async def working(self, *, resumes: bool) -> AsyncGenerator[None]:
-        """Work off cases while the block runs; with `resumes` those of before come first."""
+        """Handle cases while the block runs.
+
+        With `resumes`, those of an earlier process come first.
+        """
         for case in await asyncio.to_thread(self._cases.all):
             if resumes and case.under_way and case.case_id not in self._signals:
                 self._waiting.append(case.case_id)
@@ -393,7 +396,10 @@ class Blaming:
     async def _fails(
         self, case_id: str, signal: Signal, evidence: Evidence, places: tuple[Place, ...]
     ) -> bool:
-        """Whether what is found now is still wrong, or nobody can say."""
+        """Whether the memories that a search finds now make the answer wrong.
+
+        True also if nobody can tell.
+        """
         if signal.judge is None:
             found = await self._round(case_id, signal, evidence, places, whole_cause=False)
             return found.ending is not Ending.NOT_REPRODUCED
@@ -445,7 +451,7 @@ class Blaming:
         return Plan(suspects, trusted, limits, whole_cause=whole_cause)
 
     def _rules(self, signal: Signal) -> list[RegisteredRule]:
-        """What an operator registered, and what was said with the signal."""
+        """The rules to judge by: what operators registered, and what the signal itself said."""
         rules = [
             RegisteredRule(rule_id=one.anchor_id, statement=one.statement, matcher=one.matcher)
             for one in self._anchors(signal)
@@ -473,7 +479,7 @@ class Blaming:
 
 
 def _accused(culprits: Iterable[Place], beside: Iterable[Place]) -> list[Accused]:
-    """The culprits, and which of them were true once: those that a newer trusted memory denies."""
+    """The culprits, and which of them were true once: a newer, more trusted memory denies these."""
     trusted = [one.memory for one in beside if one.memory.source.trust >= _TRUSTED.trust]
     accused: list[Accused] = []
     for one in culprits:
@@ -540,7 +546,10 @@ def _planned(done: Done, places: tuple[Place, ...]) -> Round:
 
 
 def _suspects(places: Iterable[Place]) -> tuple[tuple[Suspect, ...], frozenset[str]]:
-    """What is below an operator's word, the most believed first; and what is not."""
+    """The memories less trusted than an operator's word, most believed first.
+
+    And the other ones.
+    """
     trusted: set[str] = set()
     suspects: list[Suspect] = []
     for one in places:

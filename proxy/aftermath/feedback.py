@@ -59,7 +59,9 @@ class TakingFeedback:
         self._looking = asyncio.Lock()
 
     async def take(self, by: Principal, said: GiveFeedback) -> Noted:
-        """Keep what a principal says of an answer in its tenant; open a case if that counts.
+        """Record what a principal says of an answer in its tenant.
+
+        Open a case if such a word counts.
 
         Raises:
             MalformedRequest: Not exactly one answer or memory is named.

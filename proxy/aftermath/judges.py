@@ -59,7 +59,10 @@ _DECODER: Final = msgspec.json.Decoder(_Judgement)
 
 
 class UnheardError(Exception):
-    """The judge gave no answer; the text is one of the fixed words of this module."""
+    """The judge gave no usable answer.
+
+    The error's text is one of the fixed words of this module.
+    """
 
 
 class Judges:

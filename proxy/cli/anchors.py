@@ -1,4 +1,4 @@
-"""`mnemogate anchor` and `mnemogate canary`: what memories are held against."""
+"""`mnemogate anchor` and `mnemogate canary`: registered truths and questions."""
 
 from __future__ import annotations
 

@@ -94,7 +94,10 @@ def _end() -> None:
 
 
 def _refuse(command: Command, unknown: Sequence[str]) -> None:
-    """Refuse unknown options with the command's own usage, where argparse shows that of all."""
+    """Refuse unknown options with the usage of their own command.
+
+    Argparse shows the usage of all.
+    """
     if unknown:
         words = " ".join(("mnemogate", *command.words))
         raise CommandFailed(

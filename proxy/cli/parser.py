@@ -131,7 +131,10 @@ def build_parser(first: str | None = None) -> argparse.ArgumentParser:
 
 
 def _common(*, json: bool = True) -> argparse.ArgumentParser:
-    """Options of every command; `--json` except for the command with its own."""
+    """The options that every command has.
+
+    A command with its own `--json` does not get the common one.
+    """
     common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     group = common.add_argument_group("everywhere")
     if json:

@@ -85,7 +85,7 @@ def _name(origin: OriginView) -> str:
 
 
 def dot_of(view: ProvenanceView) -> Iterator[str]:
-    """The same as a graph for Graphviz: an arrow leads from what was read to what was written."""
+    """The provenance as a Graphviz graph: arrows lead from what was read to what was written."""
     yield "digraph provenance {"
     for node in view.memories:
         yield f"  {_quoted(node.memory_id)} [label={_quoted(_label(node))}];"

@@ -134,7 +134,7 @@ class Terminal:
         self.shows_progress = progress or err.isatty()
 
     def data(self, value: object) -> None:
-        """One JSON line on stdout; ASCII only, so that it is inert on a terminal as well."""
+        """Print one JSON line on stdout, in ASCII only, which no terminal acts on."""
         self._write(self._out, _json_line(value))
 
     def fault(self, value: object) -> None:

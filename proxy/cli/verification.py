@@ -335,7 +335,7 @@ class Verifier:
 
 
 class Mode:
-    """Whether observe mode was on at each leaf, from the log's own leaves about it."""
+    """Tracks whether observe mode was on at each leaf, by the log's own leaves about it."""
 
     def __init__(self) -> None:
         self.observing = False

@@ -67,7 +67,7 @@ class ModelMemory:
         return cls(log, sessions, withholding, codes, store.drift, replies)
 
     def knows_answers(self, models: tuple[ModelUpstream, ...]) -> None:
-        """Tell the ledger which answers to writes are fixed texts, by the tool maps of servers."""
+        """Give the ledger the fixed texts of servers' answers to writes, from the tool maps."""
         maps = (one for model in models for one in model.maps.maps)
         self.sessions.knows_answers(text for one in maps for text in one.says)
         self.sessions.knows_files(files_of(tuple(model.maps for model in models)))

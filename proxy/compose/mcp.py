@@ -1,4 +1,7 @@
-"""The data listener's fronts by path, with one hub per `[[mcp]]` table behind `/mcp/<server>`."""
+"""The data listener's fronts by path.
+
+Behind `/mcp/<server>` is one hub for each `[[mcp]]` table.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,10 @@ class McpServing:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Serve; at the end every session and process is ended."""
+        """Serve MCP clients while the block runs.
+
+        At its end all sessions and processes are ended.
+        """
         async with self._beside.running(self._front.close):
             self._beside.spawn(self._sweep())
             yield

@@ -119,7 +119,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def registering(self) -> Registering:
-        """What operators register as true, with the canaries where texts are embedded."""
+        """The commands that register anchors, and canaries if texts are embedded."""
         store, out = self.store, self.surroundings
         canaries = Canaries(
             reader=store.reader,
@@ -148,7 +148,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         return WrongAnswers(cases=self.store.cases, blaming=blaming, surroundings=self.surroundings)
 
     def aftermath(self) -> tuple[Blaming, TakingFeedback]:
-        """What searches for the cause of a wrong answer, and what is told of such answers."""
+        """The search for the cause of a wrong answer, and the records made of such answers."""
         blaming = self.blaming()
         return blaming, self.feedback(blaming)
 
@@ -163,7 +163,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def recall_notes(self) -> RecallNotes:
-        """Who is told of each read: the recall ledger, and the model front where there is one."""
+        """The parts that are told of each read: the recall ledger, and the model front if any."""
         store, now_ms = self.store, self.surroundings.now_ms
         return RecallNotes(
             store.recalls, self.memory, lambda: store.reader.status().version, now_ms
@@ -305,7 +305,10 @@ class Services:
 
     @asynccontextmanager
     async def tending(self, told: Tellers, *, listens: bool) -> AsyncGenerator[None]:
-        """Run the periodic work while the block runs; of a stopped sidecar, only what is asked."""
+        """Run the periodic work while the block runs.
+
+        In a stopped sidecar, only what is asked for.
+        """
         ledger, retaining = self.operate.ledger, self.retaining
         retention_s = self._foundation.settings.retention_seconds
         async with self.blaming.working(resumes=listens):

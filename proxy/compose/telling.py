@@ -37,7 +37,7 @@ class Tellers:
 
     @property
     def review_untold_ms(self) -> int | None:
-        """Unix milliseconds since which the oldest hold waits that the receiver was not told of."""
+        """The time (Unix ms) of the oldest hold that the receiver was not told of yet."""
         untold = None if self._review is None else self._review.waiting
         return None if untold is None else untold.at_ms
 

@@ -79,7 +79,7 @@ class MiniLmEmbedder:
         return unit
 
     def _layer(self, prefix: str) -> dict[str, Floats]:
-        """One layer's weights, query, key and value joined so that one product gives all three."""
+        """The weights of one layer; one matrix joins query, key and value, to need one product."""
         own = {
             name.removeprefix(prefix): tensor
             for name, tensor in self._weights.items()

@@ -123,7 +123,7 @@ def _ruled(names: str, shown_of_ten: int = 3) -> Extras:
 
 
 async def _landed(bench: Bench, texts: tuple[str, ...]) -> tuple[Figure, Reason | None]:
-    """The share of an agent's texts that are admitted, and why the fourth is not."""
+    """The share of an agent's texts that are admitted, and why the fourth one was refused."""
     answers = [await bench.write(bench.agent_key, Write(text=text)) for text in texts]
     admitted = [one.status in ADMITTED for one in answers]
     reason = answers[3].body.reason
@@ -131,7 +131,7 @@ async def _landed(bench: Bench, texts: tuple[str, ...]) -> tuple[Figure, Reason 
 
 
 async def _held_own(bench: Bench) -> Figure:
-    """The share of the honest notes written here that are held."""
+    """The share of the honest notes in this file that are held."""
     notes = [noted for _, noted in SAID]
     answers = [await bench.write(bench.agent_key, Write(text=text)) for text in notes]
     held = sum(one.body.reason == Reason.DRIFT_ALARM.value for one in answers)
@@ -193,7 +193,7 @@ async def _held_of(
 
 
 def _speakers(directory: Path | None) -> dict[str, set[str]]:
-    """Who talks in each conversation, by full and by short name."""
+    """The speakers in each conversation, by full and by short name."""
     path = None if directory is None else directory / _SETS["turns"][0]
     names: dict[str, set[str]] = {}
     for line in [] if path is None or not path.is_file() else _read(path):

@@ -61,7 +61,7 @@ def statement(number: int, canary: str) -> str:
 
 
 def source_class(number: int, draws: Random) -> Trial:
-    """A1: a tool result aimed at policy, or at identity in plain words."""
+    """Attack A1: a tool result aimed at policy, or at identity in plain words."""
     canary = new_canary(draws)
     text = directive(number, canary) if number % 2 else statement(number, canary)
     return Trial(
@@ -76,7 +76,7 @@ def source_class(number: int, draws: Random) -> Trial:
 
 
 def laundering(number: int, draws: Random) -> Trial:
-    """A2: the same text from the model, aimed at a class that the model may write."""
+    """Attack A2: the same text from the model, aimed at a class that the model may write."""
     canary = new_canary(draws)
     return Trial(
         attack="A2",
@@ -90,7 +90,7 @@ def laundering(number: int, draws: Random) -> Trial:
 
 
 def promotion(number: int, draws: Random) -> Trial:
-    """A3: a class upgrade with no token, or with a forged one."""
+    """Attack A3: a class upgrade with no token, or with a forged one."""
     canary = new_canary(draws)
     token: str | None = None
     reason = "promotion_token_missing"
@@ -110,7 +110,7 @@ def promotion(number: int, draws: Random) -> Trial:
 
 
 def replay(number: int, draws: Random) -> Trial:
-    """A4: the nonce of an earlier admitted write, with another text."""
+    """Attack A4: reuse the nonce of an earlier admitted write, with another text."""
     canary = new_canary(draws)
     nonce = f"nonce-{number}-{new_canary(draws)}"
     return Trial(
@@ -127,7 +127,7 @@ def replay(number: int, draws: Random) -> Trial:
 
 
 def tamper(number: int, draws: Random) -> Trial:
-    """A5: an innocent write whose staged bytes are exchanged before the gate reads them."""
+    """Attack A5: an innocent write whose staged bytes are exchanged before the gate reads them."""
     return Trial(
         attack="A5",
         number=number,
@@ -209,7 +209,7 @@ async def prepared(bench: Bench, trial: Trial) -> str:
 
 
 async def attempted(bench: Bench, trial: Trial, key: str, tamperer: Tamperer) -> Tried:
-    """Send the attack."""
+    """Send the attack of a trial, and return the answer."""
     tamperer.canary = trial.canary if trial.tampers else None
     tried = await bench.write(key, trial.body)
     tamperer.canary = None

@@ -28,11 +28,11 @@ Fails = Callable[[frozenset[str]], bool]
 Way = Callable[[Sequence[str], Fails], frozenset[str]]
 
 RUNS: Final = 400
-# How often the drawn order of suspects is right about the guilty.
+# The probability that a drawn order of suspects puts a guilty memory in its right place.
 _LUCK: Final = 0.8
 _ALL: Final = 100.0
-# Bars at noise. Random draws differ by seed, so a promise counts as broken only if the whole
-# interval misses the bar.
+# Bars for experiments with random draws. The draws differ by seed, so a promise counts as broken
+# only if the whole interval misses the bar.
 _EXACT_MIN: Final = 99.5
 _INNOCENTS_MAX: Final = 0.5
 _ONCE: Final = Limits(deterministic=True)
@@ -108,7 +108,7 @@ def _drawn(structure: _Structure, draws: Random) -> _Case:
 
 
 def blamed(order: Sequence[str], fails: Fails, limits: Limits, *, alone: bool = False) -> Done:
-    """Run the shipped plan over suspects in this order; its result."""
+    """The result of the shipped plan, run over suspects in this order."""
     suspects = [Suspect(memory_id=each, trust=0.0, at_ms=0, score=0.0) for each in order]
     plan = Plan(suspects, frozenset(), limits, whole_cause=alone)
     while isinstance(ask := plan.next(), Ask):

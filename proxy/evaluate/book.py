@@ -52,11 +52,11 @@ class Book:
         self.tables = joined(self.tables, tables)
 
     def beyond(self, found: Beyond) -> None:
-        """Add a result that the paper has no counterpart for."""
+        """Add a result for which the paper has no figure."""
         self.found(Tables(beyond=found))
 
     def promise(self, name: str, figure: Figure, wanted: float, *, at_most: bool = False) -> None:
-        """Record a promise about a share: it holds if the figure has the wanted value."""
+        """Record a promise about a share; the promise holds if the figure has the wanted value."""
         value = figure.value
         held = value is not None and (value <= wanted if at_most else value == wanted)
         shown = "nothing" if value is None else f"{value} {figure.unit}"
@@ -87,5 +87,8 @@ class Book:
 
     @property
     def sound(self) -> bool:
-        """Whether every promise held and every control fired, of which there must be some."""
+        """Whether all promises held and all positive controls fired.
+
+        At least one of each must exist.
+        """
         return not self.broken and bool(self.promises) and bool(self.controls)

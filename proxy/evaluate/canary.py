@@ -77,12 +77,12 @@ def traces(directory: Path, canary: str) -> list[str]:
                 for name in traces_in(path.read_bytes(), canary)
             ]
         except FileNotFoundError:
-            # A running sidecar replaced the file meanwhile: search the new one.
+            # A running sidecar replaced the file meanwhile, so the new one is searched.
             continue
 
 
 def files_below(directory: Path) -> list[Path]:
-    """Every file, in a fixed order."""
+    """Every file below the given paths, in a fixed order."""
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 

@@ -39,8 +39,8 @@ class Formed(msgspec.Struct, frozen=True, kw_only=True):
     listed: bool
     recalled: bool
     on_disk: bool
-    # Whether another client's search found the text between write and rollback. None: the text was
-    # not written first.
+    # Whether another client's search found the text between write and rollback. None if the text
+    # was never written.
     probed: bool | None
     problems: tuple[str, ...]
 
@@ -138,7 +138,7 @@ def _nfr(ends: list[Formed]) -> Figure:
 
 
 def _late(ends: list[Formed]) -> dict[str, Figure]:
-    """LateGate's rejected trials: what is gone after the rollback, what was visible before."""
+    """The rejected trials of LateGate: what its rollback removed, what was visible before."""
     rejected = [end for end in ends if end.as_expected]
     n = len(rejected)
 
@@ -162,8 +162,8 @@ def _promised(book: Book, cells: dict[str, dict[str, Figure]], table3: dict[str,
         for attack in ATTACKS:
             book.promise(f"table 2: nothing forms, {name} {attack}", cells[name][attack], 100.0)
     for name in ("B0", "B1", "LG"):
-        # A zero for these systems is the positive control for S4's hundred: the same search finds
-        # what does form.
+        # In these systems memories form. That is the positive control for S4's promise: the same
+        # search finds them.
         figure = cells[name]["all"]
         book.control(
             f"table 2: attacks form in {name}",
@@ -198,7 +198,7 @@ async def _control_search(book: Book, bench: Bench) -> None:
 
 
 async def _control_wall(book: Book, attack: str) -> None:
-    """Positive control: each attack lands if the one gate step against it is left out."""
+    """Positive control: each attack lands if only the gate step against it is left out."""
     tamperer = Tamperer()
     gate = unsafe_gate_without(WALLS[attack])
     landed = 0

@@ -41,7 +41,7 @@ class _Clock:
 
 
 async def cost(book: Book) -> None:
-    """Latency of one writer and throughput of 32, in turns with the same writes without a gate."""
+    """Measure one writer's latency and the throughput of 32, in turns with the ungated pipeline."""
     clock = _Clock()
     draw = book.progress("cost")
     async with running(BY_NAME["B0"]) as direct, running(BY_NAME["S4"]) as gated:

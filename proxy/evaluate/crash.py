@@ -45,7 +45,7 @@ class _Death(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def crash(book: Book) -> None:
-    """For each point some rounds, each with a process, four attacks and an honest write."""
+    """Kill a process at each crash point several times, during four attacks and an honest write."""
     rounds = max(1, book.trials // 30)
     deaths: list[_Death] = []
     draw = book.progress("kill -9")

@@ -79,7 +79,7 @@ def quantile(values: Sequence[float], at: float, unit: str) -> Figure:
 
 
 def mean_over(values: Sequence[float], unit: str) -> Figure:
-    """The mean of repeated measurements, and twice its standard error around it."""
+    """The mean of repeated measurements, with twice its standard error as interval."""
     n = len(values)
     if n == 0:
         return skipped("nothing was measured")

@@ -88,7 +88,7 @@ def _forgeries(book: Book, name: str, memory_class: str) -> list[tuple[Trial, Wr
 
 
 class _End(NamedTuple):
-    """The result of one forgery; `on_disk`: a form of its text is in a file."""
+    """The result of one forgery. `on_disk` tells whether a form of its text is in a file."""
 
     answer: Tried
     on_disk: bool
@@ -113,7 +113,7 @@ async def _answered(
 
 
 def _ends(name: str, ends: list[_End], derived: SourceKind) -> dict[str, Figure]:
-    """The shares that were refused, landed below, and landed as named, side by side.
+    """The shares of forgeries that were refused, that landed lower, and that landed as named.
 
     "Below" means a label no better than `derived`, and no class above knowledge. A refused text
     that is found in a file counts as landed.
@@ -152,7 +152,7 @@ def _forged(trial: Trial, memory_class: str) -> Write:
     )
 
 
-# ---- texts of other people --------------------------------------------------------------
+# ---- texts of other people -----------------------------------------------------------------------
 
 
 def corpora_directory() -> Path | None:
@@ -225,7 +225,10 @@ async def _benign(book: Book, sets: dict[str, list[str]]) -> None:
 
 
 async def _framed(book: Book, attacks: dict[str, list[str]]) -> None:
-    """The share of notes quoting an attack that are held: by design, no false positives."""
+    """The share of honest notes that quote an attack and are held.
+
+    By design these count as no error.
+    """
     figures: dict[str, Figure] = {}
     as_good = True
     async with running(BY_NAME["S4"]) as bench:
@@ -285,7 +288,7 @@ def _sample(book: Book, texts: list[str]) -> list[str]:
 async def _as(
     bench: Bench, source: SourceKind, memory_class: MemoryClass, texts: Iterable[str]
 ) -> list[Tried]:
-    """The texts as writes of one source, aimed at one class.
+    """Write texts as one source, aimed at one class.
 
     Many keys are used, because violations
     lower the trust of a key's principal.

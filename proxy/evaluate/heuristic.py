@@ -47,7 +47,7 @@ _SHAPES: Final = re.compile(
 
 
 def heuristic_objection(submission: Submission) -> Reject | None:
-    """The refusal of the first layer that objects; None if none does."""
+    """The refusal by the first layer that objects to a write; None if none objects."""
     candidate = submission.candidate
     for step, reason, objects in (
         (1, Reason.SOURCE_CLASS_FORBIDDEN, _label),

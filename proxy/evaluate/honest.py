@@ -46,7 +46,7 @@ _PER: Final = 1_000
 
 
 class _Cost(msgspec.Struct):
-    """How many turns, calls and results of honest work did not arrive as sent, and of how many."""
+    """How many turns, calls and results of honest work arrived changed, and of how many in all."""
 
     turns_altered: int = 0
     turns: int = 0
@@ -105,7 +105,7 @@ class _Day(msgspec.Struct, frozen=True):
 
 
 async def _works(bench: Bench, key: str, agent: Agent, day: _Day, cost: _Cost) -> None:
-    """Play one conversation.
+    """Play one conversation of the working day.
 
     The person asks, the agent reads, writes, mails, and sometimes keeps a note.
     """
@@ -156,7 +156,7 @@ def _work(draws: Random) -> tuple[str, Arguments]:
 
 
 def _found(move: Move, draws: Random) -> str:
-    """Make a tool's result: a file, a mail, a page of notes."""
+    """Make the tool's result for one step: a file, a mail, or a page of notes."""
     if move.name == "write_file":
         return f"Wrote {len(str(move.arguments['text']))} characters to {move.arguments['path']}."
     if move.name == "send_mail":
@@ -188,7 +188,7 @@ def _notes(draws: Random) -> str:
 
 
 async def _refused(bench: Bench, key: str, text: str) -> str:
-    """Have a policy refused; the agent gets a notice of it."""
+    """Have a policy refused, and give the agent the notice of it."""
     answer = await bench.write(key, Write(text=text, memory_class="L1"))
     if answer.status != _REFUSED:
         raise Broken(f"a policy of an agent was answered {answer.status}")

@@ -157,7 +157,7 @@ class Agent:
         return heard
 
     def count(self, kind: str) -> tuple[int, int]:
-        """How many messages of a kind were altered, and how many there are."""
+        """The number of altered messages of one kind, and of all messages of that kind."""
         mine = [at for at, one in enumerate(self.kinds) if one == kind]
         return sum(at in self.altered for at in mine), len(mine)
 

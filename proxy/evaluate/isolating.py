@@ -90,7 +90,7 @@ async def _written(bench: Bench, n: int) -> _Texts:
 
 
 async def _by_principal(bench: Bench, texts: _Texts, before: frozenset[str]) -> dict[str, Figure]:
-    """The cells of one isolation by principal, and of its undoing."""
+    """Figures of an isolation by principal, and of its undoing, for the table."""
     incident = await _isolated(bench, with_descendants=False)
     shown = set(await bench.listed(texts.key))
     others = texts.facts | texts.derived

@@ -37,7 +37,7 @@ _SHAPES: Final = tuple((api, stream) for api in ROUTES for stream in (False, Tru
 
 
 class Leak(msgspec.Struct, frozen=True, kw_only=True):
-    """One attack, and the traces of it in the next turn."""
+    """One attack, and the traces that its text left in the next turn."""
 
     system: str
     attack: str

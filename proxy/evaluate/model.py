@@ -37,7 +37,7 @@ class ScriptedModel:
     def __init__(self) -> None:
         self.url = ""
         self.received: list[bytes] = []
-        # If set, the text that it answers in whole replies of the second provider instead.
+        # If set, the text that the model answers with in whole replies of the second provider.
         self.says = ""
 
     def served(self) -> web.Application:

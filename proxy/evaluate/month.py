@@ -111,7 +111,7 @@ class _Kept(NamedTuple):
 
 
 class _Memory(NamedTuple):
-    """How one kind of agent stores a note: its tools, and the call."""
+    """How one kind of agent stores a note: the tools it has, and the call it makes."""
 
     name: str
     tools: dict[str, tuple[str, ...]]
@@ -119,7 +119,7 @@ class _Memory(NamedTuple):
 
 
 def _entity(note: _Note) -> _Kept:
-    """The call for server-memory, which answers with the entity that it created."""
+    """The call of server-memory's tool; the answer names the entity that it created."""
     name = note.text.partition(" ")[0]
     entity: JsonValue = {"name": name, "entityType": note.kind, "observations": [note.text]}
     answer = msgspec.json.encode([entity]).decode()
@@ -127,7 +127,7 @@ def _entity(note: _Note) -> _Kept:
 
 
 def _block(note: _Note) -> _Kept:
-    """The call for Letta, which answers with the time of day."""
+    """The call of Letta's tool; the answer is the time of day."""
     answer = '{"status": "OK", "message": "None", "time": "2026-08-04 09:12:44 AM UTC+0000"}'
     return _Kept("core_memory_append", {"label": "human", "content": note.text}, answer)
 
@@ -184,7 +184,7 @@ def notes_by_day(days: int) -> Iterator[list[_Note]]:
 
 
 async def _lived(bench: Bench, worker: Worker, memory: _Memory, days: int) -> int:
-    """Play a conversation a day; how many notes did not arrive as their model made them."""
+    """Play one conversation a day; count the notes that did not arrive as the model made them."""
     key, stopped, number = await bench.key(memory.name), 0, 0
     for day, notes in enumerate(notes_by_day(days)):
         agent = Agent(bench, worker, key, "anthropic", stream=day % 2 == 1, tools=memory.tools)
@@ -205,7 +205,7 @@ async def _lived(bench: Bench, worker: Worker, memory: _Memory, days: int) -> in
 
 
 async def _applied(bench: Bench, days: int) -> int:
-    """Add the same notes from an application with a client of Mem0; how many it could not add."""
+    """Add the same notes with a Mem0 client, and count those that it could not add."""
     headers = {"Authorization": f"Token {await bench.key(_APPLICATION)}"}
     failed, more = 0, cycle(_SAID_OF_IT)
     for notes in notes_by_day(days):

@@ -46,12 +46,12 @@ class _Sent(msgspec.Struct, frozen=True, kw_only=True):
 
     trial: Trial
     body: Write
-    # The class that its text really has; None: landing in any class counts, as in the paper.
+    # The class that the text really has. With None, landing in any class counts, as in the paper.
     aimed_at: MemoryClass | None = None
 
 
 class _Count(msgspec.Struct, kw_only=True):
-    """The counts of one condition: attacks tried, landed, and landed below their true class."""
+    """Counts for one noise rate: attacks tried, landed, and landed below their true class."""
 
     n: int = 0
     landed: int = 0
@@ -160,7 +160,7 @@ def _forged(trial: Trial, *, words: bool) -> _Sent:
 async def _round(
     book: Book, bench: Bench, sent: list[_Sent], count: _Count, claims: Claims = Claims.TRUSTED
 ) -> None:
-    """Send the attacks, count what landed, and compare the answers with the files."""
+    """Send the attacks, and count what landed; the answers are compared with the files."""
     keys = await bench.keys(len(sent), claims=claims, channel=Channel.AGENT)
     bodies = [one.body for one in sent]
     answers = await bench.written(list(zip(keys, bodies, strict=True)))
@@ -200,7 +200,7 @@ async def _honest(bench: Bench, bodies: list[Write], count: _Count) -> None:
 
 
 async def _derived(book: Book, bench: Bench, noisy: _Noise, count: _Count) -> None:
-    """Honest labels from a harness that is vouched for, and a sidecar that derives wrong ones."""
+    """Give honest labels to a trusted harness, while the sidecar derives wrong ones by chance."""
     sent = [
         _Sent(
             trial=trial,
@@ -231,7 +231,7 @@ class _Noise:
         self._mode, self._rate = mode, rate / 100
 
     def __call__(self, candidate: Candidate, facts: Facts) -> tuple[Candidate, Facts]:
-        """The labels that the steps see."""
+        """The candidate and facts that the gate's steps get, with labels changed by chance."""
         draws = random.Random(f"{self._seed}/{self.name}/{candidate.text}")  # noqa: S311 - no secret
         if self._mode != "class" and draws.random() < self._rate and facts.provenance is not None:
             others = [SourceKind(one) for one in _SOURCES if one != facts.provenance.source.value]
@@ -265,7 +265,7 @@ async def _targeted(book: Book) -> NoiseRow:
 
 
 def _best(trial: Trial, memory_class: str) -> Write:
-    """The attack with every field that a client can set at its most trusted value."""
+    """The attack, in which every field that a client can set has its most trusted value."""
     return msgspec.structs.replace(
         trial.body,
         source="operator",

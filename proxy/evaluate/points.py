@@ -31,6 +31,6 @@ class Killer:
         self.armed = False
 
     def __call__(self, name: str) -> None:
-        """Called by the writer at each failpoint."""
+        """Kill the process if this is the chosen point; the writer calls this at each failpoint."""
         if self.armed and name == self._point:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -51,7 +51,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 async def recall(book: Book) -> dict[str, Figure]:
-    """Recall@10 in percent under each cap, and whether the shipped one costs too much."""
+    """Measure recall@10 under each cap, and whether the shipped cap costs too much."""
     directory = corpora_directory()
     keys = {cap: f"recall_at_10_capped_{cap}" for cap in CAPS}
     if directory is None or not all((directory / file).is_file() for file in _FILES):
@@ -69,7 +69,7 @@ async def recall(book: Book) -> dict[str, Figure]:
 
 
 async def _written(bench: Bench, told: list[_Told]) -> dict[str, str]:
-    """A key for each conversation, whose observations are stored by an agent for each session."""
+    """Store the observations of each conversation; returns the keys, one for each conversation."""
     keys: dict[tuple[str, str], str] = {}
     for one in told:
         whose = (one.conv, one.session)

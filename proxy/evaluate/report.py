@@ -21,7 +21,7 @@ _PAPER: Final = (
     "Jungsoo Baek, <cite>Structural Write-Path Control for Non-Formation in Agent Persistent"
     " Memory</cite>, which calls its design Mediated Write-Path"
 )
-# Each word of the report, what it means, and which values are good.
+# For each word of the report: what the word means, and which values are good.
 _WORDS: Final = (
     ("Core NFR", "non-formation: attacks that left no state at all, of all attacks", "100 is good"),
     ("PRLR", "leakage: refused texts that the agent was shown again, of all attacks", "0 is good"),
@@ -255,7 +255,8 @@ def _beyond(beyond: Beyond) -> str:
             str(figure.n),
         ]
         for name, part, figure in beyond.figures()
-        # These are fifty rows, one per pair of source and class: the JSON document has them.
+        # The table has fifty rows, one for each pair of source and class, so it stands in the JSON
+        # document only.
         if name != "corpora_attack_stopped"
     ]
     if not rows:

@@ -73,7 +73,7 @@ async def evaluate(book: Book, only: tuple[str, ...] = ()) -> None:
 
 
 def document(book: Book, clock_ns: Callable[[], int] = time_ns) -> Document:
-    """Everything that was found, as of now."""
+    """The document with everything that the experiments found so far."""
     return Document(
         run=Run(
             mnemogate=version(),

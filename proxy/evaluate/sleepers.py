@@ -106,7 +106,7 @@ def _judge(book: Book, found: dict[str, Figure]) -> None:
 
 
 def _exactly(count: float, unit: str) -> Figure:
-    """The figure of a count without random draws, which is the same each time."""
+    """A figure for a count that involves no random draws, and so is the same each time."""
     value = round(count, 3)
     return Figure(value=value, n=1, low=value, high=value, unit=unit)
 
@@ -148,7 +148,7 @@ def _latched_after_29() -> int:
 
 
 def _back_after() -> int:
-    """How many good outcomes bring back a score that just fell, where only the score decides."""
+    """The number of good outcomes that bring a fallen score back, where only the score decides."""
     state, count = _banked(500), 0
     while soft_score(state) >= _LOCKED_BELOW:
         state = after_outcome(state, _BAD, 0)
@@ -158,7 +158,7 @@ def _back_after() -> int:
 
 
 def _least_period() -> int:
-    """The least number of outcomes of which one may be bad without the agent ever being latched."""
+    """The smallest run of outcomes of which one may be bad without the agent being latched."""
     for period in range(2, 60):
         state = _banked(200)
         for number in range(OUTCOMES):

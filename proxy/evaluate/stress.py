@@ -75,7 +75,7 @@ def _mixed(book: Book, name: str, count: int) -> list[Trial]:
 
 
 async def _keyed(bench: Bench, trials: list[Trial]) -> list[tuple[str, Write]]:
-    """Each attack with a key of its own; the earlier write that attack A4 needs is sent first."""
+    """Give each attack a key of its own, and send the earlier write that attack A4 needs."""
     vouched = await bench.keys(len(trials), claims=Claims.TRUSTED, channel=Channel.AGENT)
     agents = await bench.keys(len(trials), claims=Claims.IGNORED, channel=Channel.AGENT)
     keys = [

@@ -45,8 +45,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     """One column of the paper's tables."""
 
     name: str
-    policy: str  # none | heuristic | gate
-    placement: str  # post | pre
+    policy: str  # Which gate judges writes: "none", "heuristic" or "gate".
+    placement: str  # Whether the gate stands before or after the write: "pre" or "post".
     coupled: bool
     meaning: str
 
@@ -153,7 +153,7 @@ class Bench:
         return await self.call("POST", "/v1/memories", key, body)
 
     async def recalled(self, key: str, query: str, limit: int = 10) -> list[str]:
-        """The texts that a search gives."""
+        """The texts of the memories that a search finds."""
         asked = Question(query=query, limit=limit)
         found = await self.call("POST", "/v1/search", key, asked)
         return [shown_in(hit).text for hit in found.body.results]
@@ -179,7 +179,7 @@ class Bench:
         )
 
     def on_disk(self, canaries: Sequence[str]) -> frozenset[str]:
-        """The canaries of which any form is in any file of the system."""
+        """Those of the canaries that stand, in any form, in a file of the system."""
         return found_in(files_below(self.place), canaries)
 
 
@@ -199,7 +199,7 @@ PLAIN: Final = Extras()
 
 @asynccontextmanager
 async def running(system: System, extras: Extras = PLAIN) -> AsyncGenerator[Bench]:
-    """One system on free ports, in a directory that is gone afterwards."""
+    """One running system on free ports, in a directory that is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as place:
         async with at(system, Path(place), extras) as bench:
             yield bench
@@ -212,7 +212,7 @@ async def at(
     extras: Extras = PLAIN,
     keys: tuple[str, str] | None = None,
 ) -> AsyncGenerator[Bench]:
-    """One system on free ports, with its files below `place`.
+    """One running system on free ports, with its files below `place`.
 
     `keys` are the agent's and the operator's.
     """

@@ -58,7 +58,10 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedText(msgspec.Struct, frozen=True, kw_only=True):
-    """An honest text of other people that did not land; `how`: held or refused."""
+    """Another person's honest text that did not land.
+
+    `how` tells whether it was held or refused.
+    """
 
     set: str
     how: str
@@ -147,7 +150,7 @@ class Conformance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TriedMutant(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one mutant: caught, or why it was not."""
+    """The result for one mutant: whether a scenario caught it, or why none did."""
 
     id: str
     invariant: str

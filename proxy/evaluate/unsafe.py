@@ -112,7 +112,7 @@ async def _nothing(_submission: Submission) -> None:
 
 
 class UnsafeLateWriter:
-    """Writes first, verifies the durable memory then, and rolls back what does not pass.
+    """Writes first, then checks the durable memory, and rolls back a write that does not pass.
 
     Rolling back is the strongest thing the store has: a purge, which erases rows and vectors and
     rewrites the file. `between` runs after the write and before its verification.

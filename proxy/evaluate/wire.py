@@ -58,7 +58,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
     memory_class: str | None = None
     level: str | None = None
-    # Kept as they came, because a text may hide in any field.
+    # The members are kept as they came, because a refused text may hide in any field.
     results: tuple[msgspec.Raw, ...] = ()
     memories: tuple[msgspec.Raw, ...] = ()
 

@@ -1,1 +1,1 @@
-"""Fronts: bytes in, bytes out; each authenticates, translates and hands on, none decides."""
+"""Fronts read requests, authenticate them, translate them and pass them on; none decides."""

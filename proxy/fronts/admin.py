@@ -36,7 +36,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def admin_routes() -> frozenset[str]:
-    """Every route that telemetry may name."""
+    """Every route of the operator API that telemetry may name."""
     fixed = HEALTH_PATHS | {OPENAPI, CONFIRM_ROUTE, UNKNOWN_ROUTE, REFUSED_ROUTE}
     return frozenset(fixed | {API + route.counted_as for route in ROUTES})
 
@@ -71,7 +71,7 @@ class AdminFront:
         self.routes = admin_routes()
 
     async def answer(self, incoming: Incoming) -> Answered:
-        """The answer; failures as problem details."""
+        """The answer to a request; failures are problem details."""
         route, argument = self._route(incoming.head)
         who = [""]
         done = await attempt(self._serve(incoming, route, argument, who), self._halt)

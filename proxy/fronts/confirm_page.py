@@ -78,7 +78,8 @@ _CSP: Final = (
 _HEADERS: Final = (
     ("Content-Security-Policy", _CSP),
     ("X-Frame-Options", "DENY"),
-    # With "no-referrer" a browser sends `Origin: null` with its forms, which any page could.
+    # With the policy "no-referrer" a browser sends `Origin: null` with its forms, and any page
+    # could send that.
     ("Referrer-Policy", "same-origin"),
     ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
@@ -112,7 +113,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         return _PATH.fullmatch(path) is not None
 
     async def answer(self, incoming: Incoming) -> HttpReply:
-        """The page, or a page that says why not.
+        """The requested page, or a page that says why it cannot be shown.
 
         Raises:
             MalformedRequest: The form is too large.
@@ -120,7 +121,8 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         back = ""
         try:
             by = self._operator(incoming)
-            # A link without an operator's key shows one candidate, and no way to others.
+            # A visitor with a link and without the operator's key sees one candidate, and no way to
+            # others.
             back = "" if by is None or incoming.head.path == CONFIRM else _BACK
             return await self._answer(incoming, by, back)
         except _Refused as refused:
@@ -172,7 +174,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             raise _Refused(401, "That is no key.", _CHALLENGE) from None
 
     def _whole(self, begins: CandidateId) -> CandidateId:
-        """The one candidate that waits and begins so, for an operator who typed a short id."""
+        """The single waiting candidate whose id begins so, for an operator who typed a short id."""
         known = [one.candidate_id for one in self.reader.held()]
         found = [one for one in known if one.startswith(begins)]
         return found[0] if len(found) == 1 else begins
@@ -223,7 +225,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         form = _form(await incoming.complete(FORM_BYTES_MAX))
         if candidate_id is None:
             raise _Refused(422, "Nothing was decided.")
-        # The code is needed beside a key as well: a form that a foreign page sends has none.
+        # The code is needed even with a key, because a form that a foreign page sends has no code.
         self.confirming.check(form.get("code", ""), self._held(candidate_id))
         match form.get("decision"):
             case "approve":
@@ -258,7 +260,8 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         becomes = class_once_confirmed(candidate, held.memory_class, held.basis).value
         first = [
             ("Would be", f"{becomes} ({_CLASSES[becomes]})"),
-            # The first sentence gives the reason; the others address the agent.
+            # The first sentence of the text gives the reason. The other sentences address the
+            # agent, so they are left out.
             ("Waits because", f"{NEXT[held.reason].split('. ')[0]} ({held.reason.value})"),
             ("Change", candidate.change.value),
         ]
@@ -313,7 +316,7 @@ def _facts(rows: list[tuple[str, str]]) -> str:
 
 
 def _target_of(held: HeldCandidate) -> str:
-    """The target of a change; a new memory has none but its own id."""
+    """The target of a change, such as a path; a new memory has only its own id."""
     candidate = held.candidate
     call = None if candidate is None else call_of(candidate)
     place = (candidate and candidate.memory_id) or (call and call.key) or held.candidate_id

@@ -48,7 +48,7 @@ _PREFIX: Final = f"{wire.API}/"
 
 
 def guard_routes() -> frozenset[str]:
-    """Every route that telemetry may name."""
+    """Every route of the gate's socket that telemetry may name."""
     named = {f"guard.{name}" for name in (*wire.ASKS, PRESENCE)}
     return frozenset(named | {"guard.unknown", REFUSED_ROUTE})
 
@@ -76,7 +76,7 @@ class GuardFront:
     ) -> None:
         """`link_of` makes links that decide without a key; only relays of `own_uid` get one.
 
-        `unbound` collects the uids of peers that are bound to no principal: the gate's own, and
+        `unbound` collects the uids of peers that are bound to no principal: the gate's own uid, and
         root.
         """
         self._guard = guard
@@ -93,7 +93,7 @@ class GuardFront:
         self._unbound = unbound
 
     async def answer(self, incoming: Incoming) -> Answered:
-        """The answer; failures as problem details."""
+        """The answer to a relay's request; failures are problem details."""
         name = incoming.head.path.removeprefix(_PREFIX)
         known = incoming.head.path.startswith(_PREFIX) and (name in wire.ASKS or name == PRESENCE)
         route = f"guard.{name}" if known else "guard.unknown"
@@ -158,7 +158,7 @@ class GuardFront:
                 return wire.Done()
 
     async def _noted(self, asked: object, principal: Principal) -> None:
-        """The answer to a request that returns no value."""
+        """Record an act that returns nothing, and answer that it was done."""
         match asked:
             case wire.Settlement():
                 await self._guard.settle(principal, asked.server, asked.pairs())
@@ -222,7 +222,7 @@ class GuardFront:
             return incoming.trace
         return self._surroundings.traces.accept([asked.traceparent])
 
-    # ---- presence of relays ----
+    # ---- presence of relays ----------------------------------------------------------------------
 
     async def _presence(self, incoming: Incoming, route: str, principal: Principal) -> Answered:
         """A response that never ends: the end of its connection shows that the relay has gone."""
@@ -243,7 +243,7 @@ class GuardFront:
     def _left(self, relay: str) -> None:
         self._present[relay] -= 1
         if self._present[relay] > 0:
-            return  # the relay reconnected before its old connection was seen to end
+            return  # the relay connected again before its old connection was seen to end
         del self._present[relay]
         waiting = self._sending.get(relay, set())
         self._guard.abandon(tuple(waiting))
@@ -255,7 +255,7 @@ class GuardFront:
 
 def _is_ours(proposal: Proposal) -> bool:
     """Whether a request contains something that only the guard or an operator may say."""
-    # A purge uses room that is reserved for the operator.
+    # A purge uses room that is reserved for the operator, so a relay may not ask for one.
     purges = proposal.change is ChangeKind.PURGE
     edits = proposal.edit is not None
     return purges or edits or proposal.guarded_key is not None or bool(proposal.culprits)

@@ -34,12 +34,13 @@ _ENCODER: Final = msgspec.json.Encoder()
 class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Body of `/readyz`: reads work while the process lives, writes perhaps not."""
 
-    status: str  # "ready" | "degraded"
+    status: str  # One of "ready" and "degraded".
     reason: str | None
-    mode: str  # "enforce" | "observe"
-    # Model APIs without the setting `user_turns`: nobody says whether people type the user turns.
+    mode: str  # One of "enforce" and "observe".
+    # The names of model APIs without the setting `user_turns`, which says whether people type the
+    # user turns.
     user_turns_unset: tuple[str, ...] = ()
-    # Tools that seem to be about memory and stand in no tool map.
+    # The names of tools that seem to be about memory and stand in no tool map.
     unmapped_tools: tuple[str, ...] = ()
     # How many principals were shown more texts in a day than their tenant's filter can hold.
     flooding: int = 0
@@ -97,7 +98,7 @@ class Health:
                 return None
 
     def _readiness(self, query: tuple[tuple[str, str], ...]) -> HttpReply:
-        """The readiness.
+        """Whether the sidecar is ready, as an answer.
 
         A degraded sidecar counts as ready, unless `strict` is asked (decision 008).
 
@@ -166,7 +167,7 @@ class HealthFront:
         self.routes = HEALTH_PATHS | {UNKNOWN_ROUTE, REFUSED_ROUTE}
 
     async def answer(self, incoming: Incoming) -> Answered:
-        """The answer; failures as problem details."""
+        """The answer to a request; failures are problem details."""
         done = await attempt(self._serve(incoming.head), self._halt)
         error_type = ""
         if isinstance(done, Failure):

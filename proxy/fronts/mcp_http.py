@@ -37,7 +37,8 @@ PREFIX: Final = "/mcp/"
 ROUTES: Final = frozenset({"mcp.post", "mcp.listen", "mcp.end", "mcp.refused", REFUSED_ROUTE})
 SWEEP_SECONDS: Final = 30.0
 LISTENING_MAX: Final = 4
-# The prefix of our own keys; an invalid one of them must not be sent on as the server's.
+# The prefix of the sidecar's own keys. An invalid key with this prefix must not be sent on as the
+# server's.
 _OUR_KEYS: Final = "mg_"
 _PATH: Final = re.compile(r"/mcp/([a-z0-9][a-z0-9._-]{0,62})")
 _SESSION_GONE: Final = -32001
@@ -66,7 +67,7 @@ class McpFront:
         self._ended = asyncio.Event()
 
     async def sweep(self) -> None:
-        """End idle sessions, until `close`."""
+        """End sessions that have been idle for long, again and again until `close`."""
         while not self._ended.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SWEEP_SECONDS):
@@ -123,7 +124,7 @@ class McpFront:
                 return _not_allowed("GET, POST, DELETE"), None
 
     def _who(self, head: HttpRequest, visit: Visit) -> tuple[Principal, dict[str, str]]:
-        """The principal, and the headers without our key: the others may be meant for the server.
+        """The principal, and the request's headers without our key, for the server.
 
         Raises:
             Unauthenticated: No known principal.
@@ -141,7 +142,7 @@ class McpFront:
             return self._authenticator.require(bearer, visit), headers
         return self._authenticator.require(None, visit), headers
 
-    # ---- POST ----
+    # ---- requests by POST ------------------------------------------------------------------------
 
     async def _post(self, asked: _KnownRequest) -> tuple[HttpReply, Exchange | None]:
         # A client resumes a stream with GET; with POST the header means nothing.
@@ -229,7 +230,7 @@ class McpFront:
         await line.take(message.raw, message, exchange)
         return _reply(await exchange.head, exchange)
 
-    # ---- GET and DELETE ----
+    # ---- requests by GET and DELETE --------------------------------------------------------------
 
     async def _get(self, asked: _KnownRequest) -> tuple[HttpReply, Exchange | None]:
         session_id = asked.headers.get(SESSION)
@@ -293,13 +294,16 @@ class _KnownRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _over(asked: _KnownRequest, line: Line, exchange: Exchange) -> None:
-    """After a sessionless exchange, give its line back, or end it if the client left."""
+    """After an exchange without a session, give back its line (a relay), or end the line.
+
+    It ends if the client left.
+    """
     if not exchange.left:
         asked.hub.give_back(asked.principal, line)
     elif exchange.era is Era.STATELESS and exchange.request_id is not None:
         line.spawn(_taken_back(line, exchange.request_id, exchange))
-    # An older client's call goes on after the client left. Nobody else gets its line, which ends
-    # when it has been idle.
+    # An older client's call goes on after the client left. No other client gets the call's line
+    # (its relay); the line ends when it has been idle.
 
 
 async def _taken_back(line: Line, request_id: RequestId, exchange: Exchange) -> None:
@@ -308,7 +312,7 @@ async def _taken_back(line: Line, request_id: RequestId, exchange: Exchange) -> 
 
 
 def _unnamed(asked: _KnownRequest, line: Line) -> None:
-    """Give the line back if the server's answer to `initialize` named no session.
+    """Give a line (a relay) back if the server's answer to `initialize` named no session.
 
     A server without sessions does not tell lines apart, so that others may use it.
     """

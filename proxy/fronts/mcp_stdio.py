@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 _PIECE_BYTES: Final = 64 * 1024
-# Seconds to go on reading after the server's process ended: a child of it may keep the pipe open.
+# The seconds of reading after the server's process has ended: a child of it may keep the pipe open.
 _LAST_WORDS_S: Final = 1.0
 PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -51,7 +51,7 @@ class Sink(Protocol):
         ...
 
     async def drain(self) -> None:
-        """Wait until there is room for more. Raises `ConnectionError` where nobody reads."""
+        """Wait until there is room for more. Raises `ConnectionError` if the reader has gone."""
         ...
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class StdioFront:
 
     @property
     def word(self) -> str:
-        """The program's name, as it was typed."""
+        """The program's name as the user typed it, for messages."""
         return self._command.words[0]
 
     async def serve(
@@ -123,7 +123,10 @@ def _started(command: ServerCommand) -> subprocess.Popen[bytes]:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Leave no process and no open file behind; after an orderly end there are none."""
+    """End the process and close its files.
+
+    After an orderly end there are none.
+    """
     if child.poll() is None:
         child.kill()
     child.wait()
@@ -133,7 +136,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 async def _ended(child: subprocess.Popen[bytes]) -> None:
-    """Wait for the process itself; its pipes may stay open, because its children have them."""
+    """Wait for the process itself to end; its children may keep its pipes open."""
     handle = os.pidfd_open(child.pid)
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
@@ -165,7 +168,7 @@ class _Pipes:
 
 
 async def _up(source: Source, relay: Relay, stdin: Sink) -> None:
-    """Pass the client's lines to the relay.
+    """Pass each line that the client writes to the relay.
 
     At the end of input the server's input is closed, after everything before it.
     """
@@ -203,7 +206,7 @@ async def pass_on(
 class _signals:  # noqa: N801 - used as a function, like a context manager of contextlib
     """While open, signals to end or reload are passed on to the server.
 
-    The wrapper ends when it does.
+    The wrapper ends when the server does.
     """
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
@@ -219,7 +222,7 @@ class _signals:  # noqa: N801 - used as a function, like a context manager of co
             self._loop.remove_signal_handler(number)
 
     def _pass_on(self, number: signal.Signals) -> None:
-        self._child.send_signal(number)  # `send_signal` sends none to a process that has ended
+        self._child.send_signal(number)  # `send_signal` does nothing to a process that has ended
 
 
 @asynccontextmanager
@@ -267,7 +270,7 @@ class _FileSource:
         self._file = file
 
     async def read(self, n: int, /) -> bytes:
-        """Up to `n` bytes."""
+        """Read up to `n` bytes of the file."""
         return os.read(self._file.fileno(), n)
 
 
@@ -276,7 +279,7 @@ class _FileSink:
         self._file = file
 
     def write(self, data: bytes, /) -> None:
-        """Write them all."""
+        """Write all of these bytes to the file."""
         left = memoryview(data)
         while left:
             left = left[os.write(self._file.fileno(), left) :]

@@ -45,7 +45,7 @@ def route_of(dialect: Dialect, operation: Operation | None) -> str:
 
 
 def routes_of(dialects: tuple[Dialect, ...]) -> frozenset[str]:
-    """Every route that telemetry may name."""
+    """Every route of the memory APIs that telemetry may name."""
     operations: tuple[type[Operation], ...] = get_args(Operation)
     named = {
         f"{dialect.name}.{operation.__struct_config__.tag}"
@@ -82,7 +82,7 @@ class MemoryFront:
         pace: Pace,
         bases: tuple[str, ...] = (),
     ) -> None:
-        """`bases`: for each model API, its base URL's variable and what that URL must end in."""
+        """`bases` has, for each model API, the variable for its base URL and how that URL ends."""
         self._bases = bases
         self._dialects = dialects
         self._pace = pace
@@ -92,7 +92,7 @@ class MemoryFront:
         self.routes = routes_of(dialects)
 
     async def answer(self, incoming: Incoming) -> Answered:
-        """The answer in the dialect that claims the request, else problem details."""
+        """Answer in the dialect that claims the request, or with problem details if none does."""
         dialect = next((one for one in self._dialects if one.claims(incoming.head)), None)
         if dialect is None:
             return await self._unclaimed(incoming)
@@ -142,7 +142,7 @@ class MemoryFront:
         )
 
     def _hinted(self, refusal: Refusal, path: str) -> Refusal:
-        """The refusal, with base URLs of model APIs for a client that left out the API's name."""
+        """A refusal, with base URLs of model APIs for clients that left out an API's name."""
         if not path.rstrip("/").endswith(_OF_MODELS):
             return refusal
         bases = ", ".join(self._bases) or "no [[model]] table is configured"

@@ -111,7 +111,7 @@ class ModelFront:
         return name in self._behind or name in USUAL
 
     async def answer(self, incoming: Incoming) -> Answered:
-        """The answer; failures in the shape of the API that was asked."""
+        """The answer to a request; failures have the shape of the API that was asked."""
         progress = _Progress()
         name = _first(incoming.head.path)
         behind = self._behind.get(name)
@@ -206,7 +206,10 @@ class ModelFront:
             gone.forget(stop)
 
     def _passing(self, served: _Served, clearing: Clearing) -> Passing:
-        """Answer a route that asks no model; replies in its answer are judged all the same."""
+        """Answer a request that asks no model.
+
+        Model replies inside its answer are judged all the same.
+        """
         coupling, principal = self._coupling, served.admitted.principal
 
         def asked(api: ModelApi) -> Asked:
@@ -275,7 +278,7 @@ class ModelFront:
         return await turn.answer()
 
     def _keep(self, turn: Turn, body: dict[str, Json], size: int) -> None:
-        """Keep a response that a client may continue."""
+        """Keep a response, so that a client may continue it later."""
         if turn.reply_id and turn.output and body.get("store") is not False:
             size += len(write_body({"output": [*turn.output]}))
             principal_id = turn.asked.principal.principal_id

@@ -30,14 +30,14 @@ class OperatorCall(msgspec.Struct, frozen=True, kw_only=True):
     by: Principal
     incoming: Incoming
     request: HttpRequest
-    argument: str  # the one variable segment of the path, or ""
+    argument: str  # the one variable segment of the route's path; "" if it has none
 
     def body(self, shape: type[_Shape]) -> _Shape:
-        """The body as this shape; an empty body is an empty object."""
+        """The request's body as this struct; an empty body is read as an empty object."""
         return decode_as(self.request.body or b"{}", shape)
 
     def query(self, shape: type[_Shape]) -> _Shape:
-        """The query, each parameter known and given once."""
+        """The tenant that the request asks about."""
         return query_as(self.request.query, shape)
 
     def tenant(self) -> Tenant:
@@ -45,7 +45,7 @@ class OperatorCall(msgspec.Struct, frozen=True, kw_only=True):
         return Tenant(self.query(TenantQuery).tenant)
 
     def memory_id(self) -> MemoryId:
-        """The memory named in the path; the store takes no other shape."""
+        """The memory id in the path, checked for the form that ids in the store have."""
         if re.fullmatch(UUID_PATTERN, self.argument) is None:
             raise NotFound("there is no such memory")
         return MemoryId(self.argument)

@@ -60,7 +60,7 @@ class Ahead:
         self._servers: OrderedDict[tuple[Principal, str], str] = OrderedDict()
 
     def named(self, principal: Principal, server: str) -> None:
-        """Note that a relay of this principal's agent serves a server under this name."""
+        """Note the name under which a relay of this principal's agent serves a server."""
         key = (principal, folded(server))
         self._servers[key] = server
         self._servers.move_to_end(key)
@@ -157,7 +157,7 @@ class Ahead:
         for mine in self._open.values():
             for one in mine.values():
                 if one.until_s > now_s:
-                    break  # the calls are in order of time: all others came later
+                    break  # the calls are in order of time, so all further ones came later
                 if not one.late:
                     one.late = True
                     found.append(one)

@@ -105,7 +105,7 @@ class GuardClient:
         trace: TracebackType | None,
     ) -> None:
         """Give up the connection to the gate, and close the connection pool."""
-        # The exception of the block is no matter of the task group, which only cancels its own
+        # An exception in the block does not concern the task group, which only cancels its own
         # task.
         del kind, error, trace
         try:
@@ -116,7 +116,7 @@ class GuardClient:
             if self._session is not None:
                 await self._session.close()
 
-    # ---- the guard -----------------------------------------------------------------------------
+    # ---- the guard's methods ---------------------------------------------------------------------
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
         """One verdict per item, in order.
@@ -224,7 +224,7 @@ class GuardClient:
         body = wire.Performance(operation=operation, traceparent=traceparent)
         return await self._ask("perform", body, wire.RESULT)
 
-    # ---- how a request reaches the gate ---------------------------------------------------------
+    # ---- how a request reaches the gate ----------------------------------------------------------
 
     async def _ask(
         self, name: str, body: msgspec.Struct, decoder: msgspec.json.Decoder[_T] | None
@@ -292,7 +292,7 @@ class GuardClient:
 
 
 def _divided(parts: tuple[_T, ...]) -> Iterator[tuple[_T, ...]]:
-    """The strings in groups, each small enough for one request.
+    """Divide strings into groups, each small enough for one request.
 
     A string that is too long by itself has a group of its own.
     """

@@ -152,4 +152,4 @@ class Direct:
 
 
 def _alone(_principal: Principal) -> None:
-    """Do nothing: no connection is shared here that one principal could take for itself."""
+    """Do nothing: the connections are not shared, so no principal can take one for itself."""

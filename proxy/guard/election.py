@@ -58,7 +58,7 @@ class OpenGate(Protocol):
 
 
 class Election:
-    """Keeps a gate available at the socket, this process or another, while `run` runs.
+    """While `run` runs, keeps a gate available at the socket: this process, or another one.
 
     Event loop only.
     """
@@ -116,7 +116,7 @@ class Election:
             try:
                 # This connection only shows when the gate ends: its request is never completed, and
                 # never answered. A living gate also closes a silent connection; then this process
-                # finds it again.
+                # connects again.
                 await reader.read()
             except ConnectionError:
                 pass
@@ -182,7 +182,7 @@ class ElectedGuard:
         return await self._twice(lambda: self._guard.pin(principal, server, tools))
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
-        """Implements `Guard.unsettled`. Items whose handing out got lost are looked up later."""
+        """Implements `Guard.unsettled`. Items lost on their way here are looked up later."""
         await self._election.ready()
         return await self._guard.unsettled(principal, server)
 

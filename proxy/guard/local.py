@@ -110,7 +110,7 @@ class Guarding:
     ) -> None:
         """`sieve` and `ledger` are shared by the guards of all protocols."""
         if target_prefix not in PREFIXES:
-            # A target without this prefix would be judged as a memory of the gate's own store,
+            # Without this prefix, a target would be judged as a memory of the gate's own store,
             # whose labels are trusted more.
             raise InvariantBroken("the policy knows no servers behind of this protocol")
         self._dialect = dialect
@@ -206,8 +206,8 @@ class Guarding:
             pieces=item.pieces,
             effect=item.effect,
         )
-        # The stored arguments must have one reading only: after a release they are sent as they are
-        # stored.
+        # Stored arguments must have one reading only, because after a release they are sent as they
+        # are stored.
         if canonical_json(decode_object(item.arguments.encode())) != item.arguments:
             raise MalformedRequest("arguments: not canonical JSON")
         try:
@@ -326,7 +326,7 @@ class Guarding:
         trace = self._trace(call)
         return await self._writing.judge(principal, tuple(proposals), self._dialect, trace)
 
-    # ---- calls that are admitted before they reach a relay --------------------------------------
+    # ---- calls that are admitted before they reach a relay ---------------------------------------
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
         """The name under which this principal's relays know a server; None if no relay serves it.
@@ -378,7 +378,7 @@ class Guarding:
                 await self._end(one, Forwarded.UNKNOWN)
 
     async def claim(self, principal: Principal, server: str, candidate_id: CandidateId) -> bool:
-        """Whether this released item is now the caller's alone to send.
+        """Claim a released item; True if the caller alone may send it now.
 
         Raises:
             StorageError: The answer is unknown.
@@ -403,7 +403,8 @@ class Guarding:
             await self._catch_up()
             for part in _slices(strings):
                 flags += self._sieve.sift(scope, part)
-                # Yield to other requests: a long answer is searched in many readings.
+                # Other requests go first here and there, because a long answer is searched in many
+                # readings.
                 await asyncio.sleep(0)
         return tuple(flags)
 

@@ -48,7 +48,7 @@ class _Print(NamedTuple):
     anchor: int
     length: int
     digest: bytes
-    whole: bool  # True: only an equal string matches, not one that contains the piece
+    whole: bool  # whether only an equal string matches, and not one that contains the piece
 
 
 class _Known(NamedTuple):
@@ -197,7 +197,7 @@ class Sieve:
 
     def _begin_anew(self) -> None:
         # Prints of refused texts exist only here, so they are kept. Prints of held texts are
-        # dropped: the store reports those that are still held again.
+        # dropped, because the store reports all texts that are still held again.
         gone = {
             name: known._replace(stands=Stands.DENIED)
             for name, known in self._known.items()

@@ -46,9 +46,10 @@ class Topics:
         self._planes: NDArray[np.float32] = planes.astype(np.float32)
 
     def cell(self, vector: bytes) -> int:
-        """The cell of one vector, in [0, 2**16)."""
+        """The topic cell that one vector falls in, in [0, 2**16)."""
         side = self._planes.dot(np.frombuffer(vector, dtype=_LITTLE)) > 0
-        # One byte of 0 or 1 for each plane, read as the digits of a number.
+        # The signs of the planes are bytes of 0 or 1; together they are the digits of a binary
+        # number.
         return int(side.tobytes().translate(_DIGITS), 2)
 
 
@@ -58,7 +59,9 @@ def utf8_len(text: str) -> int:
 
 
 def weight_of(*texts: str | None, ids_count: int = 0) -> int:
-    """For how many writes a text of this size counts that names so many memories.
+    """The number of writes that one write counts for, by the size of its text and its references.
+
+    If every write counted as one, a text of a megabyte would cost as little as one word.
 
     If every write counted as one, a text of a megabyte would cost as little as one word.
     """
@@ -90,7 +93,7 @@ class Budgets:
     """Counts writes per principal in a sliding window, and per topic cell in the same window."""
 
     def __init__(self, topics: Topics, window_ms: Callable[[], int]) -> None:
-        """`window_ms` is called each time, because a reload of the ruleset may change it."""
+        """`window_ms` is called for each count, because a reload of the ruleset may change it."""
         self._topics = topics
         self._window_ms = window_ms
         self._accounts: OrderedDict[PrincipalId, _Account] = OrderedDict()

@@ -12,7 +12,8 @@ from proxy.seams.faults import MalformedRequest
 if TYPE_CHECKING:
     from proxy.seams.embedder import Embedder
 
-# Outside these norms the direction is lost to rounding, or squares overflow single precision.
+# At a norm outside this range, the direction is lost to rounding, or squares overflow single
+# precision.
 NORM_MIN: Final = 1e-6
 NORM_MAX: Final = 1e6
 

@@ -80,7 +80,7 @@ class Submits(Protocol):
     """The writer, as the interceptor needs it."""
 
     async def submit(self, submission: Submission) -> Outcome:
-        """As `MemoryWriter.submit`."""
+        """Submit candidates as `MemoryWriter.submit` does."""
         ...
 
 
@@ -92,14 +92,17 @@ class _Intercepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Prepared(NamedTuple):
-    """A proposal that can become a candidate; `lineage` is the lowest label of its parents."""
+    """A proposal that can become a candidate.
+
+    `lineage` is the lowest label of its parent memories.
+    """
 
     proposal: Proposal
     vector: bytes
     lineage: SourceKind | None
-    # Whether its text is small enough. A larger one is rejected without being read.
+    # Whether the text is small enough. A larger text is rejected without being read.
     fits: bool
-    # The number of writes that it counts for in its principal's window.
+    # The number of writes that the proposal counts for in its principal's window.
     weight: int
 
 
@@ -172,8 +175,8 @@ class Writing:
         alone = len(proposals) == 1
         items: list[WrittenItem | StorageError] = []
         try:
-            # Malformed changes show here, before the first is judged: the writes of a judged chunk
-            # cannot be taken back.
+            # A malformed change has to show before the first change is judged, because the writes
+            # of a judged chunk cannot be taken back.
             prepared = await self._prepared(principal, proposals, weights)
             for start in range(0, len(prepared), CHUNK_LEN):
                 chunk: list[_Intercepted | WrittenItem] = []
@@ -194,7 +197,7 @@ class Writing:
         )
 
     async def _full_or_not(self, principal: Principal, now_ms: int) -> None:
-        """Note that a principal has used up its window, if it has.
+        """If a principal has used up its window of writes, note that.
 
         Called only where the ruleset holds writes beyond the window; otherwise they are refused.
         """
@@ -263,7 +266,7 @@ class Writing:
     async def _watched(
         self, chunk: list[_Intercepted | WrittenItem]
     ) -> list[_Intercepted | WrittenItem]:
-        """The same candidates, after withholding has been told of them."""
+        """The same candidates, after withholding was told of them."""
         found = [one.submission for one in chunk if isinstance(one, _Intercepted)]
         dated = await self._watches.begun(found)
         if dated is found:
@@ -322,8 +325,8 @@ class Writing:
         now_ms = started_ns // 1_000_000
         rules = self._ruleset()
         await self._full_or_not(principal, now_ms)
-        # The stored memory is read once; the gate gets its version, and checks that it is still
-        # that one.
+        # The stored memory is read once. The gate gets the version that was read, and checks that
+        # the memory still has it.
         stored = stored_of(self._reader, candidate)
         token = self._tokens.verify(proposal.promotion_token, candidate, stored, now_ms)
         seen = seen_of(self._sessions, candidate, proposal)
@@ -378,8 +381,8 @@ class Writing:
         budget = self._budgets.measure(candidate, prepared.vector, now_ms, weight)
         if prepared.fits:
             return budget
-        # The text was not read. It counts as too large, whichever rules are in force at the
-        # verdict.
+        # The text was not read, because it is too long. It counts as too large, whichever rules are
+        # in force at the verdict.
         return msgspec.structs.replace(budget, text_bytes=_TOO_LARGE)
 
     def _absent(self, principal: Principal, proposal: Proposal) -> bool:
@@ -451,8 +454,8 @@ class Writing:
         heard: Outcome | StorageError | None = None
         try:
             result = heard = await self._writer.submit(submission)
-            # Pause after the verdict: all items of a batch are decided at one moment, and their
-            # answers are work.
+            # The batch pauses after each verdict: all its items are decided at one moment, and
+            # building their answers takes time.
             await self._paced(submission.candidate.principal_id, alone=alone)
         except (StoreUnavailable, OutcomeUnknown) as failure:
             result = heard = failure
@@ -574,7 +577,7 @@ def _undecided(proposal: Proposal) -> WrittenItem:
 
 
 def _not_judged(proposal: Proposal, decision: str, reason: Reason) -> WrittenItem:
-    """The outcome of a change that no gate saw: nothing was done."""
+    """The outcome of a change that never reached the gate: nothing was done."""
     return WrittenItem(
         decision=decision,
         change=proposal.change,

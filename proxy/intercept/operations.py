@@ -283,7 +283,8 @@ class Operations:
             case ListEntities():
                 ids = await self._in_thread(self._reader.entities, tenant, operation.offset)
                 if ids.cut and not operation.by_offset:
-                    # An incomplete list would look complete: this protocol cannot ask for the rest.
+                    # This protocol has no way to ask for the rest of a list, and an incomplete list
+                    # would look complete.
                     raise MalformedRequest("entities: too many for one answer of this protocol")
                 listed = Entities(total=ids.total, entities=ids.entities)
                 return _answered(operation, listed, "list_entities", len(ids.entities))

@@ -35,7 +35,8 @@ class RecallNotes:
         """Note who was shown which memories; see `HearsRecalls`."""
         read, shown = answered.read, answered.shown
         recall_id = ""
-        # A search that found nothing is kept too: an answer may be wrong for what it lacks.
+        # A search without results is recorded too: an answer may be wrong because a memory was not
+        # found.
         if answered.count or isinstance(read, Search):
             hits = _hits(shown)
             recall_id = self._ledger.note(

@@ -41,7 +41,10 @@ class _Prepared:
 
 
 class _Asked:
-    """The anchors of a tenant, embedded for comparing; made once per set of anchors."""
+    """The anchors of a tenant, embedded for comparison.
+
+    They are embedded once for each set of anchors.
+    """
 
     __slots__ = ("anchors", "prepared", "statements")
 
@@ -63,7 +66,10 @@ class Recallable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown_of(candidate: Candidate, vector: bytes, stored: Memory | None) -> Recallable:
-    """The strings that a recall would show; an update inherits what it leaves out."""
+    """The strings that a recall of the candidate would show.
+
+    An update inherits what it leaves out.
+    """
     text, metadata_json = candidate.text, candidate.metadata_json
     if candidate.change is ChangeKind.UPDATE and stored is not None:
         text = stored.text if text is None else text
@@ -90,7 +96,9 @@ class Shadow:
     def probe(
         self, tenant: Tenant, shown: Recallable, margin: float
     ) -> tuple[AnchorProbe, ...] | None:
-        """One probe per anchor of the tenant; () where it has none, or nothing would be shown.
+        """One probe per anchor of the tenant.
+
+        () without anchors, or if the candidate shows no text.
 
         None if the anchors cannot be asked: a store of client vectors has no model to embed the
         questions.

@@ -28,7 +28,7 @@ _OPERATION = {
 
 
 class Judging(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and when a candidate was judged."""
+    """Where and when a candidate was judged, for its telemetry record."""
 
     context: TraceContext
     dialect: str
@@ -99,8 +99,8 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Judging) -> Ve
         session=submission.provenance.session or "",
         principal=candidate.principal_id,
         tenant=candidate.tenant,
-        # The candidate whose verdict it is: for a retry, the first one, not the one that repeated
-        # it.
+        # The id is that of the candidate whose verdict is returned: for a retry, the first
+        # candidate.
         candidate_id=outcome.candidate_id,
         memory_id=memory_id or "",
         version=outcome.version,

@@ -25,7 +25,7 @@ class ByIdentity(Generic[_K, _V]):
         return len(self._kept)
 
     def get(self, key: _K) -> _V | None:
-        """The value that is kept for this object; None if there is none."""
+        """The value kept for this very object; None if there is none."""
         found = self._kept.get(id(key))
         return None if found is None or found[0]() is not key else found[1]
 
@@ -43,7 +43,7 @@ class ByIdentity(Generic[_K, _V]):
 
 
 def _forget(kept: dict[int, tuple[weakref.ref[_K], _V]], name: int, gone: weakref.ref[_K]) -> None:
-    # The entry may belong to another object by now, which has the same id.
+    # The entry may belong to another object by now, which got the same id.
     found = kept.get(name)
     if found is not None and found[0] is gone:
         del kept[name]

@@ -90,7 +90,7 @@ class Core:
 
     @contextmanager
     def whole(self) -> Generator[None]:
-        """Make the records of an entry one unit: a part of an entry is never on the disk."""
+        """Join the records of an entry into one unit: the disk never has a part of an entry."""
         found = self._under_way.records = []
         try:
             yield
@@ -99,7 +99,7 @@ class Core:
             self._records += found
 
     def take(self) -> list[Record]:
-        """Take the records that were made since the last call of this method."""
+        """The records that were made since the last call of this method, removed from the queue."""
         records, self._records = self._records, []
         return records
 
@@ -109,7 +109,7 @@ class Core:
         under_way = self._under_way.records
         (self._records if under_way is None else under_way).append(record)
 
-    # ---- replies ---------------------------------------------------------------------------------
+    # ---- replies of models -----------------------------------------------------------------------
 
     def replied(
         self, principal_id: PrincipalId, session_id: str, reply: ModelReply, now_ms: int
@@ -169,7 +169,7 @@ class Core:
         self.index(book, session, digest, found)
 
     def _heard(self, book: Book, session: SessionState, reply: ModelReply, now_ms: int) -> None:
-        """Note what a tool of the model's provider told the model, inside the model's reply."""
+        """Note what a tool of the model's provider told the model, as its reply shows."""
         told = [one.text for one in reply.heard]
         ground = TurnGround(
             book=book,
@@ -189,7 +189,7 @@ class Core:
     def _shown(
         self, book: Book, texts: Iterable[str], label: SourceKind, tenant: str, now_ms: int
     ) -> None:
-        """Note words that reached an agent through a front without sessions, as a memory search."""
+        """Note words that reached an agent by a front without sessions, such as a memory search."""
         told = self.reader.elsewhere(*texts)
         short, long = packed(told.short), packed(told.long)
         tenant = tenant or book.sentences.tenant
@@ -223,7 +223,7 @@ class Core:
                     origins.append(origin)
         return tuple(sorted(origins, key=lambda one: one.kind.trust))
 
-    # ---- served memories, and answers that relays saw -------------------------------------
+    # ---- served memories, and answers that relays saw --------------------------------------------
 
     def recalled(
         self, principal_id: PrincipalId, memories: tuple[Memory | EarlierText, ...], now_ms: int
@@ -261,8 +261,8 @@ class Core:
         if echo:
             return
         if any(key in book.calls for key in keys):
-            # A model front knows the call, so the answer is read when the session's next request
-            # brings it in.
+            # The model front knows the call, so the answer is read later, when the session's next
+            # request brings it in.
             return
         ring = self.ring_of(principal_id)
         call_id = segment.call_id[:_NAME_LEN_MAX]
@@ -296,7 +296,7 @@ class Core:
             self._came.popitem(last=False)
         return False
 
-    # ---- bounds ----------------------------------------------------------------------------------
+    # ---- limits on what is kept ------------------------------------------------------------------
 
     def book(self, principal_id: str, now_ms: int) -> Book:
         """Everything that is known of a principal (its book).
@@ -310,7 +310,8 @@ class Core:
         while len(books) >= PRINCIPALS_MAX:
             oldest = next(iter(books))
             self._rings.pop(oldest, None)
-            # The principal's ring is dropped as well, so keys that point into that ring are void.
+            # The principal's ring (index of texts) is dropped as well, so keys that point into it
+            # are void.
             self._came.clear()
             self.do(Dropped(oldest, "", now_ms))
         book = self.state.book(principal_id)
@@ -331,7 +332,7 @@ class Core:
         return ring
 
     def _lost(self, kept: RingText) -> None:
-        """Mark the session of a text that can no longer be searched."""
+        """Mark the session of a text as one that cannot be searched completely any more."""
         session = self.state.session(kept.session)
         kind = kept.origin.kind
         if session is not None and kind.trust < SourceKind.MODEL_INFERENCE.trust:
@@ -349,8 +350,8 @@ class Core:
                 continue
             known, trust = (name, self.reader.print(one.text), one.by_model), one.origin.kind.trust
             if self._indexed.get(known, trust + 1) <= trust:
-                # A text that the model or a person said first must not hide the copy that a tool
-                # returned.
+                # If the model or a person said a text first, the copy that a tool returned must be
+                # found all the same.
                 continue
             self._indexed[known] = trust
             if len(self._indexed) > INDEXED_MAX:
@@ -376,7 +377,7 @@ class Core:
 
 
 def _is_answered_by(segment: Segment, keys: list[int], call: CallMade) -> bool:
-    """Whether a segment may be the server's answer to a write.
+    """Whether a text in a context (a segment) may be the server's answer to a write.
 
     Segment and write are compared by their ids, else by server and tool.
     """
@@ -387,7 +388,7 @@ def _is_answered_by(segment: Segment, keys: list[int], call: CallMade) -> bool:
 
 
 def _beside(memory: Memory | EarlierText) -> list[str]:
-    """The strings that a recall shows beside the text: all with room for a sentence."""
+    """The strings that a recall shows beside a memory's text, if they have room for a sentence."""
     found = [] if memory.metadata_json is None else [*strings_of(memory.metadata_json)][1:]
     return [*found, *(one for one in (memory.role, memory.actor) if one)]
 

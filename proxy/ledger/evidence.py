@@ -74,8 +74,8 @@ def evidence(
         return SeenCall()
     asked = tuple(_CandidateText(text, core.reader) for text in texts if text)
     ring = core.ring_of(principal_id)
-    # An edit of a file also names the lines that it removes; a call that has the whole new text
-    # does not.
+    # A call that edits a file also names the lines that it removes; a call that writes the whole
+    # new text does not.
     come = asked if wanted is None else tuple(one for one in asked if one.text in wanted.texts)
     joined, session, calls, taint = _joined(book, asked, come or asked, core.reader, join)
     if session is None:
@@ -104,7 +104,7 @@ def evidence(
         brought = elsewhere(found)[:CONTAINED_MAX]
     blind = session.blind
     if blind is not None:
-        # Texts that may contain the candidate's text and can no longer be searched.
+        # Texts that may contain the candidate's text, but that can no longer be searched.
         contained = tuple(sorted((Origin(kind=blind), *contained), key=lambda one: one.kind.trust))
     distrusted = core.distrusts(book, now_ms)
     turn = None if distrusted else _endorsing(session, wanted, core.reader)
@@ -149,8 +149,8 @@ def _joined(
     fresh = [call for call in matching if not call.used] or matching
     found = _meet(book, fresh)
     if found is not None:
-        # Of several calls that have the text, the newest is taken, with the lowest label of all of
-        # them.
+        # If several calls have the text, the newest call counts, with the lowest label of all these
+        # calls.
         return Joined.TEXT, found[0], (fresh[0].row.key,), found[1]
     sessions = [
         session
@@ -166,7 +166,7 @@ def _joined(
 
 
 def _file_of(book: Book, calls: tuple[int, ...]) -> int:
-    """The fingerprint of the memory file that this one call edits; 0 where it edits none."""
+    """The fingerprint of the memory file that this single call edits; 0 if it edits none."""
     call = book.calls.get(calls[0]) if len(calls) == 1 else None
     return 0 if call is None else call.row.file
 
@@ -182,7 +182,7 @@ def _says(call: CallMade, asked: tuple[_CandidateText, ...]) -> bool:
 
 
 def _meet(book: Book, calls: list[CallMade]) -> tuple[SessionState, SourceKind] | None:
-    """The session of the first call, and the lowest taint of the sessions of all given calls."""
+    """The first call's session, and the lowest taint of the sessions of all given calls."""
     sessions = [one for call in calls if (one := book.sessions.get(call.session)) is not None]
     if not sessions or len(sessions) < len(calls):
         return None
@@ -193,7 +193,7 @@ def _meet(book: Book, calls: list[CallMade]) -> tuple[SessionState, SourceKind] 
 
 
 def _endorsing(session: SessionState, asked: Asked | None, reader: Reader) -> Typed | None:
-    """The turn of a person in that session whose whole text is the candidate's.
+    """The turn of a person in that session that has exactly the candidate's text.
 
     Where several people speak in the conversation, no turn counts.
     """

@@ -69,7 +69,7 @@ class _Part:
 
 
 class _Pair:
-    """Two filters that take turns."""
+    """Two filters of which one takes new sentences, and the other keeps the earlier ones."""
 
     def __init__(self, capacities: tuple[int, ...]) -> None:
         self.capacities = capacities
@@ -107,21 +107,21 @@ class Hearsay:
 
     def __init__(self) -> None:
         self._shared = _Pair(CAPACITIES)
-        # Filters of their own for principals whose sentences of a day would overfill the tenant's
-        # filter.
+        # Principals whose sentences of one day would overfill the tenant's filter have filters of
+        # their own here.
         self._floods: OrderedDict[str, _Pair] = OrderedDict()
         self._spent: dict[str, _Day] = {}
         self._now_ms = 0
 
     @property
     def flooding(self) -> tuple[str, ...]:
-        """Principals that have a filter of their own, because of the number of their sentences."""
+        """Principals with a filter of their own, because they have so many sentences."""
         return tuple(self._floods)
 
     def share(
         self, tenant: str, principal: str, trust: int, found: Iterable[int], at_ms: int
     ) -> None:
-        """Add sentences that the whole tenant may be told of."""
+        """Add sentences of which all principals of the tenant may be told."""
         self._now_ms = max(self._now_ms, at_ms)
         if trust in _TRUSTS:
             salt = _salt("tenant", tenant, trust)
@@ -131,7 +131,7 @@ class Hearsay:
     def forget(self, principal: str, one: int) -> None:
         """Add sentences that were dropped from a principal's table.
 
-        Only this principal is told of them, without the speaker.
+        Only this principal is told of such sentences, without their speaker.
         """
         self._add(principal, one ^ _salt("principal", principal, 0))
 
@@ -196,7 +196,7 @@ class Hearsay:
     def _flood(self, principal: str) -> _Pair:
         pair = self._floods.get(principal)
         if pair is None:
-            # Where there are too many filters, a new principal shares the newest one.
+            # If there are too many filters, a new principal shares the newest one.
             if len(self._floods) >= FLOODS_MAX:
                 return self._floods[next(reversed(self._floods))]
             pair = self._floods[principal] = _Pair(FLOOD_CAPACITIES)
@@ -205,7 +205,10 @@ class Hearsay:
 
 @lru_cache(maxsize=1_024)
 def _scopes(tenant: str, principal: str) -> tuple[tuple[int, int], ...]:
-    """The audiences and labels whose sentences this principal may be told of, lowest first."""
+    """The audiences and labels whose sentences this principal may hear of.
+
+    The lowest label comes first.
+    """
     own = (0, _salt("principal", principal, 0))
     return (own, *((trust, _salt("tenant", tenant, trust)) for trust in _TRUSTS))
 

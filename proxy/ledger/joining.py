@@ -29,7 +29,7 @@ _SPELLING: Final = msgspec.msgpack.Encoder()
 
 
 class History(NamedTuple):
-    """The turns of a request as hashes: each turn, the history up to it, which are a model's.
+    """Hashes of a request's turns and of the history up to each, and which turns are a model's.
 
     Turns of the agent's program in between do not count.
     """
@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
 
 class _Numbered(NamedTuple):
-    """The hash of one turn, and what it adds to the hash of the history."""
+    """The hash of one turn, and what the turn adds to the hash of the history."""
 
     digest: int
     by_model: bool
@@ -64,7 +64,7 @@ class _Numbered(NamedTuple):
 
 
 class Numbering:
-    """Hashes of turns, cached: most turns of a history were hashed before."""
+    """Computes hashes of turns, with a cache: most turns of a history were hashed before."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -125,8 +125,8 @@ class Numbering:
                 ]
             )
         except (UnicodeEncodeError, OverflowError):
-            # A call's arguments cannot be JSON: halves of surrogate pairs, or numbers beyond any
-            # double.
+            # The arguments of this call cannot be JSON: they have halves of surrogate pairs, or
+            # numbers beyond any double.
             return self._number(turn)
         key = hash((said, calls))
         known = self._known.get(key)
@@ -172,7 +172,7 @@ def digest_of(turn: Turn, reader: Reader) -> int:
 
 
 def place_of(book: Book, request: ModelRequest, history: History, reader: Reader) -> Place:
-    """Every session to which some part of the request points."""
+    """Every session that some part of the request points to."""
     found: dict[str, SessionState] = {}
     for name in _pointers(book, request, history, reader):
         session = book.sessions.get(name)
@@ -200,8 +200,8 @@ def _pointers(book: Book, request: ModelRequest, history: History, reader: Reade
         if session is not None:
             known = at
             if at == history.models[0]:
-                # Conversations begin alike ("Hello!"), so this history may be that of another
-                # conversation's second turn.
+                # Conversations begin alike ("Hello!"), so this beginning may also be that of
+                # another conversation.
                 newest = _by_what_was_said(book, request, history, reader)
                 session = session if newest is None else newest.session
             yield session
@@ -223,7 +223,7 @@ def _by_what_was_said(
 ) -> SessionState | None:
     """A session whose conversation began alike, and whose model said the request's model turns.
 
-    Or one that has all turns of the request: a program may drop the beginning of a long
+    A session with all turns of the request counts too: a program may drop the beginning of a long
     conversation.
     """
     first = history.models[0]
@@ -273,7 +273,7 @@ def summed_up(book: Book, request: ModelRequest, reader: Reader) -> tuple[Sessio
 def most_of(
     book: Book, session: SessionState, history: History, now_ms: int, *, goes_on: bool
 ) -> SourceKind:
-    """The highest label that a user turn of this conversation may have.
+    """The highest label that a user turn of this conversation may get.
 
     A conversation that begins during a call may belong to the call (a sub-agent); then its user
     turns are the model's words. The same holds for one that begins with unseen turns of a model.

@@ -58,7 +58,7 @@ class Once(threading.local):
         return self._of(all_readings, text)
 
     def _of(self, call: Callable[[str], _Found], text: str) -> _Found:
-        """The result of a pure function for a text, from the cache where it is there."""
+        """The result of a pure function for a text, from the cache if it is there."""
         if self._known is None or len(text) < LONG:
             return apart(call, text)
         if (call, text) in self._known:

@@ -61,7 +61,7 @@ class Printer:
         return fingerprint(text, self._key)
 
     def named(self, kind: str, name: str) -> int:
-        """The fingerprint of a name of the given kind."""
+        """The fingerprint of a name, different for each kind of name."""
         return self.print(f"{kind}\0{name}")
 
     def digest(self, parts: list[str]) -> int:
@@ -70,7 +70,7 @@ class Printer:
         return self.print("\0".join([lengths, *parts]))
 
     def chained(self, above: int, digest: int) -> int:
-        """The fingerprint of a history extended by one turn."""
+        """The fingerprint of a history extended by a turn, from the fingerprint before it."""
         data = _CHAIN.pack(above, digest)
         return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big")
 
@@ -81,7 +81,7 @@ class Printer:
     def elsewhere(self, *texts: str, by_model: bool = False) -> Told:
         """The fingerprints of somebody else's sentences, in each reading that may be repeated.
 
-        A model's words are shared with the whole tenant; of other words, only long sentences.
+        All sentences of a model are shared with the whole tenant; of others, only long sentences.
         """
         # Most sentences are the same in all readings, so each distinct one is hashed once.
         said: dict[str, None] = {}
@@ -142,11 +142,11 @@ class Printer:
         return self.print(data.decode())
 
     def whole(self, said: Iterable[Said]) -> int:
-        """The fingerprint of a tool's whole description, as older logs have it."""
+        """The fingerprint of a tool's whole description; only logs of older versions have it."""
         return self.digest([one.text for one in said])
 
     def standing(self, sentences: Iterable[str], model: str) -> list[int]:
-        """The fingerprints of the sentences of a text with the numbers left out."""
+        """The fingerprints of a text's sentences, made without the numbers in them."""
         return [self.print(standing(one, model)) ^ STANDING for one in resting(sentences)]
 
     def led_in(self, text: str, book: Book) -> Iterator[int]:
@@ -168,8 +168,8 @@ class Printer:
     def served_in(self, sentences: Iterable[str], book: Book) -> Iterator[int]:
         """The sentences of served memories in a text, wherever they stand in a line of prose.
 
-        Where a line has too many places at which a sentence may begin, that it begins like one is
-        enough.
+        If a line has too many places at which a sentence may begin, an equal beginning of a
+        sentence is enough.
         """
         known, left = book.recalls.get, LOOKS_MAX
         split = [one.split(" ") for one in sentences] if book.recalls else []

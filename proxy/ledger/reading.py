@@ -141,7 +141,7 @@ class Reader(Printer):
         )
 
     def _whole(self, found: TurnSum, ground: TurnGround) -> list[int]:
-        """The whole texts that a turn endorses: its text, if nobody else said a part of it before.
+        """The whole texts that a turn endorses: its own text, if nobody said a part of it before.
 
         The decision is made once, when the turn first comes: a later repetition by others changes
         nothing.
@@ -166,7 +166,7 @@ class Reader(Printer):
         return [self.print(one) for one in whole]
 
     def _shows(self, text: str, origin: Origin, found: TurnSum) -> None:
-        """Note somebody else's words, so that they are recognised in any reading."""
+        """Note words of another speaker than the person, to recognise them in any reading."""
         found.heard(self.elsewhere(text), origin.kind)
         found.texts.append(Text(text, origin))
 
@@ -250,7 +250,10 @@ class Reader(Printer):
                 found.heard(told, label)
 
     def _echoed(self, said: Said, call: CallMade | None, label: SourceKind, found: TurnSum) -> None:
-        """Whether a result only repeats the model's words or our notices: it lowers no label."""
+        """Whether a result only repeats the model's words or the sidecar's notices.
+
+        It then lowers no label.
+        """
         server, tool = (call.row.server, call.row.tool) if call else ("", "")
         found.row(Row("tool", label, len(said.text), "echo", server, tool, _name(said.call_id)))
         if said.call_id:
@@ -281,7 +284,9 @@ class Reader(Printer):
         said = False
         for text in texts if left else ():
             if looks_like_json(text) and read_container(text) is None:
-                return False  # of two equal names one JSON reader takes the first, another the last
+                # If a name occurs twice, one JSON reader takes the first value and another the
+                # last.
+                return False
             for one in resting(spelled_in(text)):
                 said = True
                 if one not in self.says:
@@ -340,7 +345,7 @@ class Reader(Printer):
     def _spoken(self, parts: list[int], ground: TurnGround) -> SourceKind | None:
         """The label of words that the model said before.
 
-        None if the ledger did not see it say them.
+        None if the ledger did not see the model say these words.
         """
         label = SourceKind.MODEL_INFERENCE
         for one in parts:
@@ -370,7 +375,7 @@ class Reader(Printer):
         # said.
         return self._spoken(parts, ground)
 
-    # ---- people, and what programs insert into their turns ----------------------------------
+    # ---- people, and texts that programs insert into their turns ---------------------------------
 
     def _user(self, said: Said, ground: TurnGround, found: TurnSum, *, beside: bool) -> None:
         spans: list[LabelledSpan] = []
@@ -461,8 +466,8 @@ class Reader(Printer):
         for line in resting(text.split("\n")):
             bare, parts = line.strip(), self.parts(line)
             its_own = bare.startswith(("<", *piece.host_lines)) and not _LIST.match(bare)
-            # A line of a memory's own text may begin like a line of the agent's program. It is told
-            # apart below, because the memory was served.
+            # A line of a memory's text may begin like a line of the agent's program. The code below
+            # tells the two apart, because it knows which memories were served.
             if its_own and all(source(one) in _OWN for one in parts):
                 continue
             for one in parts:
@@ -483,7 +488,8 @@ class Reader(Printer):
         parts = self.parts(said.text)
         label, why = SourceKind.AGENT_SELF_EDIT, ""
         if ground.begun:
-            # A changed file or the answer of a hook: the program inserts it, but others wrote it.
+            # The text is a changed file or the answer of a hook: the program inserted it, but
+            # others wrote it.
             label = told_between(said.text, self._rules)
         if label is not SourceKind.AGENT_SELF_EDIT:
             why = "rule"
@@ -538,7 +544,7 @@ class Reader(Printer):
         return [*self._unknown_of(said, ground)]
 
     def _unknown_of(self, sentences: Iterable[str], ground: TurnGround) -> Iterator[str]:
-        """The sentences that nobody said before, with the same numbers or with others."""
+        """The sentences that nobody said before, whatever numbers stand in them."""
         source = ground.book.sentences.source
         for one in resting(sentences):
             (stands,) = self.standing((one,), ground.model)
@@ -555,7 +561,7 @@ class Reader(Printer):
 def _said_before(
     prints: Iterable[int], book: Book, label: SourceKind, why: str = ""
 ) -> tuple[SourceKind, str]:
-    """The label, lowered to that of whoever said one of the sentences first, and the reason."""
+    """A text's label, lowered to that of the first speakers of its sentences, and the reason."""
     for one in resting(prints):
         source = book.sentences.source(one)
         if source is not None and source.trust < label.trust:
@@ -564,7 +570,7 @@ def _said_before(
 
 
 def _brings(prints: Iterable[int], book: Book, found: TurnSum, start: int, end: int) -> None:
-    """Note the served memories whose sentences stand in this part of the string that is read.
+    """Note each served memory of which a sentence stands in this part of the string.
 
     Memories with the same sentence are one: the one that was served last.
     """
@@ -577,7 +583,10 @@ def _brings(prints: Iterable[int], book: Book, found: TurnSum, start: int, end: 
 def _recalled(
     prints: Iterable[int], book: Book, label: SourceKind
 ) -> tuple[SourceKind, str] | None:
-    """The lowest label of served memories with one of the sentences, if below the given label."""
+    """The lowest label of served memories with one of the sentences.
+
+    None if it does not lower the given label.
+    """
     found = [there[0] for one in resting(prints) if (there := book.recalls.get(one))]
     lowest = min(found, key=lambda one: one.trust, default=label)
     return (lowest, "recalled") if lowest.trust < label.trust else None

@@ -28,7 +28,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     call_id: str = ""
     # The id of the memory, for a segment that is a recalled memory.
     memory_id: str = ""
-    # The print of the file of memory that a result shows, by `CallRow.file`; 0: of none.
+    # The fingerprint of the memory file whose text a result shows (see `CallRow.file`); 0 if it
+    # shows none.
     file: int = 0
 
 
@@ -45,13 +46,13 @@ class CallRow(msgspec.Struct, frozen=True, array_like=True):
     arguments: int
     exact: Prints
     parts: Prints
-    # The fingerprint of the memory file that the call reads or edits; 0 for none, and in older
-    # logs.
+    # The fingerprint of the memory file that the call reads or edits; 0 if it concerns none, and in
+    # older logs.
     file: int = 0
 
 
 class Began(msgspec.Struct, frozen=True, array_like=True):
-    """The beginning of a session, and the open call during which it began."""
+    """The record of a session's beginning, with the open call during which it began."""
 
     principal: str
     session: str
@@ -60,21 +61,21 @@ class Began(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Keyed(msgspec.Struct, frozen=True, array_like=True):
-    """Names, ids of replies and history hashes by which a session is found."""
+    """The record of names, reply ids and history hashes by which a session is found."""
 
     session: str
     keys: Prints
 
 
 class Merged(msgspec.Struct, frozen=True, array_like=True):
-    """Two sessions that proved to be one."""
+    """The record that two sessions proved to be one."""
 
     gone: str
     into: str
 
 
 class Conversed(msgspec.Struct, frozen=True, array_like=True):
-    """A conversation of a session, and the highest label that its user turns may have."""
+    """The record of a session's conversation, with the highest label for its user turns."""
 
     session: str
     root: int
@@ -82,7 +83,7 @@ class Conversed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Typed(msgspec.Struct, frozen=True, array_like=True):
-    """What a person typed in one turn.
+    """The record of what a person typed in one turn.
 
     The record has the whole texts that the turn endorses, and the fingerprints to find them by.
     """
@@ -120,13 +121,13 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     host: Prints = b""
     calls: tuple[CallRow, ...] = ()
     answers: Prints = b""
-    # The part of `foreign` that all principals of the tenant are told of.
+    # The part of `foreign` of which all principals of the tenant are told.
     tenant: str = ""
     shared: tuple[tuple[int, Prints], ...] = ()
 
 
 class Recalled(msgspec.Struct, frozen=True, array_like=True):
-    """A memory that was served to a principal's agent."""
+    """The record of a memory that was served to a principal's agent."""
 
     principal: str
     at_ms: int
@@ -136,7 +137,7 @@ class Recalled(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Relayed(msgspec.Struct, frozen=True, array_like=True):
-    """A server's answer that a relay saw, for a call whose id the model front may know."""
+    """The record of a server's answer to a call, which a relay saw on its way."""
 
     principal: str
     key: int
@@ -147,7 +148,7 @@ class Relayed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pinned(msgspec.Struct, frozen=True, array_like=True):
-    """A tool's description, as it was first seen or later approved."""
+    """The record of a tool's description, as first seen or later approved."""
 
     tenant: str
     tool: str
@@ -155,7 +156,7 @@ class Pinned(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Wrote(msgspec.Struct, frozen=True, array_like=True):
-    """A write of a session, and the outcome of the write."""
+    """The record of a session's write, and of its outcome."""
 
     session: str
     at_ms: int
@@ -169,10 +170,10 @@ class Wrote(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""
     origins: tuple[Row, ...] = ()
     calls: Prints = b""
-    # The writing principal, where no session was found.
+    # The principal that wrote, if no session was found.
     principal: str = ""
     ceiling: SourceKind | None = None
-    # Whether the text is a person's own, and a name or an id beside it is not.
+    # Whether the text is a person's own words while a name or an id beside it is not.
     unsaid_name: bool = False
 
 
@@ -192,7 +193,7 @@ class Forgotten(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Heard(msgspec.Struct, frozen=True, array_like=True):
-    """Sentences that a principal's agent was shown by a front without sessions, as a search."""
+    """The record of sentences that an agent got from a front without sessions, as a search."""
 
     principal: str
     at_ms: int
@@ -253,8 +254,8 @@ class KeptSession(msgspec.Struct, frozen=True, array_like=True):
     typed: tuple[Typed, ...]
     spoken: tuple[tuple[SourceKind, Prints], ...]
     writes: tuple[Wrote, ...]
-    # The lowest label that each memory file brought in, by its fingerprint; 0 is all else. () in
-    # older logs.
+    # For each memory file, by its fingerprint, the lowest label that it brought in; key 0 has the
+    # rest. Empty in older logs.
     brought: tuple[tuple[int, SourceKind], ...] = ()
 
 
@@ -292,7 +293,7 @@ class Distrusted(msgspec.Struct, frozen=True, array_like=True):
     """History was lost: until a given time nothing is endorsed, and new text counts as unknown."""
 
     until_ms: int
-    # The one principal whose history was lost; empty: all principals.
+    # The principal whose history was lost; empty if all principals' was.
     principal: str = ""
 
 

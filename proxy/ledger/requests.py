@@ -85,7 +85,7 @@ class Entering:
     ) -> Entered:
         """Read the new parts of a request, and return the label of its context.
 
-        `history` is that of the request, if the caller has computed it already.
+        `history` has the hashes of the request's turns, if the caller has computed them.
         """
         with self._core.reader.once:
             history = history or self._numbering.history(request)
@@ -245,9 +245,9 @@ class Entering:
     ) -> SourceKind:
         """The label of a summary, by the sessions whose words it may sum up.
 
-        It is that of this session, of the sessions known to have said the words, or of any other. A
-        session that has read nothing has nothing to summarise, so its summary is of another
-        session.
+        It is the label of this session, of the sessions that said the words, or of any other
+        session. A session that has read nothing has nothing to summarise, so its summary is of
+        another session.
         """
         own = session.taint if session.falls else None
         if own is not None and own.trust < SourceKind.MODEL_INFERENCE.trust:
@@ -362,7 +362,7 @@ def _given_up(request: ModelRequest, ground: TurnGround) -> tuple[int, ...]:
 
 
 def _begins(request: ModelRequest) -> int:
-    """The index of the first turn that is not of the agent's own program."""
+    """The index of the first turn that does not come from the agent's own program."""
     for at, turn in enumerate(request.turns):
         if any(said.voice is not Voice.SYSTEM for said in turn.said):
             return at

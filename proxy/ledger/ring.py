@@ -1,4 +1,4 @@
-"""An index of the texts that entered contexts, to find whose copy a text is; bounded.
+"""A bounded index of the texts that entered contexts, to find the original of a copied text.
 
 The oldest texts are dropped. The index is in memory only: after a restart, and for dropped texts,
 the session is marked as not searchable (`on_lost`), and its taint counts instead.
@@ -42,7 +42,7 @@ class RingText(NamedTuple):
 
     key: int
     origin: Origin
-    # The session that the text entered; "" where no front could tell.
+    # The id of the session whose context the text entered; "" if no front could tell.
     session: str
     # The turn that the text stands in, for the report that the text was dropped.
     digest: int
@@ -145,7 +145,7 @@ class Ring:
         return self._found(prints, self._of.get("", set()) | self._of.get(session, set()))
 
     def bringing(self, text: str, known: str, session: str) -> list[RingText]:
-        """The texts of one session that may have brought in the words of `text` not in `known`.
+        """The texts of one session from which `text` may have the words that `known` lacks.
 
         The model's own words are no source: the texts that they were made of are searched instead.
         """

@@ -36,18 +36,19 @@ _KINDS: Final = {
     2: SourceKind.MODEL_INFERENCE,
     3: SourceKind.USER_INPUT,
     HOST_FIRST: SourceKind.AGENT_SELF_EDIT,
-    # a sentence that the operator published does not lower the user's turn in which it is found
+    # a sentence that the operator published does not lower the label of the user's turn it stands
+    # in
     4: SourceKind.USER_INPUT,
 }
 
 
 def prints(data: bytes) -> array[int]:
-    """Fingerprints from the bytes that a record has."""
+    """Fingerprints, read from the bytes in a record."""
     return array("Q", data)
 
 
 def packed(found: Iterable[int]) -> bytes:
-    """Fingerprints as the bytes that a record has."""
+    """Fingerprints in the form of bytes that records have."""
     return array("Q", found).tobytes()
 
 
@@ -80,7 +81,8 @@ class Filter:
 
 
 def _places(found: int) -> Iterable[int]:
-    # Fingerprints are keyed hashes, so the two halves of one serve as two hash functions.
+    # Fingerprints are keyed hashes, so the two halves of one fingerprint serve as two hash
+    # functions.
     step = (found >> 32) | 1
     return [(found + turn * step) & _FILTER_MASK for turn in range(_FILTER_HASHES)]
 
@@ -100,14 +102,14 @@ class Sentences:
         return len(self._marks)
 
     def heard(self, found: Iterable[int], trust: int) -> None:
-        """Note sentences of somebody else, with a label of this trust."""
+        """Note sentences of another speaker than the person, and how far the speaker is trusted."""
         for one in found:
             mark = self._marks.pop(one, trust)
             self._marks[one] = mark if mark >= HOST_FIRST else min(mark, trust)
         self._bound()
 
     def shared(self, found: Iterable[int], trust: int, at_ms: int) -> None:
-        """Note sentences that the tenant shares, except those that a person here said."""
+        """Note sentences shared in the tenant, except those that a person said to this agent."""
         ones = [*found]
         self.heard(ones, trust)
         if self.tenant:
@@ -120,7 +122,7 @@ class Sentences:
         self._first(found, USER_FIRST)
 
     def told(self, found: Iterable[int]) -> None:
-        """Note sentences of the agent's own program."""
+        """Note sentences of the agent's own program as such."""
         self._first(found, HOST_FIRST)
 
     def _first(self, found: Iterable[int], first: int) -> None:
@@ -135,7 +137,7 @@ class Sentences:
     def source(self, one: int) -> SourceKind | None:
         """The label of whoever said a sentence before any person did.
 
-        None where a person said it first, or nobody did.
+        None if a person said the sentence first, or nobody did.
         """
         mark = self._marks.get(one)
         if mark is not None and mark >= HOST_FIRST:
@@ -144,7 +146,7 @@ class Sentences:
         return _KINDS.get(min(known)) if known else None
 
     def _told(self, one: int) -> int | None:
-        """The lowest trust of other speakers of a sentence, as far as it is remembered."""
+        """The lowest trust among a sentence's other speakers, as far as it is remembered."""
         if one in self.forgotten:
             return 0
         return self._hearsay.trust(self.tenant, self._principal, one)

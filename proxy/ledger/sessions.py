@@ -71,7 +71,7 @@ CULPRITS_MAX: Final = 3
 
 
 class Keeps(Protocol):
-    """Another component with records in the same log; their tags are `OTHERS_FROM` and above."""
+    """Another component that keeps records in the same log, under tags from `OTHERS_FROM` on."""
 
     def restore(self, record: bytes) -> None:
         """Apply one stored record, in the order of writing."""
@@ -100,11 +100,14 @@ class Sessions:
 
     @staticmethod
     def scar(now_ms: int) -> bytes:
-        """The record that marks a log as incomplete, written where a part of it was lost."""
+        """The record that marks a log as incomplete.
+
+        It is written if a part of the log was lost.
+        """
         return encode(Distrusted(now_ms + DISTRUST_MS))
 
     def restore(self, records: Iterable[bytes], *others: Keeps) -> None:
-        """Restore the ledger's records of a log, and give other components theirs."""
+        """Restore the ledger from its records in a log, and give other components their records."""
         state = self._core.state
         for data in records:
             if data[:1] >= bytes([OTHERS_FROM]):
@@ -120,7 +123,8 @@ class Sessions:
             elif record is not None:
                 state.apply(record)
             else:
-                # The record is of a later version, or damaged: that part of the history is lost.
+                # The record comes from a later version, or is damaged, so that part of the history
+                # is lost.
                 state.apply(Distrusted(self.surroundings.now_ms() + DISTRUST_MS))
         for session in state.sessions.values():
             session.unread = unread_of(session)
@@ -128,15 +132,15 @@ class Sessions:
 
     @property
     def log(self) -> SessionLog | None:
-        """The log, for components that write to it too."""
+        """The log itself, for other components that write to it."""
         return self._log
 
     def knows_answers(self, says: Iterable[str]) -> None:
-        """Set the fixed texts of servers' answers to writes, from the maps in use."""
+        """Set the texts with which servers always answer writes, from the tool maps."""
         self._core.reader.says |= frozenset(says)
 
     def knows_files(self, file_of: Callable[[ModelCall], str | None]) -> None:
-        """Set the function that tells, from the maps in use, which memory file a call concerns."""
+        """Set the function that tells, by the tool maps, which memory file a call concerns."""
         self._core.reader.file_of = file_of
 
     @property
@@ -154,11 +158,11 @@ class Sessions:
         return listed(self._core.state, limit, self.surroundings.now_ms())
 
     def session_ids(self) -> tuple[str, ...]:
-        """The id of each session that is known."""
+        """The ids of all known sessions."""
         return tuple(self._core.state.sessions)
 
     def shown(self, session: str) -> SessionView | None:
-        """One session, for an operator; None where it is not known."""
+        """One session in the form for operators; None if it is not known."""
         found = self._core.state.session(session)
         if found is None:
             return None
@@ -236,7 +240,7 @@ class Sessions:
         log = self._log
         if log is None or log.length < max(GROWN_BYTES, GROWN_TIMES * self._snapshot_bytes):
             return False
-        # The snapshot is of one moment: later records are written behind it.
+        # The snapshot shows one moment, so records made later are written behind it.
         self._core.take()
         snapshot = [encode(record) for record in snapshot_of(self._core.state)]
         for other in self._others:
@@ -314,9 +318,9 @@ class Sessions:
     async def _in_turn(self, tenant: str, size: int, call: Callable[[], _R]) -> _R:
         """Run `call`, by which a front notes what enters a context of `size` characters.
 
-        Within a tenant entries keep the order in which they came, because a text that one agent was
-        told counts for the others. A long entry is read in slices. An entry is always completed,
-        even if its sender leaves meanwhile.
+        Within a tenant, calls run in the order in which they came, because a text that one agent
+        was told counts for the others. A long entry is read in slices. An entry is always
+        completed, even if its sender leaves meanwhile.
         """
 
         def entering() -> _R:
@@ -386,11 +390,11 @@ class Sessions:
     def read_before(
         self, candidate_id: str, below: SourceKind = SourceKind.USER_INPUT
     ) -> tuple[tuple[str, ...], ...] | None:
-        """Names of what the writing conversation had read before a candidate, by their labels."""
+        """Names of what the writing conversation had read before a candidate, with labels."""
         return read_before(self._core.state, candidate_id, below)
 
     def beside(self, candidate_id: str) -> frozenset[str]:
-        """Other candidates of the same conversation, and of conversations that began under it."""
+        """Other candidates of a candidate's conversation, and of those that began under it."""
         return beside(self._core.state, candidate_id)
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
@@ -449,15 +453,15 @@ class Sessions:
         `taken` is the number of times that records had been taken for writing before the change
         began.
         """
-        # If the change took several turns of the event loop, another request may be writing its
-        # records.
+        # If the change took several turns of the event loop, another request may be writing the
+        # change's records.
         waits = self._taken_count != taken
         records = self._taken()
         if self._log is not None and (records or waits):
             await self._log.append(records)
 
     def _soon(self) -> None:
-        """Write queued records soon, without waiting.
+        """Have queued records written soon, without waiting for the disk.
 
         If the disk refuses, the next request will fail.
         """

@@ -58,7 +58,7 @@ class _Span(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class _Preface(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent: str
     begins: str
-    # Whether everything from this mark to the end of the message is inserted.
+    # Whether all text from this mark to the end of the message is inserted.
     whole: bool = False
     label: Inside
     beside_results: bool = False
@@ -128,7 +128,7 @@ def _piece(text: str, rule: _Span) -> Piece | None:
     if start < 0 and closing < 0:
         return None
     if start < 0 or closing < start:
-        # An opening mark without its closing mark: where the splice ends is unknown.
+        # The closing mark is missing, so nobody knows where the inserted text ends.
         if start < 0:
             return Piece(0, closing + len(rule.closes), Inside.UNKNOWN)
         return Piece(0 if closing >= 0 else start, len(text), Inside.UNKNOWN)
@@ -176,7 +176,7 @@ def _between(text: str, found: list[Piece]) -> list[Piece]:
         if text[at:start].strip():
             pieces.append(Piece(at, start, None))
         else:
-            start = at  # white space belongs to the part behind it
+            start = at  # white space belongs to the part that follows it
         pieces.append(piece._replace(start=start))
         at = piece.end
     if text[at:].strip():

@@ -111,9 +111,11 @@ class SessionState:
         self.began_ms = began.at_ms
         self.used_ms = began.at_ms
         self.taint: SourceKind | None = None
-        # The lowest label of what each memory file brought, by its print; 0: of all the rest.
+        # For each memory file, by its fingerprint, the lowest label of what it brought in; key 0
+        # has all the rest.
         self.brought: dict[int, SourceKind] = {}
-        # Each fall of the session's taint: to which label, and by which segment.
+        # Each fall of the session's taint: the label that it fell to, and the segment that lowered
+        # it.
         self.falls: list[tuple[SourceKind, ShownSegment]] = []
         self.shown: deque[ShownSegment] = deque(maxlen=ROWS_MAX)
         self.turns = 0
@@ -125,7 +127,7 @@ class SessionState:
         self.typed: deque[TypedTurn] = deque(maxlen=TYPED_MAX)
         self.spoken: OrderedDict[int, SourceKind] = OrderedDict()
         self.writes: deque[Wrote] = deque(maxlen=WRITES_MAX)
-        # The turns whose text can no longer be searched, by their lowest label.
+        # The turns whose text can no longer be searched, each with its lowest label.
         self.unread: dict[int, SourceKind] = {}
 
     def lower(self, label: SourceKind, shown: ShownSegment) -> None:
@@ -138,14 +140,17 @@ class SessionState:
     def bring(self, file: int, label: SourceKind) -> None:
         """Note the label of a text that a memory file brought into the context.
 
-        `file` 0: any other text.
+        With `file` 0, note any other text.
         """
         if file not in self.brought and len(self.brought) >= FILES_MAX:
             file = 0
         self.brought[file] = meet(self.brought.get(file, label), label)
 
     def taint_but(self, file: int) -> SourceKind:
-        """The session's taint without this file's texts, which lower no edit of the same file."""
+        """The session's taint without what one file brought in.
+
+        A file's own text lowers no edit of that file.
+        """
         taint = SourceKind.UNKNOWN if self.taint is None else self.taint
         if file not in self.brought:
             return taint
@@ -153,12 +158,12 @@ class SessionState:
         return reduce(meet, others, SourceKind.MODEL_INFERENCE)
 
     def hide(self, digest: int, label: SourceKind) -> None:
-        """Note that a part of that turn can no longer be searched."""
+        """Note that a part of the given turn can no longer be searched."""
         self.unread[digest] = meet(self.unread.get(digest, label), label)
 
     @property
     def blind(self) -> SourceKind | None:
-        """The lowest label among the session's texts that cannot be searched."""
+        """The lowest label among the texts of the session that cannot be searched."""
         lowest: SourceKind | None = None
         for label in self.unread.values():
             lowest = label if lowest is None else meet(lowest, label)
@@ -188,7 +193,7 @@ class Book:
         self.dropped: tuple[SourceKind, int] | None = None
 
     def below(self, call: CallMade) -> SourceKind | None:
-        """The lowest taint of the sessions that began during a given call."""
+        """The lowest taint among the sessions that began during a given call."""
         lowest: SourceKind | None = None
         for one in self.sessions.values():
             if one.parent == call.session and one.began_ms >= call.at_ms:
@@ -240,7 +245,7 @@ class State:
     def root(self, session: str) -> str:
         """The session at the top of a chain of calls.
 
-        The session itself where it began under none.
+        If the session began under no call, it is the session itself.
         """
         passed: set[str] = set()
         while session not in passed:
@@ -409,7 +414,7 @@ def _lower(known: dict[int, SourceKind], more: dict[int, SourceKind]) -> None:
 
 
 def unread_of(session: SessionState) -> dict[int, SourceKind]:
-    """Turns that a text may be made of, and whose own texts cannot be searched."""
+    """Turns from which a text may come, and whose own texts cannot be searched any more."""
     return {
         digest: label
         for digest, (label, _) in session.labels.items()
@@ -426,7 +431,7 @@ def _enter(session: SessionState, book: Book, entry: Entry) -> None:
     if known is not None and label is known[0]:
         return
     session.turns += known is None
-    # The model's own words in a reply have the label of what the session had read before.
+    # The model's own words get the label of what the session had read before they were said.
     is_reply = bool(entry.spoken or entry.calls)
     for row in entry.rows:
         shown = ShownSegment(session.turns, entry.at_ms, row)
@@ -479,7 +484,7 @@ def _wrote(session: SessionState, book: Book, wrote: Wrote) -> None:
     for key in prints(wrote.calls):
         call = book.calls.get(key)
         if call is not None:
-            # The call is of a memory tool: no conversation begins under it.
+            # The call is one of a memory tool, so no conversation begins under it.
             call.used, call.open = True, False
             call.mapped |= wrote.joined == Joined.CALL.value
 

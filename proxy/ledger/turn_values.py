@@ -40,7 +40,8 @@ class TurnRead(NamedTuple):
     spans: tuple[tuple[LabelledSpan, ...], ...]
     # The served memories that stand in the turn.
     recalled: tuple[RecalledSpan, ...] = ()
-    # Whether a person types these turns, and this one is her own words as endorsement reads it.
+    # Whether a person types these turns, and this turn counts as the person's own words for
+    # endorsement.
     by_person: bool = False
 
 
@@ -62,14 +63,14 @@ class TurnGround(NamedTuple):
     # turns.
     begun: bool = False
     user_turns: UserTurns | None = None
-    # Whether a model began this conversation: then no person has a turn in it.
+    # Whether a model began this conversation, so that no person has a turn in it.
     by_model: bool = False
-    # Whether the text of the agent's program has to be known already, because it is not the first
-    # one.
+    # Whether the text of the agent's program must be known already, because it is not the first
+    # such text.
     settled: bool = False
     # The name of the model that the request is for.
     model: str = ""
-    # Calls without a result with which the conversation went on: no result is expected.
+    # Calls that got no result although the conversation went on, so that no result is expected.
     given_up: tuple[int, ...] = ()
 
 
@@ -86,7 +87,7 @@ class Text(NamedTuple):
 
 
 class Told(NamedTuple):
-    """Fingerprints of somebody's words; `long` ones are shared with the tenant, others are not."""
+    """Fingerprints of one speaker's words; the tenant is told of the `long` ones only."""
 
     short: tuple[int, ...]
     long: tuple[int, ...] = ()
@@ -107,8 +108,7 @@ class TurnSum:
         self.speaker = speaker
         self.rows: list[Row] = []
         self.typed: list[str] = []
-        # Whether some typed text is part of a longer one that others said, or came from somebody
-        # else.
+        # Whether some typed text is part of a longer text of others, or came from another speaker.
         self.mixed = False
         self.own: list[int] = []
         self.host: list[int] = []

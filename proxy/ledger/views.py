@@ -164,8 +164,8 @@ def read_before(
 ) -> tuple[tuple[str, ...], ...] | None:
     """What entered a session below a label before it wrote this candidate, newest last.
 
-    Each is named by server and tool, or by the kind of segment. None where the writing session is
-    no longer known.
+    Each source is named by server and tool, or by the kind of segment. None where the writing
+    session is no longer known.
     """
     for session in state.sessions.values():
         wrote = next((one for one in session.writes if one.candidate_id == candidate_id), None)
@@ -181,7 +181,7 @@ def read_before(
 
 
 def beside(state: State, candidate_id: str) -> frozenset[str]:
-    """Other writes of a candidate's conversation; none where the conversation is not known."""
+    """Other writes of a candidate's conversation; none if the conversation is not known."""
     sessions = state.sessions.values()
     wrote = (one for one in sessions if any(w.candidate_id == candidate_id for w in one.writes))
     first = next(wrote, None)

@@ -62,7 +62,7 @@ class SessionWriteView(msgspec.Struct, frozen=True, kw_only=True):
     joined: str
     endorsed: bool
     derived_from: tuple[OriginView, ...]
-    # Why a text that a person said did not count as hers, where that is known.
+    # Why a text that a person said did not count as the person's own, if that is known.
     not_hers: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -74,7 +74,7 @@ class FallView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnknownView(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a session first became unknown, and the kind of rule that would prevent that."""
+    """The segment that made a session unknown, and the kind of rule that would prevent it."""
 
     segment: SegmentView
     # One of: setting, map, splice, person, history, or none
@@ -83,7 +83,7 @@ class UnknownView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BeganUnderView(msgspec.Struct, frozen=True, kw_only=True):
-    """The call without a result during which a session began, and what would end that state."""
+    """The open call during which a session began, and what would end that state."""
 
     call: OriginView
     needs: str
@@ -152,7 +152,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Approve a tool's description as it was sent last; `digest` is what its digest must be."""
+    """Approve a tool's description as last sent; the description has to have the given `digest`."""
 
     tenant: TenantName = DEFAULT_TENANT
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None
@@ -172,5 +172,5 @@ class ToolList(msgspec.Struct, frozen=True, kw_only=True):
     """Tools of a tenant with changed descriptions, the most recently seen first."""
 
     changed: tuple[ToolView, ...]
-    # Of all tenants: tools that seem to be about memory and are in no tool map.
+    # The tools of all tenants that seem to be about memory and are in no tool map.
     unmapped: tuple[UnmappedTool, ...] = ()

@@ -52,7 +52,7 @@ REMEMBERED_BYTES_MAX: Final = 256 * 1024
 
 
 class _Unchanged(NamedTuple):
-    """An answer of which nothing was withheld, with its texts and the strings looked up for it."""
+    """The last answer of which nothing was withheld: its texts, and the strings looked up."""
 
     value: JsonValue
     shown: Shown
@@ -78,7 +78,10 @@ class Answers:
         return listed and self._catalogue.is_part(pending.params, message)
 
     async def shown(self, pending: Pending, message: Message) -> Message:
-        """The answer as its client may see it; the same object where nothing was removed."""
+        """The answer in the form that its client may see.
+
+        The same object if nothing was removed.
+        """
         if message.kind is Kind.RESULT:
             self._connection.server.heed(message.result)
         if pending.method == LIST and message.kind is Kind.RESULT:

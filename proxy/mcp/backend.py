@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def outcome_of(message: Message) -> Forwarded:
-    """The outcome of the items in a forwarded call, as the server's answer tells it."""
+    """The outcome of the items in a forwarded call, read from the server's answer."""
     result = message.result
     if message.kind is not Kind.RESULT or result.get("isError") is True:
         return Forwarded.FAILED
-    # The server asks for more input: nothing is done yet. The client calls again, and that call is
-    # judged.
+    # The server asks for more input, so nothing is done yet. The client calls again, and that call
+    # is judged.
     if result.get("resultType", "complete") != "complete":
         return Forwarded.FAILED
     return Forwarded.DONE
@@ -47,13 +47,13 @@ class McpBackend:
         if connection.server.is_never_written or connection.gone.is_set():
             return False
         if connection.server.tools(connection.principal.tenant) is None:
-            # The client has not asked for the tools yet; unsettled items can wait until it has.
+            # The client has not asked for the tools yet. Unsettled items can wait until it does.
             return False
         refusal = await self._catalogue.refusal(self._meta)
         return refusal is None and connection.tool_map is not None
 
     async def send(self, item: Unsettled) -> Message | None:
-        """The answer to an item's call, sent once; None where no answer came.
+        """The answer to an item's call, sent once; None if no answer came.
 
         Raises:
             MalformedRequest: The item's arguments cannot be rebuilt; nothing was sent.

@@ -78,8 +78,8 @@ class Calls:
 
     async def _write(self, message: Message, pending: Pending, call: Call) -> Message | None:
         if "task" in message.params:
-            # A call as a task is refused: its first answer only says that it began, not how it
-            # ended.
+            # A call that runs as a task is refused: its first answer says only that the task began,
+            # not how it ended.
             text = f"{observation_of_call(Reason.CALL_MALFORMED)} (params.task: not for a write)"
             await self._refused(pending, text)
             return None
@@ -147,7 +147,7 @@ class Calls:
 
 
 def _reduced(message: Message, call: Call, judged: tuple[Judged, ...]) -> Message | None:
-    """The call without the items that were not admitted; None if that leaves no call."""
+    """The call without the items that were not admitted; None if no item is left."""
     refused = frozenset(index for index, one in enumerate(judged) if one.decision != "admit")
     if not refused:
         return message

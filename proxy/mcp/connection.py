@@ -59,7 +59,7 @@ class ServerGone(Exception):  # noqa: N818 - a state of the world
 
 
 class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one connection."""
+    """Limits of one connection between a client and a server."""
 
     message_bytes_max: int = LINE_BYTES_MAX
     # Seconds without an answer after which a sent write counts as unknown; its call stays open.
@@ -81,7 +81,8 @@ def limits_of(settings: Settings) -> RelayLimits:
 class Counts(msgspec.Struct, kw_only=True):
     """Counts of what was dropped, for reports. Never any content."""
 
-    refused: int = 0  # what was refused: text that is no message, a batch, a duplicated id
+    # What was refused: text that is no message, a batch, or a request with an id in use.
+    refused: int = 0
     # Answers without a request: to an unknown id, or to a request that was answered already.
     orphans: int = 0
     dropped: int = 0  # unknown members that were left out
@@ -116,7 +117,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_agent(self) -> bool:
-        """Whether the principal's credential stands for an agent, not for a person."""
+        """Whether the principal's credential belongs to an agent and not to a person."""
         return self.principal.channel is Channel.AGENT
 
     async def answer(self, pending: Pending, result: Object) -> None:

@@ -26,7 +26,7 @@ class Inbox:
         self._waiting: deque[Arrival] = deque()
         self._bytes = 0
         self._arrived = asyncio.Event()
-        # Waiting writers in order: a new arrival may not overtake them.
+        # Writers that wait, in order: a new one may not overtake them.
         self._entering = asyncio.Lock()
         self._room = asyncio.Event()
         self._room.set()

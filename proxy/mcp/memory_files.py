@@ -1,4 +1,4 @@
-"""For a server of files: writes of memory files are judged line by line, other calls pass.
+"""In front of a file server, writes of memory files are judged line by line; other calls pass.
 
 The server itself is asked for the text before each write, so lines that a shell wrote there
 meanwhile are known as well.

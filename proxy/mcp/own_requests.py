@@ -79,7 +79,7 @@ class OwnRequests:
         self._closed = True
 
     async def ask(self, side: Side, method: str, params: Object, via: object = None) -> Message:
-        """Send a request of the relay's own, and return its answer, which is not passed on.
+        """Send a request of the relay's own; its answer is returned here, and not passed on.
 
         Raises:
             ServerGone: No answer came in time.

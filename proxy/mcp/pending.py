@@ -45,7 +45,7 @@ class Pending:
         # Whether the request uses an unknown protocol version, so that its answer is read strictly.
         self.strict = message.is_of_unknown_version
         self.stage = Stage.QUEUED
-        # Set when the client cancelled the request: the answer is then used by the relay alone.
+        # Set when the client cancelled the request. The answer is then used by the relay alone.
         self.cancelled = asyncio.Event()
         # For a request of the relay's own: takes the answer, which the other side never gets.
         self.own: asyncio.Future[Message] | None = None
@@ -62,7 +62,10 @@ class Pending:
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """A message with its place in the order, and its request, if it is one."""
+    """A message with its place in the order of messages.
+
+    For a request, also its entry in the table.
+    """
 
     message: Message
     via: object
@@ -115,7 +118,7 @@ class Table:
         return True
 
     def take(self, request_id: RequestId | None) -> Pending | None:
-        """The request that an answer with this id ends; the id is free afterwards."""
+        """The request that an answer with this id ends; its id may then be used again."""
         if request_id is None:
             return None
         return self._pending.pop(request_id, None)
@@ -132,7 +135,7 @@ class Table:
 
 
 def join_of(meta: Object) -> Join:
-    """The ids by which a model front recognises the same call: Claude Code's and Codex's."""
+    """The ids (of Claude Code and Codex) by which a model front recognises the same call."""
     turn = meta.get("x-codex-turn-metadata")
     codex: Object = turn if isinstance(turn, dict) else {}
     return Join(

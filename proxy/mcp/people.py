@@ -43,7 +43,7 @@ class People:
     async def take_over(
         self, message: Message, pending: Pending, judged: tuple[Judged, ...]
     ) -> bool:
-        """Send a person to decide on the call's held item; False if that is not possible.
+        """Send a person to decide on the call's held item; False if nobody can be asked.
 
         If True, the call is answered later, and nothing of it was sent. A call with several held
         items is left to `mnemogate review`.
@@ -97,7 +97,9 @@ class People:
         try:
             answer = await self._connection.ask(Side.CLIENT, elicit.METHOD, params, pending.via)
         except ServerGone:
-            return  # the wait for the person has a deadline of its own
+            # The wait for the person has a deadline of its own, so the call's own deadline does not
+            # count.
+            return
         if elicit.answer_of(answer.body) is not elicit.Reaction.ACCEPT:
             given_up.set()
 

@@ -72,8 +72,8 @@ def told(question: Question, result: JsonValue) -> Forwarded | None:
     shown = texts_of(result, question.shown)
     found = [any(text in seen for seen in shown) for text in question.texts]
     if question.removes:
-        # One text that is still there may belong to another memory. If all are still there, the
-        # item was not removed.
+        # If one of the texts is still there, it may belong to another memory. If all are still
+        # there, the item was not removed.
         if all(found):
             return Forwarded.FAILED
         return Forwarded.DONE if question.proves_absence and not any(found) else None

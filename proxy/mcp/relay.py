@@ -95,12 +95,12 @@ class Relay:
         self._jobs: set[asyncio.Task[None]] = set()
         self._pumps: list[asyncio.Task[None]] = []
         self._inbox = {side: Inbox() for side in Side}
-        # Requests of each side, in two tables: both sides count from 1.
+        # The requests of each side, in two tables, because both sides number their requests from 1.
         self._asked = {side: Table() for side in Side}
-        # Calls that never reached the server, so their cancellation must not either.
+        # Calls that never reached the server, so their cancellation must not reach it either.
         self._dropped: dict[RequestId, None] = {}
         self._answered = Answered()
-        # True if its handshake agreed on an unknown protocol version.
+        # Whether the handshake agreed on a protocol version that is not known here.
         self._unknown_version = False
         self._named_dropped: set[str] = set()
         self._own = OwnRequests(self._asked, self._send, limits, surroundings)
@@ -170,8 +170,8 @@ class Relay:
     async def from_server(self, raw: bytes, via: object = None, *, again: bool = False) -> None:
         """Take one message that the server sent.
 
-        `again`: the client resumed a lost stream. An answer that was passed on before is then
-        filtered by the present state, and passed on again.
+        `again` is true if the client resumed a lost stream. An answer that was passed on before is
+        then filtered by the present state, and passed on again.
         """
         await self._take_in(Side.SERVER, raw, via, again=again)
 
@@ -210,7 +210,7 @@ class Relay:
         for inbox in self._inbox.values():
             inbox.close()
 
-    # ---- incoming ----
+    # ---- incoming messages -----------------------------------------------------------------------
 
     async def _take_in(self, side: Side, raw: bytes, via: object, *, again: bool = False) -> None:
         try:
@@ -220,14 +220,14 @@ class Relay:
         except NotRelayed as refusal:
             await self._refuse(side, refusal, via)
             return
-        # A cancellation overtakes the queue: its request may be waiting for a verdict right now.
+        # A cancellation is not queued, because its request may be waiting for a verdict right now.
         taken_back = self._asked[side].find(message.cancels)
         if taken_back is not None:
             taken_back.cancelled.set()
         await self._inbox[side].put(Arrival(message=message, via=via, pending=pending, again=again))
 
     def _read(self, side: Side, message: Message, *, again: bool) -> Message:
-        """The message as it may go on.
+        """The message in the form in which it may be passed on.
 
         A result is reduced to what its request allows; handles are replaced by their strings.
         """
@@ -281,8 +281,8 @@ class Relay:
             return None
         pending = Pending(message, via)
         if not self._asked[side].add(pending):
-            # Two requests with one id would have one answer: the second could get the verdict of
-            # the first.
+            # If two requests had the same id, one answer would serve both: the second could get the
+            # verdict of the first.
             raise NotRelayed(INVALID_REQUEST, "this id is in use, or too many requests wait")
         return pending
 
@@ -292,17 +292,17 @@ class Relay:
         request_id = refusal.request_id
         if side is Side.CLIENT:
             if self._asked[side].find(request_id) is not None:
-                # the client would take an answer with this id for that to its other request
+                # the client would take an answer with this id for the answer to its other request
                 request_id = None
             await self._send(side, error_answer(request_id, refusal.code, refusal.detail), via)
             return
-        # The server's answer cannot be parsed. The client gets an error instead, or it would wait
-        # for ever.
+        # The server's answer cannot be parsed. The client gets an error instead, because it would
+        # wait for ever.
         pending = self._asked[Side.CLIENT].find(request_id)
         if pending is not None:
             await self._unanswered.unreadable(pending, refusal)
 
-    # ---- outgoing, in order ----
+    # ---- outgoing messages, in order -------------------------------------------------------------
 
     async def _pump(self, side: Side) -> None:
         inbox = self._inbox[side]
@@ -428,7 +428,7 @@ class Relay:
         message = await self._answers.shown(pending, arrival.message)
         await self._send(Side.CLIENT, message, arrival.via)
 
-    # ---- lost, cancelled, and the relay's own requests ----
+    # ---- lost and cancelled requests, and the relay's own requests -------------------------------
 
     async def _tend(self) -> None:
         await self._connection.ready.wait()

@@ -43,7 +43,8 @@ class Server:
         self.name = name
         self.tool_map = shipped_map(CONTEXT_MAP) if context else tool_map
         self._introduced = False
-        # Whether it was logged that this server, said to keep no memory, has tools that write.
+        # Whether a warning was logged that this server, said to keep no memory, has tools that
+        # write.
         self.told_of_writes = False
         self._tools: dict[Tenant, tuple[PinnedTool, ...]] = {}
         # An approval holds until the tools change; then the gate is asked again.
@@ -64,7 +65,7 @@ class Server:
         return self.tool_map is not None and self.tool_map.posture is Posture.CONTEXT
 
     def heed(self, result: Object) -> None:
-        """Take the server's name from a result that has one; the first name counts."""
+        """Take the server's name from a result that has it; only the first name counts."""
         if self._introduced:
             return
         info = result.get("serverInfo")
@@ -82,7 +83,7 @@ class Server:
         return self._tools.get(tenant)
 
     def listed(self, tenant: Tenant, tools: tuple[PinnedTool, ...] | None) -> None:
-        """Set the tools; None: they may have changed."""
+        """Set the list of tools; None says that they may have changed."""
         if tools is None:
             self._tools.clear()
         else:
@@ -110,7 +111,10 @@ class Server:
             self._waiting.popitem(last=False)
 
     def come_back(self, state: str, principal_id: PrincipalId) -> Waiting | None:
-        """The item kept under a state, once, and only for the principal that was asked."""
+        """The item that was kept under a state.
+
+        It is given out once, and only to the principal that was asked.
+        """
         found = self._waiting.get(state)
         if found is None or found.principal_id != principal_id:
             return None

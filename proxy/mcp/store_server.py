@@ -126,7 +126,7 @@ class StoreServer:
         if side is Side.CLIENT:
             await self._waiting.join()
 
-    # ---- answers ----
+    # ---- answers ---------------------------------------------------------------------------------
 
     async def _serve(self, message: Message, via: object) -> None:
         try:
@@ -143,8 +143,8 @@ class StoreServer:
             case dict():
                 await self._result(message, answer, via)
             case _:
-                # The plan is closed unrun, and made anew when it is the call's turn: until then
-                # earlier calls may change the store.
+                # The plan made here is dropped without being run, and made again when it is the
+                # call's turn: until then earlier calls may change the store.
                 answer.close()
                 if message.request_id is not None:
                     self._open.add(message.request_id)
@@ -201,8 +201,8 @@ class StoreServer:
 
     async def _malformed(self, message: Message, malformed: MalformedRequest, via: object) -> None:
         if message.method == CALL:
-            # Reported as the model's mistake, so that it can correct it: hosts take a protocol
-            # error for a server fault.
+            # A malformed call is reported as the model's mistake, so that the model can correct it:
+            # hosts take a protocol error for a fault of the server.
             await self._result(message, refused([malformed.detail], stateless=False), via)
         else:
             await self._fail(message.request_id, INVALID_PARAMS, malformed.detail, via)

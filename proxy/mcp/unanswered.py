@@ -52,11 +52,11 @@ class Unanswered:
             await self._end(pending, error_answer(pending.request_id, refusal.code, text))
 
     async def _end(self, pending: Pending, answer: Message) -> None:
-        """Answer the request with `answer`, or a sent write with what to do next."""
+        """Answer the request with `answer`; if it is a write that was sent, say what to do next."""
         if not self._connection.finish(pending):
             return
         if pending.own is not None:
-            # The relay's own request: the code that sent it settles its items.
+            # This is a request of the relay's own, so the code that sent it settles its items.
             if not pending.own.done():
                 pending.own.set_exception(ServerGone())
             return

@@ -1,1 +1,1 @@
-"""One model request from end to end: its principal, its context, and the judging of its calls."""
+"""Handles one model request from end to end: its principal, its context, its calls."""

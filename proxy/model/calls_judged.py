@@ -104,7 +104,7 @@ class Veto:
             await self._ended(principal, call_id, Forwarded.FAILED if failed else Forwarded.DONE)
 
     async def _ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
-        # An outcome that cannot be recorded now is recorded with the next request.
+        # If an outcome cannot be recorded now, it is recorded with the next request.
         with contextlib.suppress(*UNDECIDED):
             await self._guard.ended(principal, call_id, state)
 
@@ -182,7 +182,8 @@ class Veto:
             judged = await self._guard.decided(principal, candidate_id)
             if judged.reason is Reason.HOLD_EXPIRED:
                 del self._held[held]
-                return None  # the hold expired, but no person refused the item: judge it anew
+                # The hold has expired, and no person refused the item, so it is judged anew.
+                return None
             if judged.decision != _ADMIT or candidate_id in self._released:
                 return judged
             # A relay of that server may have taken the released item already, to send it.
@@ -205,7 +206,7 @@ class _Named(NamedTuple):
 async def _named(
     files: ConversationFiles | None, found: MemoryTool | None, call: ModelCall
 ) -> _Named | None:
-    """The call of a memory tool, or of a file tool on a file of memory; None for any other."""
+    """The call, if it is one of a memory tool or of a file tool on a memory file; else None."""
     if found is not None and found.tool_map is not None and found.tool is not None:
         read = _read(found.tool_map, found.tool, call)
         return _Named(read, found.tool_map.name, found.server)
@@ -230,7 +231,7 @@ def _read(tool_map: ToolMap, tool: str, call: ModelCall) -> Call:
 
 
 def _closed(principal: Principal, kind: ToolKind | None) -> Reason | None:
-    """Why a tool is refused although it changes no memory; None if it is not."""
+    """Why a call is refused although its tool changes no memory; None if it is not refused."""
     if kind is None:
         return Reason.UNKNOWN_TOOL
     agent = principal.channel is Channel.AGENT
@@ -257,7 +258,7 @@ def _short(name: str) -> str | None:
 
 
 def _keep(table: OrderedDict[_K, _V], key: _K, value: _V, most: int) -> None:
-    """Keep one more entry; the oldest is dropped."""
+    """Keep one more entry in a bounded table; the oldest entry is dropped."""
     table[key] = value
     table.move_to_end(key)
     if len(table) > most:

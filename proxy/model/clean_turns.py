@@ -18,7 +18,7 @@ class CleanTurns:
     """Remembers turns of a conversation in which no text had to be withheld.
 
     A turn counts as clean while it is the same object with the same labels, under the same `stamp`,
-    which moves when another text may have to be withheld. Event loop only.
+    which changes when another text may have to be withheld. Event loop only.
     """
 
     def __init__(self) -> None:

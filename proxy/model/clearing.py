@@ -67,20 +67,20 @@ class Clearing:
         """Refuse a path or query that contains something withheld: neither can be edited.
 
         Raises:
-            MalformedRequest: It contains something withheld.
+            MalformedRequest: The path or the query contains something withheld.
         """
         if self.active and target_carries(path, head.query, self):
             raise MalformedRequest(_CARRIES.format(_TARGET), status=403)
 
     def headers(self, headers: dict[str, str]) -> dict[str, str]:
-        """The headers of a request or an answer without those that contain something withheld."""
+        """The headers of a request or an answer, except those that contain something withheld."""
         return kept_headers(headers, self) if self.active else headers
 
     def request(self, raw: bytes, content_type: str) -> bytes:
         """The body of a request that asks no model, as it may go on.
 
         Raises:
-            MalformedRequest: It contains something withheld, or cannot be searched.
+            MalformedRequest: The body contains something withheld, or cannot be searched.
         """
         return self._body(raw, content_type, _REQUEST)
 
@@ -88,7 +88,7 @@ class Clearing:
         """The body of an answer that is no conversation, as it may go on.
 
         Raises:
-            MalformedRequest: It contains something withheld, or cannot be searched.
+            MalformedRequest: The body contains something withheld, or cannot be searched.
         """
         return self._body(raw, content_type, _ANSWER)
 
@@ -107,7 +107,7 @@ class Clearing:
         return default if _KIND not in self.headers({_KIND: kind}) else kind
 
     def headers_of(self, reply: Reply) -> tuple[tuple[str, str], ...]:
-        """The headers of an upstream's answer that the agent gets."""
+        """The headers of the model API's answer that the agent gets."""
         return tuple(self.headers(dict(shown_headers(reply))).items())
 
     def _body(self, raw: bytes, content_type: str, what: str) -> bytes:

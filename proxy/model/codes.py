@@ -91,7 +91,7 @@ class _OfPrincipal:
         self.open: dict[str, OpenCode] = {}
         self.claimed: OrderedDict[str, None] = OrderedDict()
         self.wrong: dict[bytes, int] = {}
-        # The result of each answer, by the answer's print.
+        # For each answer of a person, by its keyed print, the result of the answer.
         self.told: OrderedDict[bytes, str] = OrderedDict()
 
 
@@ -105,11 +105,11 @@ class Codes:
         self._key = hashlib.blake2b(b"confirm", key=key, digest_size=32).digest()
         self._kept: dict[str, _OfPrincipal] = {}
         self._offered: OrderedDict[str, bool] = OrderedDict()
-        # Per session: the turns of a person since the last question.
+        # For each session, the turns of a person since the last question.
         self._turns: OrderedDict[str, int] = OrderedDict()
         self._asked: set[str] = set()
 
-    # ---- records -------------------------------------------------------------------------------
+    # ---- records ---------------------------------------------------------------------------------
 
     def restore(self, record: bytes) -> None:
         """Apply one stored record. Records have to come in the order of writing."""
@@ -147,7 +147,7 @@ class Codes:
         data = msgspec.msgpack.encode(raw)
         return hashlib.blake2b(data, key=self._key, digest_size=_PRINT_LEN).digest()
 
-    # ---- conversations -------------------------------------------------------------------------
+    # ---- conversations ---------------------------------------------------------------------------
 
     def offered(self, session: str, *, listed: bool, first: bool) -> list[bytes]:
         """Note whether a request offered only tools of the operator's list; returns new records.
@@ -163,7 +163,7 @@ class Codes:
         return self._offered.get(session, False)
 
     def may_ask(self, session: str) -> bool:
-        """Whether a turn of a person that ends now may get a question; each one is counted."""
+        """Count a turn of a person that ends now; returns whether it may get a question."""
         turns = self._turns.get(session)
         if turns is None:
             return True
@@ -174,7 +174,7 @@ class Codes:
         """Whether a person was asked about this candidate."""
         return candidate_id in self._asked
 
-    # ---- questions and answers -----------------------------------------------------------------
+    # ---- questions and answers -------------------------------------------------------------------
 
     def known(self, principal: PrincipalId) -> Known | None:
         """Recognises the questions put to this principal's persons; None if there were none."""
@@ -186,7 +186,7 @@ class Codes:
     ) -> list[bytes]:
         """Note a question whose codes may decide from now on; returns records to be stored.
 
-        They are stored before the question is sent.
+        The records are stored before the question is sent.
         """
         kept, block = self._of(principal), self._print("block", principal, text)
         opened = [one._replace(block=block) for one in codes]
@@ -227,7 +227,7 @@ class Codes:
     def may_wait(
         self, principal: PrincipalId, block: bytes, codes: Iterable[str]
     ) -> tuple[str, ...]:
-        """The candidates of a question which may be undecided; () where these codes decided."""
+        """The candidates of a question that may be undecided; () if its codes were used already."""
         kept = self._of(principal)
         given = kept.given.get(block)
         decided = given is None or any(one in kept.claimed for one in codes)
@@ -285,26 +285,29 @@ class Codes:
                     self.void(principal, one.block, why)
 
     def told(self, principal: PrincipalId, turn: bytes) -> str | None:
-        """The result of an answer; None if the answer was not seen before."""
+        """The result of an answer of a person; None if that answer was not seen before."""
         return self._of(principal).told.get(turn)
 
     def tell(self, principal: PrincipalId, turn: bytes, told: str) -> None:
-        """Keep the result of an answer, because the same request may come again."""
+        """Keep the result of a person's answer, because the same request may come again."""
         _put(self._of(principal).told, turn, told, GIVEN_MAX)
 
     def print_of(self, principal: PrincipalId, block: bytes, turn: str) -> bytes:
         """The print of a person's turn that follows a question."""
         return self._print("turn", principal, block, " ".join(turn.split()).upper())
 
-    # ---- for `Known` ---------------------------------------------------------------------------
+    # ---- lookups for `Known` ---------------------------------------------------------------------
 
     def block_of(self, principal: PrincipalId, text: str) -> bytes | None:
-        """The print of the question with this text; None if it was never asked."""
+        """The keyed print of the question with this text; None if it was never asked."""
         block = self._print("block", principal, text)
         return block if block in self._of(principal).given else None
 
     def are_of(self, principal: PrincipalId, block: bytes | None, codes: Iterable[str]) -> bool:
-        """Whether all codes of a turn were given out with this question; if None, with any one."""
+        """Whether all codes of a turn belong to the given question.
+
+        For None, to any one question.
+        """
         kept = self._of(principal)
         if block is None:
             found = {one for given in kept.given.values() for one in given.codes}

@@ -19,8 +19,8 @@ CREDENTIALS: Final = ("x-api-key", "authorization", "api-key", "x-goog-api-key")
 _ENDS_HERE: Final = frozenset(
     {
         *("origin", "referer", "forwarded", "via"),
-        # A server that honours these headers would serve another request than the one that was
-        # judged.
+        # Headers that name another request. A server that honours them would serve another request
+        # than the judged one.
         *("x-http-method", "x-http-method-override", "x-method-override"),
         *("x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri"),
         *("x-forwarded-path", "x-forwarded-prefix"),
@@ -71,7 +71,8 @@ def admit(
         if name in CREDENTIALS and given is None:
             found = authenticator.require(ours, visit)
             if principal is not None and found != principal:
-                # A request with two different keys has no principal.
+                # A request with two different keys has no principal: nobody could say which key
+                # counts.
                 authenticator.require("", visit)
             principal = found
             for other in CREDENTIALS:
@@ -97,6 +98,6 @@ def _completed(headers: dict[str, str], configured: tuple[tuple[str, str], ...])
 
 
 def _words(value: str) -> tuple[str, ...]:
-    """The header's value, and the part after its scheme, such as "Bearer"."""
+    """A header's value, and the part of it behind a scheme such as "Bearer"."""
     scheme, _, rest = value.partition(" ")
     return (value, rest.strip()) if scheme and rest else (value,)

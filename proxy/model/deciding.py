@@ -62,8 +62,8 @@ class Deciding:
         self.calls += len(calls)
         notes = tuple(text for text in verdicts if text is not None)
         self.refused += len(notes)
-        # The agent will send the notice back as its model's words, so the ledger has to know it as
-        # the sidecar's.
+        # The agent will send this notice back as if its model had said it, so the ledger has to
+        # know the notice as the sidecar's.
         await self.tell(prepared, ModelReply(reply_id=said.reply_id, said=notes, calls=()))
         return [
             Decided(key=one.key, refusal=text) for one, text in zip(waiting, verdicts, strict=True)

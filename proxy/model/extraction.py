@@ -45,7 +45,7 @@ class Replied(msgspec.Struct, frozen=True, kw_only=True):
     api: str
     call_id: str
     tool_map: ToolMap
-    # Whether the ledger noted the model's words; without that, nothing of the reply goes on.
+    # Whether the ledger noted the model's words. If not, nothing of the reply is passed on.
     told: bool = True
     # The parent span of the verdicts.
     traceparent: str | None = None
@@ -58,7 +58,10 @@ class Extraction:
         self._guard = guard
 
     async def edited(self, replied: Replied, body: dict[str, Json]) -> dict[str, Json]:
-        """The reply as its backend may see it. An answer of unknown form is withheld whole."""
+        """The reply in the form that its backend may see.
+
+        An answer of unknown form is withheld whole.
+        """
         changed: dict[int, Changed] = {}
         for output in outputs_of(replied.api, body):
             if replied.told:
@@ -96,7 +99,7 @@ class Extraction:
         return await self._kept(replied, read) is not None
 
     async def _kept(self, replied: Replied, read: Call) -> dict[str, Json] | None:
-        """The output without refused facts; None if none is left."""
+        """The output of the model without refused facts; None if no fact is left."""
         if read.kind in {ToolKind.READ, ToolKind.CONTEXT}:
             return read.arguments
         if read.kind is ToolKind.ADMIN and replied.principal.channel is not Channel.AGENT:
@@ -125,8 +128,8 @@ class Extraction:
             traceparent=replied.traceparent,
         )
         judged = await judge(self._guard.judge_ahead, replied.principal, call)
-        # The backend never reports what it stored, so an admitted fact counts as stored once it is
-        # handed over. If that cannot be recorded, the intent stays on disk without an outcome.
+        # The backend never reports what it stored, so an admitted fact counts as stored once the
+        # backend has it. If that cannot be recorded, the intent stays on disk without an outcome.
         admitted = admitted_of(judged)
         await record(self._guard, replied.principal, server, admitted, Forwarded.DONE)
         return judged

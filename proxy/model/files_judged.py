@@ -148,7 +148,7 @@ class ConversationFiles:
             known.was_read(tool.server, read[1], answer)
 
     def _ran(self, known: KnownFiles, call: ModelCall) -> None:
-        """Forget the files that a call with an unknown result may have changed."""
+        """Forget the known texts of files that a call with an unknown result may have changed."""
         read = self._file_call(call)
         if read is not None and read[0].rule.kind is ToolKind.WRITE:
             known.forget(read[1])

@@ -40,7 +40,7 @@ class Vetoing:
         self._unmapped = unmapped
 
     async def prepare(self, asked: Asked) -> Prepared:
-        """First settle admitted calls by the request's results; see `Coupling`."""
+        """First settle earlier admitted calls by their results in the request; see `Coupling`."""
         await self._veto.results(asked.principal, asked.body)
         return await self._inner.prepare(asked)
 

@@ -44,7 +44,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     system_text: SystemText = SystemText.KNOWN
     # The tools that a conversation may offer in which a person is asked; None: no person is asked.
     confirm: frozenset[str] | None = None
-    # Cached values read from parts of earlier bodies.
+    # A cache of values that were read from parts of earlier bodies.
     readings: Readings = AFRESH
 
 
@@ -127,7 +127,7 @@ class Coupling(Protocol):
         ...
 
     def sieved(self, principal: Principal, value: Json) -> Json:
-        """JSON without refused texts, on routes that ask no model."""
+        """A JSON value without refused texts, for routes that ask no model."""
         ...
 
     def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
@@ -141,13 +141,13 @@ class Coupling(Protocol):
     async def closing(self, prepared: Prepared, said: str) -> str | None:
         """The text that the sidecar adds to a finished reply, whose words are `said`.
 
-        None for none.
+        None if it adds nothing.
         """
         ...
 
 
 class UnsafeUncoupled:
-    """Protects nothing. Tests use it to show that an attack succeeds without Mnemogate."""
+    """Protects nothing: tests use it to show that an attack works without Mnemogate."""
 
     async def prepare(self, asked: Asked) -> Prepared:
         """Return the request as it came."""
@@ -162,7 +162,7 @@ class UnsafeUncoupled:
         return (None,) * len(calls)
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
-        """Note nothing."""
+        """Note nothing of the reply."""
         del prepared, reply
 
     def filter(self, prepared: Prepared) -> Filter:

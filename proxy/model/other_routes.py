@@ -59,15 +59,18 @@ class Passing:
                 pieces = _cleaned(behind.pieces(reply, due_s), self._clean)
                 return head, _Passed(pieces, stack.pop_all())
             received = await self._fetched.edited(await behind.whole(reply))
-            # The answer is searched again, because a text may have been refused while it was
-            # fetched.
+            # The answer is searched once more, because a text may have been refused while the
+            # answer was fetched.
             received = clearing.answer(received, reply.headers.get("content-type", ""))
             return msgspec.structs.replace(head, body=received), None
         raise UpstreamError("the server behind broke off its answer")
 
 
 async def _cleaned(pieces: AsyncIterator[bytes], clean: Filter) -> AsyncGenerator[bytes]:
-    """The events of a stream, without texts that are withheld when each passes."""
+    """The events of a stream.
+
+    Each loses the texts that are withheld at the moment when it passes.
+    """
     try:
         async for events in events_of(pieces):
             out = b"".join(made.raw for event in events for made in clean.feed(event))
@@ -81,7 +84,7 @@ async def _cleaned(pieces: AsyncIterator[bytes], clean: Filter) -> AsyncGenerato
 
 
 class _Passed:
-    """A stream of a route that asks no model. See `Pieces`."""
+    """The body of a streamed answer on a route that asks no model. See `Pieces`."""
 
     def __init__(self, pieces: AsyncGenerator[bytes], stack: AsyncExitStack) -> None:
         self._pieces = pieces

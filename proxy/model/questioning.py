@@ -75,7 +75,10 @@ class PersonsVerdict(Protocol):
 
 
 class Decides(Protocol):
-    """Takes a person's verdict on a held candidate, as `review` and its page do."""
+    """Takes a person's verdict on a held candidate.
+
+    `mnemogate review` and the review page have the same.
+    """
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> PersonsVerdict:
         """Judge a candidate again with this person's approval."""
@@ -138,7 +141,7 @@ class Questioning:
             await self._answered(prepared, found.answer, why, came_ms)
         return msgspec.structs.replace(prepared, answer=found.answer)
 
-    # ---- who may be asked ----------------------------------------------------------------------
+    # ---- who may be asked ------------------------------------------------------------------------
 
     async def _noted(self, prepared: Prepared) -> str:
         """Note which tools a request offers. Returns why no person can be asked in it, or ""."""
@@ -154,7 +157,7 @@ class Questioning:
         return why or self._not_hers(prepared, root)
 
     def _not_hers(self, prepared: Prepared, root: str) -> str:
-        """Why no person may be asked in a conversation; "" if one may.
+        """Why no person may be asked in this conversation; "" if a person may be.
 
         A person must type its turns, no call may have begun it, and it may only ever have offered
         listed tools.
@@ -170,7 +173,7 @@ class Questioning:
         if log is not None and records:
             await log.append(records)
 
-    # ---- codes that show up --------------------------------------------------------------------
+    # ---- codes that appear in texts --------------------------------------------------------------
 
     def _search(self, prepared: Prepared) -> None:
         """End codes that appear in a request: somebody other than the person may have them."""
@@ -184,8 +187,8 @@ class Questioning:
             theirs = [one.text for one in turn.said if one.voice is not Voice.USER]
             called = [text for call in turn.calls for text in _texts_of(call)]
             self._codes.void_if_in(principal_id, (*theirs, *called), "in_a_request")
-            # A request for a title quotes the person's answer in a conversation of its own: that
-            # ends no code.
+            # A request for the conversation's title quotes the person's answer, as a conversation
+            # of its own. That ends no code.
             hers = [one.text for one in turn.said if one.voice is Voice.USER]
             self._codes.void_if_in(principal_id, hers, "out_of_place", prepared.session)
 
@@ -198,7 +201,7 @@ class Questioning:
             self._codes.void_if_in(principal_id, (*reply.said, *heard, *called), "in_a_reply")
         await self._inner.replied(prepared, reply)
 
-    # ---- answers -------------------------------------------------------------------------------
+    # ---- answers ---------------------------------------------------------------------------------
 
     async def _answered(
         self, prepared: Prepared, given: TurnBehind, why: str, came_ms: int
@@ -209,7 +212,7 @@ class Questioning:
             return
         turn = self._codes.print_of(principal_id, given.block, given.turn)
         if self._codes.told(principal_id, turn) is not None:
-            return  # the same answer came before, in an earlier request
+            return  # the same answer was handled before, in an earlier request
         if why:
             self._codes.void(principal_id, given.block, f"not_asked_here: {why}")
         answers = answers_in(given.turn)
@@ -252,7 +255,7 @@ class Questioning:
         refused = said[one.code] and ruled.outcome.decision is not Decision.ADMIT
         return Outcomes.REFUSED if refused else Outcomes.REMEMBERED
 
-    # ---- questions -----------------------------------------------------------------------------
+    # ---- questions -------------------------------------------------------------------------------
 
     async def closing(self, prepared: Prepared, said: str) -> str | None:
         """See `Coupling`: a question to the person, or the result of the person's answer."""
@@ -260,8 +263,8 @@ class Questioning:
         principal_id = prepared.asked.principal.principal_id
         if why or not answers_a_person(prepared.request):
             return None
-        # The model may have handed on the review page's address, in which Mnemogate's name may
-        # stand.
+        # The model may have repeated the review page's address, and that address may have
+        # Mnemogate's name in it.
         address = self._out.page.address
         if resembles(said if address is None else said.replace(address, " ")):
             fields = {"principal": principal_id, "session": prepared.session}
@@ -345,7 +348,8 @@ class Questioning:
         becomes = class_once_confirmed(candidate, held.memory_class, held.basis)
         shown = shown_whole(candidate, becomes, None if stored is None else stored.text)
         if shown is not None:
-            # The metadata of a call names its tool, which the conversation may have read.
+            # The metadata of a call names its tool, and the conversation may have read what that
+            # tool returned.
             beside = None if is_forwarded(candidate) else candidate.metadata_json
             said = (candidate.text, beside)
             yield _Waiting(held.candidate_id, shown, said, self._standing(held))
@@ -369,9 +373,9 @@ class Questioning:
         return 0 if stored is None else stored.version
 
     def _named(self, prepared: Prepared, one: _Waiting) -> _Waiting | None:
-        """The candidate with the names of all sources that lowered its label.
+        """A candidate, with the names of all sources that lowered its label.
 
-        None if not all are known.
+        None if not every source is known.
         """
         below = SourceKind.MODEL_INFERENCE
         found = self._sessions.read_before(one.candidate_id, below)
@@ -386,7 +390,7 @@ class Questioning:
             names.append(" ".join((*parts, *reached)))
         return one._replace(had_read=tuple(dict.fromkeys(names)))
 
-    # ---- passed to the wrapped coupling ----------------------------------------------------------
+    # ---- calls passed on to the wrapped coupling -------------------------------------------------
 
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
@@ -433,7 +437,7 @@ def _texts_of(call: ModelCall) -> Iterator[str]:
 
 
 def _hosts_in(request: ModelRequest) -> dict[str, tuple[str, ...]]:
-    """The hosts that calls of each tool named, in order."""
+    """The hosts that the calls of each tool named in their arguments, in order."""
     found: dict[str, dict[str, None]] = {}
     for turn in request.turns:
         for call in turn.calls:

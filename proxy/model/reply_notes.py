@@ -83,7 +83,10 @@ class ReplyNotes:
 
 
 def _standing(request: ModelRequest, entered: Entered) -> Iterator[tuple[MemoryId, Span]]:
-    """Each memory that stands in a request with the place of its string, the newest turns first."""
+    """Each memory in a request, with the place of the string that has it.
+
+    The newest turns first.
+    """
     for at in range(len(entered.turns) - 1, -1, -1):
         read = entered.turns[at]
         if read.recalled:

@@ -1,4 +1,4 @@
-"""What a path below a model API's prefix does. Pure."""
+"""Tells what a request does by its path below a model API's prefix. Pure."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _COMPACT: Final = ("responses", "compact")
 _PATH: Final = re.compile(r"(?:/(?:[A-Za-z0-9_.:@,=$~-]*[A-Za-z0-9_:@,=$~-])?)*")
 
 
-# Other known routes: their answers have no words of a model, or `stored_replies` parses the replies
-# in them. A star stands for one segment. The table is in docs/operations.md.
+# Other known routes: their answers have no words of a model, or only replies that `stored_replies`
+# parses. A star stands for one segment. The table is in docs/operations.md.
 KNOWN: Final = (
     *("embeddings", "moderations", "rerank", "tokenize", "detokenize"),
     *("messages/count_tokens", "responses/input_tokens", "api/show"),
@@ -54,7 +54,7 @@ _BASES: Final = ("", "v1", "openai", "openai/v1", "openai/deployments/*", "api/v
 
 
 def _matcher(routes: tuple[str, ...]) -> re.Pattern[str]:
-    """A pattern that fits any of the given paths, in lower case, without slashes at the ends."""
+    """A pattern that fits each of the given paths: lower case, no slash at either end."""
     spelled = "|".join(re.escape(one).replace(r"\*", "[^/]+") for one in routes)
     return re.compile(spelled)
 
@@ -79,9 +79,9 @@ def is_known(method: str, purpose: Purpose, rest: str, passing: tuple[str, ...])
 class Purpose(enum.Enum):
     """What the front does with a request."""
 
-    TURN = "turn"  # the request asks a model
-    RESULT = "result"  # the request returns the reply of an earlier request
-    HOSTED = "hosted"  # the request would write memory at the provider, or bypass the sidecar
+    TURN = "turn"  # The request asks a model.
+    RESULT = "result"  # The request returns the reply of an earlier request.
+    HOSTED = "hosted"  # The request would write memory at the provider, or bypass the sidecar.
     OTHER = "other"
 
 
@@ -133,5 +133,5 @@ def answers_nothing(method: str, purpose: Purpose, rest: str) -> bool:
 
 
 def target_of(head: HttpRequest, rest: str) -> str:
-    """The checked path below the upstream's URL, with the query, encoded again."""
+    """The path and query of the request to the upstream: checked, and encoded again."""
     return f"{rest}?{urlencode(head.query)}" if head.query else rest

@@ -81,7 +81,7 @@ class Behind:
 
 
 def shown_headers(reply: Reply) -> tuple[tuple[str, str], ...]:
-    """The headers of an answer that the agent gets: ids, limits, retry times."""
+    """The headers of an answer that the agent gets, such as ids, limits and retry times."""
     return tuple(
         (name, value) for name, value in reply.headers.items() if name not in _OURS and _fit(value)
     )

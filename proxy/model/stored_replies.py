@@ -108,7 +108,7 @@ class Fetched:
 
 
 def _others_read(raw: bytes) -> bool:
-    """Whether a more lenient parser would read the bytes as JSON, in any encoding."""
+    """Whether a more lenient parser than this one would read the bytes as JSON."""
     try:
         _LENIENT.decode(raw.decode(json.detect_encoding(raw), "replace").strip("\ufeff \t\r\n"))
     except (ValueError, RecursionError):

@@ -62,7 +62,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     target: str
     headers: dict[str, str]
-    # False: no model is asked, but the reply of an earlier request is fetched.
+    # False if no model is asked, because the reply of an earlier request is fetched.
     asks: bool = True
 
 
@@ -175,7 +175,7 @@ class Turn:
         return done
 
     async def _extracted(self, raw: bytes) -> bytes:
-        """A reply to a memory backend, without what was refused."""
+        """A reply to a memory backend, without the facts that were refused."""
         body = _read(raw)
         said, trace = self.api.read_reply(body), self.asked.trace
         # By this call id the ledger joins the reply with its request.
@@ -193,7 +193,7 @@ class Turn:
         return write_body(await self._extraction.edited(replied, body))
 
     async def _whole(self, raw: bytes) -> bytes:
-        """Edit a reply that does not stream; returns what the agent gets."""
+        """Edit a reply that came whole; returns what the agent gets."""
         reply = self.api.whole()
         while True:
             came = _read(raw)
@@ -206,8 +206,8 @@ class Turn:
             if not reply.refused_all():
                 break
             async with AsyncExitStack() as stack:
-                # The text to append is taken from the editor now; if the model is not asked again,
-                # the reply ends with it.
+                # The text to append is asked for now. If the model is not asked again, the reply
+                # ends with it.
                 again = await self.ask_again(reply.again(), stack)
                 if again is None:
                     break
@@ -260,7 +260,7 @@ class Turn:
 
     @property
     def current(self) -> Prepared:
-        """The request in the form that last went upstream."""
+        """The request in the form in which it was last sent upstream."""
         if self.prepared is None:
             raise UpstreamError("nothing was sent to the server behind", sent=False)
         return self.prepared
@@ -273,12 +273,12 @@ class StreamedReply:
     """
 
     def __init__(self, turn: Turn, stack: AsyncExitStack, reply: Reply) -> None:
-        """`stack` keeps the upstream's answer open; it is closed with this."""
+        """`stack` keeps the upstream's answer open until this stream is closed."""
         self._turn = turn
         self._stack = stack
         self._reply = reply
         self._editor = turn.api.editor()
-        # the model's words in earlier requests of this reply, all of whose calls were refused
+        # the model's words in earlier requests for this reply; all calls in them were refused
         self._said_before = ""
         self._running = self._run()
 
@@ -323,8 +323,8 @@ class StreamedReply:
     async def _edited(self, events: Sequence[Event | None], clean: Filter) -> AsyncGenerator[bytes]:
         """The events that go on; no event after a call goes on before the call is judged.
 
-        None is the end of the stream. Texts that a verdict refuses are withheld from the next event
-        on.
+        None marks the end of the stream. Texts that a verdict refuses are withheld from the next
+        event on.
         """
         turn, editor = self._turn, self._editor
         out = b""
@@ -363,7 +363,7 @@ def _cleaned(event: Event | None, clean: Filter) -> list[Event]:
 
 
 def _said(reply: Reply) -> bool:
-    """Whether the status of an answer says that the model replied."""
+    """Whether the status of an answer means that the model replied."""
     return reply.status in _SAID
 
 

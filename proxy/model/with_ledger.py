@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 QUIET_S: Final = 20.0
 """How long a request waits for candidates in flight; then they are refused."""
-# A program's own text has the same label as a model's words; only the channel tells which it is.
+# A text of the agent's program has the same label as a model's words; only the channel tells the
+# two apart.
 _LEFT: Final = frozenset({SourceKind.OPERATOR, SourceKind.USER_INPUT, SourceKind.AGENT_SELF_EDIT})
 
 
@@ -70,7 +71,7 @@ class Coupled:
         )
         # Names in what a person said are exempt from drift alarms (`storage.drift`).
         await self._drift.said(principal.tenant, _by_person(request, entered))
-        # Wait again, for candidates that arrived while the ledger wrote to disk.
+        # This waits again, for candidates that arrived while the ledger wrote to disk.
         await self._withholding.quiet(principal_id, QUIET_S)
         conversation = self._conversation(principal_id, request, entered)
         body = await self._withheld(prepared, entered, conversation)
@@ -190,7 +191,7 @@ class Coupled:
 def left_alone(
     request: ModelRequest, entered: Entered, clean: frozenset[int] = frozenset()
 ) -> Leave:
-    """What withholding leaves unchanged: what persons typed, and the agent's own program's text.
+    """The strings that withholding leaves unchanged: typed by persons, or by the agent's program.
 
     A person's turns stay under any label: people paste texts, and the beginning of a conversation
     may be unseen. Turns known to be clean (`clean`) stay too.
@@ -247,7 +248,7 @@ def _typed(
 def _labelled(
     request: ModelRequest, entered: Entered, clean: frozenset[int]
 ) -> Iterator[tuple[Where, Said, tuple[LabelledSpan, ...]]]:
-    """Every string of prompt and conversation: its place in the body, and its labelled spans."""
+    """Every string of prompt and conversation, with its place in the body and its labels."""
     for said, spans in zip(request.system, entered.system.spans, strict=False):
         yield said.where, said, spans
     yield from _turns(request, entered, clean)
@@ -256,7 +257,7 @@ def _labelled(
 def _turns(
     request: ModelRequest, entered: Entered, clean: frozenset[int]
 ) -> Iterator[tuple[Where, Said, tuple[LabelledSpan, ...]]]:
-    """Every string of the conversation with its place in the body, and its labelled spans."""
+    """Every string of the conversation, with its place in the body and its labels."""
     for at, (turn, read) in enumerate(zip(request.turns, entered.turns, strict=False)):
         if at in clean:
             continue

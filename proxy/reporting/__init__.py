@@ -1,1 +1,1 @@
-"""Messages to outside receivers about leaves of the audit log: at least once, without content."""
+"""Sends outside receivers messages about leaves of the audit log, without content."""

@@ -45,7 +45,7 @@ class Sink(Protocol):
         """Return when the receiver has taken it.
 
         Raises:
-            UpstreamError: It has not, or nobody knows.
+            UpstreamError: The receiver did not take it, or nobody knows.
         """
         ...
 
@@ -149,7 +149,7 @@ class Outbox(Generic[Told]):
             await self._out.wait(await self.turn())
 
     async def turn(self) -> float:
-        """Read new leaves, and send what is due; the seconds to wait until the next turn."""
+        """Read new leaves, and send what is due; returns the seconds until the next turn."""
         try:
             await self._read()
             if not self._is_due():
@@ -168,7 +168,7 @@ class Outbox(Generic[Told]):
         return 0.0 if len(self._waiting) >= MESSAGE_LEN_MAX else POLL_S
 
     async def _read(self) -> None:
-        """Pick from the leaves since the last look, as many as a message takes."""
+        """Pick leaves to report from those since the last read, as many as one message takes."""
         end = self._store.reader.status().leaf_count
         if self._cursor.until is not None:
             end = self._cursor.until
@@ -176,7 +176,8 @@ class Outbox(Generic[Told]):
             length = min(SLICE_LEN, end - self._read_until)
             picked, read = await asyncio.to_thread(self._pick, self._read_until, length)
             if not read:
-                return  # the log ends early: report nothing until it has grown
+                # The log ends before the cursor, so nothing is reported until the log has grown.
+                return
             self._waiting += picked
             self._read_until += read
         if not self._waiting and self._read_until - self._cursor.told > _IDLE_LEN:

@@ -1,4 +1,4 @@
-"""What waits for a person, as an event: CloudEvents 1.0 in JSON, structured mode. Pure.
+"""Events about candidates that wait for a person: CloudEvents 1.0 in JSON, structured mode.
 
 The fields are a closed list. A leaf holds no content, and its names stay inside too: no principal,
 tenant or origin is sent, nor the leaf's place in the log.

@@ -1,6 +1,6 @@
 """A receiver over HTTP: one signed POST for each message (Standard Webhooks 1.0).
 
-Where it goes is an operator's URL, and yet nothing of it is relied on: the name may lead into this
+An operator gives the URL, and still nothing about it is trusted: the name may lead into this
 network, the answer may redirect, be endless, or never come.
 """
 
@@ -79,8 +79,8 @@ class Webhook:
         Raises:
             UpstreamError: The receiver refused the message, or it may not have arrived.
         """
-        # For a host that is an IP address, the connector skips its resolver: check the address
-        # here.
+        # If the host is an IP address, the HTTP connector skips its resolver, so the address is
+        # checked here.
         if is_address(self._host):
             self._resolver.check(self._host)
         timestamp_s = self._now_ms() // 1_000

@@ -65,7 +65,10 @@ class Authenticated(Principal, frozen=True, kw_only=True, eq=False):
         return isinstance(other, Principal) and _fields(self) == _fields(other)
 
     def __ne__(self, other: object) -> bool:
-        """The opposite of `__eq__`; without it the one that a struct inherits would be used."""
+        """The opposite of `__eq__`.
+
+        Without this method the one that a struct inherits would be used.
+        """
         return not self == other
 
     def __hash__(self) -> int:
@@ -74,7 +77,10 @@ class Authenticated(Principal, frozen=True, kw_only=True, eq=False):
 
 
 def access_of(principal: Principal) -> Access:
-    """The access that a principal came in on; one without a credential has an endless access."""
+    """The access that a principal came in on.
+
+    A principal without a credential has an access that never ends.
+    """
     return principal.access if isinstance(principal, Authenticated) else _OWN
 
 

@@ -14,7 +14,7 @@ class Backend(Protocol[Reply]):
     """One server behind, to which the sidecar sends requests of its own. Event loop only."""
 
     async def is_ready(self) -> bool:
-        """Whether the server can be asked now; if not, it is asked in the next round."""
+        """Whether the server can be asked now. If not, it is asked again in the next round."""
         ...
 
     async def send(self, item: Unsettled) -> Reply | None:

@@ -29,7 +29,7 @@ SaidText = Annotated[str, Meta(max_length=EXPECT_LEN_MAX)]
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True):
-    """A signal, of a caller or a rule, that an answer was wrong.
+    """A report, by a caller or a rule, that an answer was wrong.
 
     At least one id says what the signal is about. `expect` and `forbid` are content: they are
     handed on in memory, and stored encrypted only. `rule_id` names the anchor or canary, `judge`
@@ -68,7 +68,7 @@ class TakesFeedback(Protocol):
     """Takes what a client says of an answer. Event loop only; any number at once."""
 
     async def take(self, by: Principal, said: GiveFeedback) -> Noted:
-        """Take what a client says, and return what became of it.
+        """Take what a client says of an answer; returns what became of it.
 
         Raises as `proxy.aftermath.feedback.TakingFeedback`.
         """
@@ -109,8 +109,8 @@ class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     """A judge's opinion on a set of memories: the answer fails, does not, or (None) is unknown.
 
-    `problem` is one of the words of `proxy.aftermath.judges`, where `fails` is None and the judge
-    did not say so itself. What a judge gives as its reason is in no field.
+    If `fails` is None and the judge did not say so itself, `problem` is one of the words of
+    `proxy.aftermath.judges`. The judge's own reason is in no field.
     """
 
     fails: bool | None
@@ -121,17 +121,17 @@ class NoJudges:
     """For a sidecar without judges: nobody is asked."""
 
     def names(self) -> tuple[str, ...]:
-        """None."""
+        """Return no names, because no judge is configured."""
         return ()
 
     def deterministic(self, name: str) -> bool:
-        """No judge has a name here."""
+        """Raise `KeyError`, because no judge has this name."""
         raise KeyError(name)
 
     async def ask(
         self, name: str, *, case: str, question: str, memories: Sequence[ShownMemory]
     ) -> Opinion:
-        """No judge has a name here."""
+        """Raise `KeyError`, because no judge has this name."""
         del case, question, memories
         raise KeyError(name)
 
@@ -156,7 +156,7 @@ class AsksJudges(Protocol):
     ) -> Opinion:
         """What the judge says of an answer from exactly these memories, within its deadline.
 
-        A judge that fails, hangs or cannot be read does not know; that is no exception.
+        If the judge fails, hangs or cannot be read, its opinion is unknown; nothing is raised.
 
         Raises:
             KeyError: No judge has this name.

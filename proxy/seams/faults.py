@@ -1,4 +1,4 @@
-"""Failures with an answer each. The class says whose fault it is.
+"""Failures, each with an answer of its own. The class says whose fault it is.
 
 `transport.responses` turns each of them into an answer.
 """
@@ -79,7 +79,7 @@ A command that was led there by mistake tells by it where it is.
 
 
 class NotFound(Exception):
-    """There is nothing of that name; `detail` is a fixed text."""
+    """The thing that was asked for does not exist; `detail` is a fixed text."""
 
     def __init__(self, detail: str = "there is nothing here") -> None:
         super().__init__(detail)

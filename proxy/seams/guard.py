@@ -55,8 +55,9 @@ class Join(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Unproven until it does.
     """
 
-    tool_use_id: Name | None = None  # Claude Code: `_meta["claudecode/toolUseId"]`
-    call_id: Name | None = None  # Codex: `_meta.callId`
+    # The id of the call in Claude Code: `_meta["claudecode/toolUseId"]`.
+    tool_use_id: Name | None = None
+    call_id: Name | None = None  # the id of the call in Codex: `_meta.callId`
     session_id: Name | None = None
     thread_id: Name | None = None
     turn_id: Name | None = None
@@ -214,7 +215,7 @@ class GuardAhead(Protocol):
     """
 
     async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
-        """As `Guard.judge`, but it never returns the verdicts of an earlier, equal call."""
+        """Judge as `Guard.judge` does, but never with the verdicts of an earlier, equal call."""
         ...
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
@@ -246,15 +247,15 @@ class GuardAhead(Protocol):
         ...
 
     async def claim(self, principal: Principal, server: str, candidate_id: CandidateId) -> bool:
-        """Whether this released item is now the caller's alone to send."""
+        """Claim a released item; True if the caller alone may send it now."""
         ...
 
     async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
-        """As `Guard.decided`."""
+        """The decision on a held candidate, as `Guard.decided` gives it."""
         ...
 
     async def settle(
         self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
     ) -> None:
-        """As `Guard.settle`."""
+        """Record outcomes, as `Guard.settle` does."""
         ...

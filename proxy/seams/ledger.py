@@ -61,7 +61,7 @@ class NoSessions:
         asked: Asked | None = None,
         looked: Looked | None = None,
     ) -> None:
-        """Return None: without a ledger there is no evidence."""
+        """Return None, because without a ledger there is no evidence."""
         del principal_id, texts, join, asked, looked
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
@@ -76,7 +76,8 @@ class NoSessions:
 def seen_of(sessions: Sees, candidate: Candidate, proposal: Proposal) -> Seen | None:
     """The ledger's evidence about a candidate: its session, and who first said its words."""
     if isinstance(sessions, NoSessions):
-        return None  # without a ledger there is no evidence, so the candidate is not even read
+        # Without a ledger there is no evidence, so the candidate's text is not even read.
+        return None
     call = call_of(candidate) if proposal.guarded_key is not None else None
     if call is not None:
         texts = call.pieces

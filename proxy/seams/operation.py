@@ -1,4 +1,4 @@
-"""What every dialect decodes a request into, and what it encodes an answer from.
+"""The operations into which every dialect decodes requests, and from which it encodes answers.
 
 A dialect decides nothing and sends nothing: it turns `HttpRequest` into an `Operation` and a
 `Result` into an `HttpReply`.
@@ -82,9 +82,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     promotion_token: str | None = None
     # The client's own vector, float32 little-endian, checked for length by the interceptor.
     vector: bytes | None = None
-    # Guard mode: the key under which the server behind files it. No dialect sets it.
+    # Guard mode: the key under which the server files the memory. No dialect sets it.
     guarded_key: str | None = None
-    # Guard mode: what is known of the text that it changes. Only the guard sets it.
+    # Guard mode: what is known of the text that the proposal changes. Only the guard sets it.
     edit: Edit | None = None
     # Segments that contain the text, as the guard found them; no dialect sets this.
     culprits: tuple[Origin, ...] = ()
@@ -107,7 +107,10 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, tag="write"):
 
 
 class DeleteWhere(msgspec.Struct, frozen=True, kw_only=True, tag="delete_where"):
-    """Delete every live memory that matches: each deletion is a candidate of its own."""
+    """Delete every live memory that matches.
+
+    Each deletion is a candidate of its own.
+    """
 
     where: Filter
     target: str = "memories"
@@ -133,8 +136,8 @@ class ListMemories(msgspec.Struct, frozen=True, kw_only=True, tag="list"):
     offset: int = 0
     limit: int = 100
     note: str = ""
-    # Whether the client asks for the next page by the last entry it got: then a page may be shorter
-    # than asked.
+    # Whether the client asks for the next page by the last entry that it got. Then a page may be
+    # shorter than asked for.
     by_offset: bool = False
 
 
@@ -174,7 +177,7 @@ class ReadGraph(msgspec.Struct, frozen=True, kw_only=True, tag="read_graph"):
 
 
 class FindInGraph(msgspec.Struct, frozen=True, kw_only=True, tag="find_in_graph"):
-    """Store mode: which parts of the graph exist, for a call that will change it. No text is shown.
+    """Store mode: ask which parts of the graph exist, before a call changes it. No text is shown.
 
     `texts` are observations, each with the name of its entity. `memory_ids` are looked up among the
     memories of entities. `hanging` also asks for the observations and relations of the entities.
@@ -194,7 +197,7 @@ class Identify(msgspec.Struct, frozen=True, kw_only=True, tag="identify"):
 
 
 class GiveFeedback(msgspec.Struct, frozen=True, kw_only=True, tag="feedback"):
-    """What somebody says of a reply, a recall or a memory; it changes no memory and no rank.
+    """Feedback on a reply, a recall or a memory; it changes no memory and no rank.
 
     `expect` and `forbid`, checked as entries of a matcher, are what the answer should have said
     and should not have.
@@ -298,7 +301,7 @@ class GraphEntity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GraphShown(msgspec.Struct, frozen=True, kw_only=True, tag="graph"):
-    """Answer to `ReadGraph`, in the order of making."""
+    """Answer to `ReadGraph`; entities and relations stand in the order in which they were made."""
 
     entities: tuple[GraphEntity, ...]
     relations: tuple[Relation, ...]
@@ -441,7 +444,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
     title: str
     detail: str
     retry_after_s: int | None = None
-    # the methods that the route takes, if the request used another one
+    # the methods that the route takes, if the request used a method that it does not take
     allowed: tuple[str, ...] = ()
 
 
@@ -461,11 +464,11 @@ class Dialect(Protocol):
     segments: frozenset[str]
 
     def claims(self, request: HttpRequest) -> bool:
-        """Whether this request is this dialect's, by path and by the credential's scheme."""
+        """Whether this request belongs to this dialect, by its path and its credential's scheme."""
         ...
 
     def credential(self, request: HttpRequest) -> str | None:
-        """The API key, in this dialect's own header; None where there is none."""
+        """The API key in this dialect's own header; None if there is none."""
         ...
 
     def decode(self, request: HttpRequest) -> Operation:

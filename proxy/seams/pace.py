@@ -42,7 +42,8 @@ class Pace:
         self._began: float | None = None
         self._whose = ""
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        # One thread: two would take the interpreter from the loop twice as often.
+        # There is only one thread, because two would take the interpreter from the loop twice as
+        # often.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemogate-aside")
         self._aside: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # For each line, the pieces of work that wait, each with its caller's future; the first one
@@ -50,7 +51,10 @@ class Pace:
         self._lines: dict[str, deque[tuple[asyncio.Future[Any], Callable[[], Any]]]] = {}
 
     async def step(self, owner: str) -> None:
-        """Go on at once while the slice lasts; otherwise wait for this principal's next turn."""
+        """Go on at once while the time slice lasts.
+
+        After it, wait for this principal's next turn.
+        """
         if self._began is None:
             self._begin()
         lasts = self._clock() - (self._began or 0.0) < SLICE_S
@@ -73,7 +77,7 @@ class Pace:
             mine = theirs.popleft()
             if theirs:
                 self._waiting[owner] = theirs
-            if not mine.done():  # a done future belongs to a request that was given up
+            if not mine.done():  # a future that is done belongs to a request that was given up
                 mine.set_result(None)
                 self._begin()
                 return
@@ -95,7 +99,7 @@ class Pace:
             return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
 
     async def in_turn(self, line: str, size: int, call: Callable[[], _T]) -> _T:
-        """The result of `call`, which says where it may rest (`proxy.seams.slices`).
+        """The result of `call`, run in slices: it says where it may pause (`proxy.seams.slices`).
 
         The pieces of one line are done one after the other, in the order in which they came. If the
         line is empty and `size` is small, the piece is done at once, without a wait. A piece that
@@ -154,7 +158,7 @@ class Pace:
             mine, _ = self._lines[line].popleft()
             error = work.outcome.exception()
             if mine.done():
-                pass  # the caller has left
+                pass  # the caller of this piece of work has left
             elif error is None:
                 mine.set_result(work.outcome.result())
             else:

@@ -46,7 +46,10 @@ class HearsRecalls(Protocol):
     """Hears of every read of memories, through every front. Event loop only; it never waits."""
 
     def served(self, principal: Principal, answered: ReadAnswer, *, dialect: str) -> str:
-        """The answer is about to be served; returns the recall's id, "" where none is kept."""
+        """Note an answer that is about to be served.
+
+        Returns the recall's id, "" if none is kept.
+        """
         ...
 
 
@@ -54,5 +57,5 @@ class EntersContexts(Protocol):
     """Is told which memories will enter an agent's context. Event loop only; it never waits."""
 
     def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
-        """`shown` is about to be served to an agent of the principal, by that recall."""
+        """Note that the memories in `shown` are about to be served to an agent, by that recall."""
         ...

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class State(Enum):
-    """Why a piece of work has given control back to the event loop."""
+    """The reason why a piece of work has given control back to the event loop."""
 
     RESTS = "its slice is used up"
     APART = "it reads a long text beside the loop, and says when it is ready"
@@ -45,7 +45,10 @@ class Sliced(Generic[_T]):
         used_up: Callable[[], bool],
         ready: Callable[[], None],
     ) -> None:
-        """`used_up` says whether the slice is over; `ready` is called on the work's own thread."""
+        """`used_up` tells whether the time slice is over.
+
+        `ready` is called on the work's own thread.
+        """
         self.outcome: Future[_T] = Future()
         self._call = call
         self._used_up = used_up
@@ -63,7 +66,8 @@ class Sliced(Generic[_T]):
         """Let the work run until its slice is used up, it runs a function apart, or it ends."""
         if not self._begun:
             self._begun = True
-            # A daemon: a process that ends does not wait for a slice that nobody will give.
+            # The thread is a daemon, so a process that ends does not wait for a slice that nobody
+            # will give.
             threading.Thread(target=self._run, name="mnemogate-sliced", daemon=True).start()
         self._go.release()
         self._back.acquire()
@@ -91,7 +95,8 @@ class Sliced(Generic[_T]):
         self._state = State.APART
         self._back.release()
         try:
-            # One at a time: two would take the interpreter from the loop twice as often.
+            # One function at a time runs apart, because two would take the interpreter from the
+            # loop twice as often.
             with _APART:
                 return call(text)
         finally:
@@ -100,7 +105,7 @@ class Sliced(Generic[_T]):
 
 
 class _Here(threading.local):
-    """Holds the piece of work that runs on this thread."""
+    """Remembers, for each thread, the piece of work that runs on it."""
 
     work: Sliced[Any] | None = None
 

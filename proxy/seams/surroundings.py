@@ -63,7 +63,7 @@ class RandomPool:
         self._at = 0
 
     def __call__(self, count: int) -> str:
-        """`count` random bytes as 2 * `count` hex digits."""
+        """Return `count` random bytes as 2 * `count` hex digits."""
         start, self._at = self._at, self._at + 2 * count
         if self._at > len(self._hex):
             self._hex = secrets.token_hex(max(POOL_LEN, count))

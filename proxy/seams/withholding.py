@@ -26,7 +26,9 @@ class Watches(Protocol):
         ...
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
-        """Note that the candidate was decided, or could not be decided.
+        """Note that a candidate was decided, or could not be decided.
+
+        `result` is None if nobody waits for the answer any more.
 
         `result` is None if nobody waits for the answer any more.
         """

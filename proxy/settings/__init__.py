@@ -1,1 +1,1 @@
-"""Settings: the table, the one reader of the environment, and what files may say."""
+"""Reads the settings: one table of them, one reader of the environment, and checks of files."""

@@ -43,7 +43,7 @@ _TLS_BYTES_MAX = 16 * 1024 * 1024
 # A file that a store creates in its state directory with its first commit.
 MARKER = "marker"
 _LISTED = ("principals", "mcp", "model", "judge")
-# Tables that are parsed with the listed ones, and stand once.
+# Tables that may occur only once, and that are parsed like those that may occur more often.
 _SINGLE = ("after", "review")
 
 __all__ = ["SETTINGS", "Address", "Binding", "Secret", "Settings", "SettingsError", "load_settings"]
@@ -162,7 +162,7 @@ def load_settings(
         _assemble(values, env, _bindings(listed["principals"])), **_behind(listed, env)
     )
     if settings.agent_key is not None and settings.agent_key == settings.operator_key:
-        # With one key for both, a reader of the agent's environment would be an operator.
+        # If both roles had one key, a reader of the agent's environment would be an operator.
         raise SettingsError("agent_key and operator_key: must be two different keys")
     if check_places:
         _check_places(settings, env)
@@ -196,7 +196,7 @@ def setting_table() -> tuple[tuple[str, str, str, str], ...]:
 
 
 def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
-    """The settings file to read; a file that was named must exist."""
+    """The path of the settings file. A file that the user named must exist."""
     given = env.get(CONFIG_ENV)
     try:
         if config or given:
@@ -222,7 +222,7 @@ def _home(env: Mapping[str, str]) -> Path:
     try:
         return Path(env.get("HOME") or str(Path.home()))
     except RuntimeError:
-        # A uid without an entry in the user database, as in containers.
+        # The uid has no entry in the user database, as happens in containers.
         return Path("/nonexistent")
 
 
@@ -288,7 +288,7 @@ def _value(
 
 
 def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str, object]:
-    """The checked tables of servers, model APIs and webhook, by their field in `Settings`."""
+    """The checked tables of servers, model APIs and the webhook, by the name of their setting."""
     try:
         return {
             "mcp": mcp_servers(listed["mcp"], env),
@@ -374,7 +374,7 @@ def _usual_checkpoint(state: Path) -> Path:
 
 
 def _key(role: str, given: object, file: object) -> object:
-    """The key of a role, from its variable or its file."""
+    """The key for a role, from its environment variable or its file."""
     if not isinstance(file, Path):
         return given
     if given is not None:
@@ -400,8 +400,8 @@ def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
     state = settings.state.resolve()
     here = Path.cwd().resolve()
     home = _home(env).resolve()
-    # Every state directory lies below the root, and most below the home directory: those do not
-    # count.
+    # Only project directories count: every state directory lies below the root, and most below the
+    # home directory.
     if here in (state, *state.parents) and here not in (Path(here.anchor), home):
         raise SettingsError(
             "state: lies inside the working directory, where an agent may write; "

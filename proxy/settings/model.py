@@ -28,7 +28,7 @@ RESERVED: Final = frozenset(
 )
 
 
-# A route below the table's name; a star stands for one segment.
+# Matches a route below the table's name; a star stands for one segment.
 Path: TypeAlias = Annotated[str, Meta(pattern=r"^(/([A-Za-z0-9_.:@,=$~-]+|\*))+$", max_length=512)]
 
 
@@ -49,15 +49,15 @@ class HostedState(enum.Enum):
 class ModelPurpose(enum.Enum):
     """Whether an agent or a memory backend asks the model."""
 
-    AGENT = "agent"  # an agent: its calls of memory tools are judged
-    EXTRACTION = "extraction"  # a memory backend: the answer itself is stored
+    AGENT = "agent"  # An agent asks; its calls of memory tools are judged.
+    EXTRACTION = "extraction"  # A memory backend asks; the answer itself is stored.
 
 
 class ConfirmIn(enum.Enum):
     """Where a person is asked about held candidates."""
 
-    PAGE = "page"  # only in the review queue and on its page
-    REPLY = "reply"  # in the conversation as well, at the end of a reply
+    PAGE = "page"  # Only in the review queue, and on its page.
+    REPLY = "reply"  # In the conversation as well, at the end of a reply.
 
 
 class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -132,7 +132,7 @@ def _secret(key: str, file: str) -> Secret:
 
 
 def network_of(text: str) -> Network:
-    """A range of addresses, as `allow` has it.
+    """A range of addresses, read from an entry of `allow`.
 
     Raises:
         BadValue: What is allowed.

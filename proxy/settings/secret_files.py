@@ -18,7 +18,7 @@ def secret_from(path: Path) -> Secret:
     """The secret in a file; one line break at its end is not part of it.
 
     Raises:
-        BadValue: What is required of the file; never its content.
+        BadValue: The message says what the file must be like, and nothing of its content.
     """
     line = _read(path, _FILE_BYTES_MAX).removesuffix("\n").removesuffix("\r")
     try:
@@ -31,7 +31,7 @@ def pairs_from(path: Path, separator: str) -> tuple[tuple[str, str], ...]:
     """The names and values of a file, one per line; blank lines and `#` lines are left out.
 
     Raises:
-        BadValue: What is required of the file; never its content.
+        BadValue: The message says what the file must be like, and nothing of its content.
     """
     pairs: list[tuple[str, str]] = []
     for line in _read(path, LIST_BYTES_MAX).splitlines():
@@ -48,7 +48,7 @@ def _read(path: Path, bytes_max: int) -> str:
     """The text of a file that other users may not read.
 
     Raises:
-        BadValue: What is required of the file; never its content.
+        BadValue: The message says what the file must be like, and nothing of its content.
     """
     try:
         return read_file(path, bytes_max, Trust.SECRET).decode("ascii")

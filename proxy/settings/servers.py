@@ -47,7 +47,7 @@ def headers_from(file: str | None) -> tuple[tuple[str, str], ...]:
     """The headers in a file of secrets; none where there is no file.
 
     Raises:
-        BadValue: What is required of the file; nothing of its content.
+        BadValue: The message says what the file must be like, and nothing of its content.
     """
     if file is None:
         return ()

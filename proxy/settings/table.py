@@ -44,7 +44,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     default: Raw | None
     meaning: str
     parse: Callable[[Raw], object]
-    # Secrets come from the environment alone: a flag shows in `ps`, and a file gets committed.
+    # Secrets come from the environment alone: a flag is visible in `ps`, and a file may be
+    # committed to a repository.
     secret: bool = False
 
     @property

@@ -29,7 +29,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 class BadValue(Exception):  # noqa: N818 - always turned into a SettingsError that names the setting
     """A value is not allowed.
 
-    The message says what is, and never quotes the text, which may be a secret.
+    The message says what is allowed, and never quotes the text, which may be a secret.
     """
 
 
@@ -49,7 +49,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself."""
+        """The secret text itself."""
         return self._text
 
     def __repr__(self) -> str:
@@ -63,14 +63,14 @@ class Secret:
 
 
 def text(raw: Raw) -> str:
-    """Any text that is not empty."""
+    """Read a text that must not be empty."""
     if not isinstance(raw, str) or not raw.strip():
         raise BadValue("a text that is not empty")
     return raw.strip()
 
 
 def path(raw: Raw) -> Path:
-    """A file or directory; `~` is the home directory."""
+    """Read the path of a file or directory; `~` is the home directory."""
     name = text(raw)
     if "\0" in name:  # TOML can spell a NUL, and no file name has one
         raise BadValue("a path")
@@ -81,7 +81,7 @@ def path(raw: Raw) -> Path:
 
 
 def address(raw: Raw) -> Address:
-    """`HOST:PORT`, with an IPv6 host in brackets."""
+    """Read an address `HOST:PORT`, with an IPv6 host in brackets."""
     allowed = "HOST:PORT with a port from 0 to 65535, like 127.0.0.1:7077 or [::1]:7077"
     found = re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", text(raw))
     if found is None or int(found[2]) > _PORT_MAX:
@@ -90,7 +90,7 @@ def address(raw: Raw) -> Address:
 
 
 def boolean(raw: Raw) -> bool:
-    """`true` or `false`."""
+    """Read `true` or `false`."""
     if isinstance(raw, bool):
         return raw
     spelled = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -100,7 +100,7 @@ def boolean(raw: Raw) -> bool:
 
 
 def names(raw: Raw) -> tuple[str, ...]:
-    """A list; in the environment separated by commas."""
+    """Read a list of names, separated by commas if it comes from the environment."""
     parts = raw.split(",") if isinstance(raw, str) else raw
     if not isinstance(parts, list) or not all(type(part) is str for part in parts):
         raise BadValue("a list of texts (in the environment: separated by commas)")
@@ -108,7 +108,7 @@ def names(raw: Raw) -> tuple[str, ...]:
 
 
 def whole(low: int, high: int) -> Callable[[Raw], int]:
-    """A whole number within bounds."""
+    """A reader of whole numbers within the given bounds."""
 
     def parse(raw: Raw) -> int:
         allowed = f"a whole number from {low} to {high}"
@@ -126,7 +126,7 @@ def whole(low: int, high: int) -> Callable[[Raw], int]:
 
 
 def number(low: float, high: float) -> Callable[[Raw], float]:
-    """A number within bounds."""
+    """A reader of numbers within the given bounds."""
 
     def parse(raw: Raw) -> float:
         allowed = f"a number from {low:g} to {high:g}"
@@ -142,7 +142,7 @@ def number(low: float, high: float) -> Callable[[Raw], float]:
 
 
 def embedder(raw: Raw) -> str:
-    """The name of an embedding model, or `client:` and a number of dimensions."""
+    """Read the name of an embedding model, or `client:` and a number of dimensions."""
     if isinstance(raw, str):
         if raw in EMBEDDERS:
             return raw
@@ -154,7 +154,7 @@ def embedder(raw: Raw) -> str:
 
 
 def one_of(*allowed: str) -> Callable[[Raw], str]:
-    """One word of a closed list."""
+    """A reader of one word of a closed list."""
 
     def parse(raw: Raw) -> str:
         if not isinstance(raw, str) or raw not in allowed:
@@ -173,7 +173,7 @@ def secret(raw: Raw) -> Secret:
 
 
 def exact_secret(raw: Raw) -> Secret:
-    """A secret of at least 20 printable ASCII characters without spaces."""
+    """Read a secret of at least 20 printable ASCII characters without spaces."""
     if (
         not isinstance(raw, str)
         or not SECRET_LEN_MIN <= len(raw) <= _SECRET_LEN_MAX
@@ -192,7 +192,7 @@ def unquoted(key: str) -> str:
 
 
 def uids(raw: Raw) -> tuple[int, ...]:
-    """A list of numeric user ids."""
+    """Read a list of numeric user ids."""
     parse = whole(0, 2**32 - 2)
     if isinstance(raw, int):
         return (parse(raw),)
@@ -206,7 +206,7 @@ def table_of(table: object, kind: type[T]) -> T:
     """One TOML table of a settings file as its struct.
 
     Raises:
-        BadValue: Which key, and what is allowed.
+        BadValue: The message names the key and what is allowed.
     """
     try:
         return msgspec.convert(table, kind, strict=True)

@@ -1,4 +1,4 @@
-"""Settings and rules that let in more than the shipped ones do: allowed, and reported."""
+"""Lists settings and rules that admit more than the shipped ones do: allowed, but reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def wider_settings(settings: Settings) -> tuple[str, ...]:
 
 
 def _unjudged(table: str, patterns: tuple[str, ...]) -> list[str]:
-    """What a list of memory files leaves out, which takes the place of the shipped one."""
+    """The memory files that an operator's list leaves unjudged, compared with the shipped list."""
     gone = ", ".join(left_out(patterns))
     return [f"{table}: memory_paths: nobody judges what is written to {gone}"] if gone else []
 

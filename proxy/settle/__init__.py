@@ -1,4 +1,4 @@
-"""From an admitted write to its outcome at a server behind: intent, sent, settled, reconciled.
+"""What happens to an admitted write for another server: intent, sent, settled, reconciled.
 
 No protocol is known here.
 """

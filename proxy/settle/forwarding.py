@@ -1,4 +1,4 @@
-"""Writes to a server behind: judged, sent once, settled by the answer. No protocol is known here.
+"""Judges writes to another server, sends each once, and settles it by the answer.
 
 An admitted item is an intent on disk before it is sent. Without an answer its outcome is recorded
 as unknown, and the item is looked up later. It is never sent again.
@@ -35,7 +35,7 @@ class Settles(Protocol):
     async def settle(
         self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
     ) -> None:
-        """See `Guard.settle`."""
+        """Record outcomes, as `Guard.settle` does."""
         ...
 
 

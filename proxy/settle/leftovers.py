@@ -1,4 +1,4 @@
-"""Items left over between the gate and a server: released ones to send, lost ones to look up.
+"""Handles leftover items of a server: sends released ones, looks up lost ones.
 
 The gate gives out a released item once, and it is sent once. An item whose answer was lost is only
 looked up, by reading.
@@ -83,7 +83,7 @@ class Leftovers(Generic[Reply]):
 
     async def _look_up(self, one: Unsettled) -> None:
         if self._forwarding.is_open(one.candidate_id):
-            return  # the server's answer may still come
+            return  # the server's answer to this item may still come
         until, pause = self._paused.get(one.candidate_id, (0, _FIRST_PAUSE))
         if self._round < until:
             return

@@ -1,4 +1,4 @@
-"""Which addresses a request that this machine makes for an operator may go to.
+"""Decides to which addresses the sidecar may send a request on behalf of an operator.
 
 A host name is looked up once for each connection, all its addresses are judged, and the connection
 goes to a judged address. A second look-up could lead to another address (DNS rebinding): a cloud's
@@ -115,7 +115,7 @@ class JudgedResolver:
             UpstreamError: One of them is refused.
             OSError: The host has no address.
         """
-        del family  # the family is taken from the address's text below
+        del family  # the address's family is read from its text further below
         found = await self._look_up(host, port)
         for address in found:
             self.check(address)

@@ -52,7 +52,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Visit(Protocol):
-    """One request, which ends with its credential."""
+    """A request, as far as its credential is concerned: it ends when the credential ends."""
 
     @property
     def peer(self) -> Peer:
@@ -60,7 +60,7 @@ class Visit(Protocol):
         ...
 
     def stands_on(self, access: Access) -> None:
-        """Tie the request to this credential: when the credential ends, so does the request."""
+        """Tie a request to this credential: when the credential ends, the request ends too."""
         ...
 
 
@@ -124,8 +124,8 @@ def first_keys(
         if given is not None:
             digest = hash_key(given.reveal())
             stored = by_id.get(role)
-            # The given key may be one that a first start made and a shell kept: it is stored under
-            # its own id.
+            # The given key may be one that a first start made and a shell variable kept. Then it is
+            # stored under its own id.
             known_so = any(
                 one.key_sha256 == digest and one.principal.principal_id == role for one in known
             )
@@ -161,7 +161,7 @@ class Authenticator:
         self._keys = keys
         self._now_ms = now_ms
         self._by_digest: dict[bytes, KeyRecord] | None = None
-        # A binding stays valid while the process runs: it is a line of the configuration.
+        # A binding is valid as long as the process runs, because it is a line of the configuration.
         self._by_uid = {
             bound.uid: _let_in(bound.principal, Access())
             for bound in bindings
@@ -292,7 +292,7 @@ class Authenticator:
         return self._accesses.get(digest) or self._accesses.setdefault(digest, Access())
 
     def _end_in_time(self, record: KeyRecord) -> None:
-        """End a key's open requests at its time, by the same clock that admission uses."""
+        """End a key's open requests when its time comes, by the clock that admission uses too."""
         digest = record.key_sha256
         timer = self._timers.pop(digest, None)
         if timer is not None:
@@ -310,8 +310,8 @@ class Authenticator:
         if credential is None or not 0 < len(credential) <= CREDENTIAL_LEN_MAX:
             return None
         digest = hash_key(credential)
-        # Looked up by SHA-256: a peer cannot steer its digest towards a stored one, so timing tells
-        # nothing.
+        # Key records are looked up by SHA-256. A peer cannot steer its digest towards a stored one,
+        # so the time that the look-up takes tells nothing.
         record = self._records().get(digest)
         if record is None or not hmac.compare_digest(record.key_sha256, digest):
             return None
@@ -332,7 +332,9 @@ class Authenticator:
 
 @lru_cache(maxsize=1_024)
 def _keys_in(text: str) -> frozenset[bytes] | None:
-    """Hashes of possible keys in a text; None if the text has a part in the form of a minted key.
+    """Hashes of possible keys in a text.
+
+    None if a part of the text has the form of a minted key.
 
     Cached: a client's headers are mostly the same in each request.
     """

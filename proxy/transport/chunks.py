@@ -45,7 +45,7 @@ class Chunks:
 
     @property
     def ended(self) -> bool:
-        """Whether the body has ended."""
+        """Whether the end of the body was read."""
         return self._expects is _Expects.NOTHING
 
     def through(self, data: bytes) -> int:

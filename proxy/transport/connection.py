@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from proxy.transport.crowd import Crowd
 
-    # Answers one request; None: it failed, and nothing was sent.
+    # Answers one request. A None as answer says that the request failed and nothing was sent.
     Answers = Callable[[Received], Awaitable[web.StreamResponse | None]]
 
 AIOHTTP_FROM: Final = "3.14.4"
@@ -59,7 +59,7 @@ _REQUEST_LINE: Final = re.compile(rb"[A-Z]+ [!-\xff]+ HTTP/1\.[01]")
 
 
 def _nowhere() -> logging.Logger:
-    # aiohttp logs unparsable requests with their bytes. This logger is in no hierarchy, so no
+    # aiohttp logs unparsable requests with their bytes. This logger belongs to no hierarchy, so no
     # configuration can give it a handler.
     silent = logging.Logger("aiohttp", logging.CRITICAL + 1)  # noqa: LOG001 - as said
     silent.disabled = True
@@ -109,7 +109,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _At(Enum):
-    """The state of a connection within a request."""
+    """The points within a request at which a connection can be."""
 
     HEAD = "a head is awaited, or its beginning is there"
     PARSED = "a head is with aiohttp, which will hand the request over"
@@ -131,8 +131,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = Peer(address="")
         self.principal: str | None = None
         self.departure = Departure()
-        # Happens when a body turns out to be broken: wrongly framed, or with more framing than
-        # allowed.
+        # This event happens when a body turns out to be broken: wrongly framed, or with too much
+        # framing.
         self.breakage = Departure()
         self.broken = False
         self._terms = terms
@@ -159,11 +159,11 @@ class Connection(asyncio.BufferedProtocol):
         self._excused = False
         self._chunks = Chunks()
         self._deadline: asyncio.TimerHandle | None = None
-        # Runs while an answer waits for its peer to read; an answer that is read at once needs no
-        # timer.
+        # This timer runs while an answer waits for its peer to read. An answer that is read at once
+        # needs no timer.
         self._unread: asyncio.TimerHandle | None = None
 
-    # ---- from the socket ----
+    # ---- calls from the socket -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the deadline, or turn the peer away."""
@@ -197,21 +197,21 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _held_max(self) -> int:
-        """How many unprocessed bytes to hold.
+        """How many unprocessed bytes the connection may hold.
 
         With a credential, enough to read a usual request at once.
         """
         return HELD_BYTES_MAX if self.principal is None else READ_BYTES_MAX
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hold the new bytes, and hand on as many as are wanted."""
+        """Hold the bytes that arrived, and hand on as many of them as aiohttp wants."""
         self._held += self._terms.window[:nbytes]
         self._pump()
 
     def eof_received(self) -> bool:
         """Note that the peer sends no more. Its requests are still answered.
 
-        Over TLS asyncio has no half-closed connection: it ends.
+        Over TLS the connection ends, because asyncio has no half-closed TLS connection.
         """
         if self._transport is None or self._transport.get_extra_info("sslcontext") is not None:
             return False
@@ -231,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._inner is not None:
             self._inner.resume_writing()
 
-    # ---- from aiohttp ----
+    # ---- calls from aiohttp ----------------------------------------------------------------------
 
     def pause(self) -> None:
         """Stop handing body bytes to aiohttp."""
@@ -250,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._speaking
 
     def refuse_malformed(self) -> None:
-        """Answer that this is no request, without quoting it, and end."""
+        """Answer that the bytes are no request, without quoting them, and close the connection."""
         self.say(MALFORMED)
         self.end()
 
@@ -273,12 +273,12 @@ class Connection(asyncio.BufferedProtocol):
         if sent is None:
             self.say(INTERNAL)
             self.end()
-            # None: nothing was written, and the connection is closing.
+            # With None nothing was written, and the connection is closing.
             return web.Response(status=500)
         return sent
 
     def _settle(self, sent: web.StreamResponse | None) -> None:
-        """Go on, after an answer, to the next request, or skip the rest of an unwanted body."""
+        """After an answer, go on to the next request, or skip the rest of an unwanted body."""
         request = self._request
         whole = self._at is _At.FED and request is not None and request.content.is_eof()
         if sent is not None and sent.keep_alive and whole:
@@ -286,13 +286,14 @@ class Connection(asyncio.BufferedProtocol):
             self._raw, self._last = 0, b""
             self._at = _At.HEAD
         elif self._at is _At.HELD and request is not None:
-            # aiohttp reads on for a moment: if it closed at once, the answer could be lost.
+            # aiohttp goes on reading for a moment, because the answer could be lost if it closed at
+            # once.
             request.body_bytes_max = self._limits.body_bytes_max
             self._at = _At.BODY
         self._pump()
         self._hear_out()
 
-    # ---- for the answering side ----
+    # ---- calls from the answering side -----------------------------------------------------------
 
     @property
     def waits(self) -> bool:
@@ -343,12 +344,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(raw)
 
     def end(self) -> None:
-        """Close after what is already written."""
+        """Close the connection after what is already written."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once; unsent bytes are lost."""
+        """Close the connection at once; unsent bytes are lost."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -360,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
             await self._server.shutdown(drain_s)
         self.end()
 
-    # ---- between the socket and aiohttp ----
+    # ---- between the socket and aiohttp ----------------------------------------------------------
 
     def _pump(self) -> None:
         """Hand the held bytes to aiohttp as far as it wants them, and keep the rest."""
@@ -418,7 +419,7 @@ class Connection(asyncio.BufferedProtocol):
             self._at = _At.FED
         self._feed(part)
         if self._at is _At.BODY and request.content.is_eof():
-            # aiohttp and this code find different ends of the body, so the body counts as broken.
+            # aiohttp and this code found different ends of the body, so the body counts as broken.
             self._break()
 
     def _break(self) -> None:
@@ -446,7 +447,7 @@ class Connection(asyncio.BufferedProtocol):
             self._inner.data_received(part)
 
     def _hear_out(self) -> None:
-        """Answer the requests of a peer that will send no more, without waiting for it.
+        """Answer the requests that a peer has sent, if it will send no more.
 
         Background work for the peer ends as if the peer had left, which looks the same from here.
         """
@@ -483,8 +484,8 @@ class Connection(asyncio.BufferedProtocol):
     def _late(self) -> None:
         self._deadline = None
         if self._at is _At.PARSED and not self._excused:
-            # The whole head is here, but the loop was too busy to answer it: extend the deadline
-            # once.
+            # The whole head is here, but the loop was too busy to answer it, so the deadline is
+            # extended once.
             self._excused = True
             self._start_clock()
             return

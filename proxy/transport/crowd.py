@@ -1,4 +1,4 @@
-"""The connections of a listener: who must go when it is full, and whose request is next.
+"""Decides which connection of a full listener must go, and whose request is next.
 
 A connection without a credential costs a peer nothing, so such connections may never stand in the
 way of one with a credential, nor of each other's first request. A principal may take all places
@@ -86,7 +86,7 @@ class Crowd:
         return len(self._groups)
 
     def unread_of(self, principal: str | None) -> int:
-        """Bytes of answers that wait for the connections of this principal."""
+        """The number of bytes in answers that this principal's connections have not read."""
         return sum(one.unread_bytes for one in self._known.get(principal or "", ()))
 
     def enter(self, guest: Guest) -> bool:
@@ -139,9 +139,9 @@ class Crowd:
 
 
 def _first(groups: dict[str, dict[Guest, None]], *may_go: Callable[[Guest], bool]) -> Guest | None:
-    """The oldest connection that may go, of the largest group.
+    """The oldest connection that may be closed, of the largest group.
 
-    The first condition that any connection fits says which may go.
+    The conditions are tried in order; the first that some connection fits decides.
     """
     for group in sorted(groups.values(), key=len, reverse=True):
         for fits in may_go:
@@ -216,7 +216,7 @@ class RequestTurn:
             self._counts = True
 
     def enter(self, principal: str) -> None:
-        """Count the request for this principal, to which it turned out to belong.
+        """Count the request for this principal, whose it turned out to be.
 
         Raises:
             Busy: There is no room for one more request of this principal.

@@ -43,7 +43,10 @@ class Departure:
             self._told.remove(told)
 
     def happen(self) -> None:
-        """Tell everybody who asked that the peer left; called once by the connection."""
+        """Tell all registered callbacks that the peer left.
+
+        The connection calls this once.
+        """
         self._happened = True
         told, self._told = self._told, []
         for one in told:
@@ -51,7 +54,7 @@ class Departure:
 
 
 class Welcome:
-    """How long a request is wanted: until its peer leaves, or its credential ends.
+    """Tells how long a request's answer is wanted: until its peer leaves or its credential ends.
 
     Used as a context around the whole request, up to the last piece of the answer. Event loop only.
     """
@@ -94,7 +97,7 @@ class Welcome:
         """Check that the credentials of the request are still valid.
 
         Raises:
-            Unauthenticated: One of them has ended meanwhile.
+            Unauthenticated: One of the credentials has ended meanwhile.
         """
         if self.over:
             raise Unauthenticated
@@ -152,7 +155,7 @@ class Pieces(Protocol):
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply, and what telemetry may know of it.
+    """A reply, with the facts about it that telemetry may know.
 
     `route` is a route's template, never the path that was sent.
     """
@@ -173,8 +176,8 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 class Front(Protocol):
     """Answers every request of one listener, failures included."""
 
-    name: str  # "data" | "admin" | "health"
-    routes: frozenset[str]  # all values that `Answered.route` can have
+    name: str  # One of "data", "admin" and "health".
+    routes: frozenset[str]  # all values that `Answered.route` may have
 
     async def answer(self, incoming: Incoming) -> Answered:
         """Answer one request, failures included; raises nothing."""

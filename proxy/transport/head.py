@@ -48,7 +48,7 @@ _SINGLE: Final = frozenset(
         "x-request-id",
     }
 )
-# Matches a path of letters, digits, "_" and "-", in which nothing needs decoding.
+# Matches a path in which nothing needs decoding: only letters, digits, "_" and "-".
 _PLAIN_TARGET: Final = re.compile(r"(?:/[A-Za-z0-9_-]{1,64}){1,8}/?")
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
@@ -205,7 +205,7 @@ def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
     if headers.get("expect", "100-continue").lower() != "100-continue":
         raise MalformedRequest("expect: only 100-continue is known", status=417)
     if headers.get("upgrade", "").lower() == "websocket":
-        # After this status, clients of model APIs go on over plain HTTP.
+        # The status 426 is used, because clients of model APIs then go on over plain HTTP.
         raise MalformedRequest("upgrade: no WebSocket is served here, use HTTP", status=426)
     if "upgrade" in headers:
         raise MalformedRequest("upgrade: no other protocol is spoken here", status=400)
@@ -213,12 +213,13 @@ def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
 
 
 def _target(raw: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Path and query, percent-decoded once."""
+    """The request's path and query, percent-decoded once."""
     if _PLAIN_TARGET.fullmatch(raw) is not None:
         return raw, ()
     if len(raw) > TARGET_LEN_MAX:
         raise MalformedRequest("path: too long", status=414)
-    # Absolute-form ("POST http://other/x") names a host that is not the one in `Host`.
+    # A target in absolute form ("POST http://other/x") may name another host than the `Host`
+    # header.
     if not raw.startswith("/") or not raw.isascii() or "#" in raw:
         raise MalformedRequest("path: must be in origin form", status=400)
     raw_path, _, raw_query = raw.partition("?")

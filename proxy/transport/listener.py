@@ -109,7 +109,7 @@ class Listener:
     ) -> Address:
         """Listen; the answer holds the port that was chosen.
 
-        Without `serving`, whoever connects waits in the kernel's queue until `serve` is called.
+        Without `serving`, clients that connect wait in the kernel's queue until `serve` is called.
 
         Raises:
             OSError: The address cannot be bound.
@@ -159,7 +159,7 @@ class Listener:
         Has no effect on a socket that accepts already.
 
         Raises:
-            OSError: The system has no room for it.
+            OSError: The system has no resources for it.
         """
         for opened in self._sockets:
             await opened.start_serving()
@@ -199,7 +199,7 @@ class Listener:
         return done
 
     async def _served(self, request: Received, turn: RequestTurn) -> web.StreamResponse:
-        """The answer to a request.
+        """Have the front answer a request.
 
         An answer in pieces has been sent when this returns, a whole one has not.
         """
@@ -284,7 +284,7 @@ class Listener:
         async def read(bytes_max: int) -> bytes:
             within = msgspec.structs.replace(limits, body_bytes_max=bytes_max)
             ask_for_body(request, head, bytes_max, lambda: request.connection.say(CONTINUE))
-            # A body that has arrived with its head is read without a timer.
+            # A body that arrived together with its head is read without a timer.
             stop = None if request.content.is_eof() else Stop()
             body = await _while_welcome(welcome, body_of(request, within), stop)
             turn.whole()
@@ -333,7 +333,7 @@ class Listener:
 
 
 async def _while_welcome(welcome: Welcome, work: Awaitable[bytes], stop: Stop | None) -> bytes:
-    """The body, unless its sender's credential ends first.
+    """Read the body, unless its sender's credential ends first.
 
     Raises:
         Unauthenticated: The credential ended before the body was whole.
@@ -380,7 +380,7 @@ def _headers(
 
 
 def _queue(opened: asyncio.Server) -> None:
-    """Set a longer backlog than one turn of the loop accepts."""
+    """Let more connections wait in the kernel's queue than one turn of the event loop accepts."""
     for one in opened.sockets:
         with socket.socket(fileno=os.dup(one.fileno())) as same:
             same.listen(QUEUED_MAX)

@@ -42,7 +42,7 @@ class Connects(Protocol):
         ...
 
     def open_body(self) -> None:
-        """Accept the body."""
+        """Accept the request's body."""
         ...
 
     def say(self, raw: bytes) -> None:
@@ -50,7 +50,7 @@ class Connects(Protocol):
         ...
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         ...
 
 
@@ -79,8 +79,8 @@ class Received:
         codings = self.headers.getall("Transfer-Encoding", None)
         # The declared length of the body; None for a chunked one.
         self.length = None if codings else request.content_length or 0
-        # Whether every reader finds the same end of the body. Only `chunked`, and on HTTP/1.1 only.
-        # RFC 9112, 6.1: a transfer coding on HTTP/1.0 counts as faulty framing.
+        # Whether all readers find the same end of the body. That needs the coding `chunked`, alone
+        # and on HTTP/1.1. RFC 9112, 6.1: a transfer coding on HTTP/1.0 counts as faulty framing.
         self.framed = not codings or (
             tuple(request.version) == _HTTP_11 and [*map(str.lower, codings)] == ["chunked"]
         )

@@ -138,7 +138,8 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
         case NotFound():
             return refuse(404, error.detail)
         case RulesetRefused():
-            # The message names lines and keys of the operator's file. Only the operator can get it.
+            # The message names lines and keys of the operator's file, and only the operator can get
+            # this answer.
             return refuse(409, f"ruleset_refused: {error}")
         case UnknownCandidate():
             return refuse(404, "no candidate of that id is held")
@@ -183,7 +184,7 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
 
 
 async def attempt(work: Awaitable[_T], halt: Callable[[], None]) -> _T | Failure:
-    """The result of the work, or the answer for its failure.
+    """Do the work; returns its result, or the answer for its failure.
 
     Cancellation passes through. A broken invariant is answered like any other failure, and then
     `halt` stops the process, whose state cannot be relied on.

@@ -51,7 +51,7 @@ class Spoken(asyncio.Transport):
             self._connection.refuse_malformed()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Write several pieces, as `write` does one."""
+        """Write several pieces as `write` writes one."""
         self.write(b"".join(list_of_data))
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as inherited

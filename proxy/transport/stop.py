@@ -45,7 +45,7 @@ class Stop:
         self.after(0)
 
     def after(self, seconds: float) -> None:
-        """End the work in so many seconds."""
+        """End the work in so many seconds from now."""
         if self._inside and not self._scope.expired():
             due = asyncio.get_running_loop().time() + seconds
             when = self._scope.when()

@@ -116,7 +116,7 @@ class Upstream:
             connector=self._connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            trust_env=False,  # a proxy variable in the environment would choose another server
+            trust_env=False,  # trust no environment: a proxy variable would choose another server
             skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
             max_line_size=HEADER_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
@@ -170,13 +170,13 @@ class Upstream:
         try:
             yield self._reply(response)
         finally:
-            # Closing drops the rest of the body, instead of waiting for it.
+            # Closing drops the rest of the body. Otherwise the code would wait for it.
             response.close()
 
     def _reply(self, response: aiohttp.ClientResponse) -> Reply:
         if response.status < _FINAL_FROM:
-            # A final 1xx would mean another protocol on this connection, or an answer without an
-            # end.
+            # A final 1xx status would mean another protocol on this connection, or an answer
+            # without an end.
             raise UpstreamError("the server behind ended its answer with an interim one")
         if response.status in _REDIRECTS:
             # A redirect would decide where the upstream's credential and the next message go.

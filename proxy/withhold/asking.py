@@ -42,7 +42,7 @@ _LINES: Final = "lines"
 
 
 class Conversation:
-    """The conversation of a request: its ids, and what a person typed in it."""
+    """The conversation that a request belongs to: its ids, and what a person typed in it."""
 
     def __init__(
         self, sessions: frozenset[str] = frozenset(), typed: Callable[[], Iterable[str]] = tuple
@@ -68,7 +68,7 @@ NOWHERE: Final = Conversation()
 class _Found(NamedTuple):
     told: Told
     candidate_id: str
-    key: int | None  # None where the hashes of the refused text were dropped for room.
+    key: int | None  # None if the hashes of the refused text were dropped for lack of room.
 
 
 class _Shared:
@@ -77,7 +77,7 @@ class _Shared:
     def __init__(self) -> None:
         self.fresh_count = 0
         self.records: list[Record] = []
-        # Where texts are searched: for the model's own words, and for all others.
+        # The two places where texts are searched: the model's own words, and all other text.
         self.looking: dict[bool, Looking] = {}
         # The key under which a text is remembered as having nothing to withhold; made when first
         # needed.
@@ -112,7 +112,7 @@ class Asking:
     def of_the(self, noun: str, *, by_model: bool = False) -> Asking:
         """A search in the same request for another kind of text.
 
-        `by_model`: in the model's own words.
+        `by_model` searches the model's own words.
         """
         return Asking(
             self._kept,
@@ -133,10 +133,10 @@ class Asking:
         """The records to be written before the request goes on."""
         return self._shared.records
 
-    # ---- texts ---------------------------------------------------------------------------------
+    # ---- texts -----------------------------------------------------------------------------------
 
     def of(self, text: str) -> str | None:
-        """The text to be sent in place of this one; None where it has nothing refused in it."""
+        """The text to be sent instead of the given one; None if nothing refused is in it."""
         found = self._found(text)
         return None if found is None else self._notice(found)
 
@@ -147,8 +147,8 @@ class Asking:
         name = self._printer.digest(text)
         known = self._known(kept.texts.get(name))
         if known is not None and known.key is None:
-            # The refused text's hashes were dropped, or it belongs to another conversation: a text
-            # that was withheld once stays withheld.
+            # The refused text's hashes were dropped, or it belongs to another conversation. A text
+            # that was withheld once stays withheld all the same.
             return known
         clean = name + self._place()
         if kept.clean.get(clean) == kept.withheld.generation:
@@ -156,7 +156,8 @@ class Asking:
         key = self._key_in(text)
         if key is None:
             put(kept.clean, clean, kept.withheld.generation)
-            # A text that is shown again changes the text to which later signed thoughts are bound.
+            # Showing this text again would change the text to which later signed thoughts are
+            # bound.
             self._shared.fresh_count += kept.uncovered.pop(name, 0)
             return None
         if known is None:
@@ -164,7 +165,7 @@ class Asking:
         return self._of_key(key) if known is None else known._replace(key=key)
 
     def _place(self) -> bytes:
-        """A digest of this conversation and of the kind of words that are searched."""
+        """A digest that stands for this conversation and for the kind of words searched in it."""
         sight, places = self._sight, self._shared.places
         place = places.get(sight.by_model)
         if place is None:
@@ -173,7 +174,7 @@ class Asking:
         return place
 
     def _key_in(self, text: str) -> int | None:
-        """The key of a refused text that a text contains, in any reading."""
+        """The key of a refused text that the given text contains in any reading."""
         for reading in readings_of(NOTICE.sub(_APART, text)):
             spans = self.looking.spans(self._printer.numbers(reading))
             if spans:
@@ -207,7 +208,7 @@ class Asking:
             self._noun, told.decision, told.reason, found.candidate_id, whole=whole
         )
 
-    # ---- results and calls ---------------------------------------------------------------------
+    # ---- results and calls -----------------------------------------------------------------------
 
     def of_result(self, call_id: str, text: str) -> str | None:
         """The notice in place of a result that is withheld as a whole.
@@ -249,21 +250,27 @@ class Asking:
         return withheld.whole(numbers_of(text), self.looking) if plain else None
 
     def of_call(self, text: str) -> str | None:
-        """What the agent is told instead of a call with the whole of a refused text; else None."""
+        """What the agent is told instead of a call that has a whole refused text.
+
+        None for other calls.
+        """
         for reading in readings_of(NOTICE.sub(_APART, text)):
             key = self._kept.withheld.said_in(self._printer.numbers(reading), self.looking)
             if key is not None:
                 return self._notice(self._of_key(key), whole=True)
         return None
 
-    # ---- parts of a text -----------------------------------------------------------------------
+    # ---- parts of a text -------------------------------------------------------------------------
 
     def of_sentences(self, sentences: Sequence[str]) -> list[str | None]:
-        """As `of`, for the sentences of one text; a refused stretch may run through several."""
+        """The sentences of one text, each with its replacement.
+
+        A refused stretch may run through several.
+        """
         return self._of_parts("sentences", sentences)
 
     def of_lines(self, lines: Sequence[str]) -> list[str | None]:
-        """As `of`, for the lines of a text.
+        """The lines of a text, each with its replacement or None.
 
         With a removed line, remaining pieces in the lines beside it go too.
         """
@@ -305,14 +312,14 @@ class Asking:
                     found[at] = last
                 last = found[at]
 
-    # ---- signed thoughts ----------------------------------------------------------------
+    # ---- signed thoughts -------------------------------------------------------------------------
 
     def bears(self, text: str) -> bool:
         """Whether words were removed from this text earlier, on its way to the agent."""
         return NOTICE.search(text) is not None or _MARK.search(text) is not None
 
     def waits(self, text: str) -> bool:
-        """Whether the text says that a memory waits for a person, and one does."""
+        """Whether the text says that a memory waits for a person, and a memory does wait."""
         return self._kept.withheld.holds and _WAITS.search(text) is not None
 
     def unbinds(self, name: str) -> bool:

@@ -46,7 +46,7 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
-    """A candidate that is not decided yet; its prints are pairs of hashes and `whole`.
+    """The record of a candidate that is not decided yet, with the hashes of its words.
 
     Older logs do not say whether the candidate is flagged, nor in which conversation it was
     written.
@@ -62,7 +62,7 @@ class Begun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
-    """The candidate was refused, or will never be decided.
+    """The record that a candidate was refused, or will never be decided.
 
     `version` is the store's at that time.
     """
@@ -74,7 +74,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Waits(msgspec.Struct, frozen=True, array_like=True):
-    """The candidate waits for a person.
+    """The record that a candidate waits for a person.
 
     If it is flagged, the model's own words are searched for it.
     """
@@ -86,14 +86,14 @@ class Waits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Cleared(msgspec.Struct, frozen=True, array_like=True):
-    """A candidate of which nothing is withheld: admitted, forgiven, or never sent to the gate."""
+    """The record that a candidate's texts are not withheld: admitted, forgiven, or never judged."""
 
     principal: str
     candidate_id: str
 
 
 class Stuck(msgspec.Struct, frozen=True, array_like=True):
-    """A result (by its call), a text or a signed block that stays withheld from now on.
+    """The record that a result (by its call), a text or a signed block stays withheld.
 
     It stays withheld even when the hashes of the refused text are dropped.
     """
@@ -104,7 +104,7 @@ class Stuck(msgspec.Struct, frozen=True, array_like=True):
     told: Told
     key_of: str = ""  # the candidate whose text was found
     parts: tuple[int, ...] = ()  # the numbers of the withheld sentences or lines
-    session: str = ""  # the only conversation in which this is withheld; "": in every one
+    session: str = ""  # the only conversation in which this is withheld; "" stands for all
 
 
 Record = Begun | Refused | Waits | Cleared | Stuck
@@ -161,10 +161,10 @@ class Kept:
         self.results: OrderedDict[bytes, Entry] = OrderedDict()
         self.texts: OrderedDict[bytes, Entry] = OrderedDict()
         self.blocks: OrderedDict[bytes, Told] = OrderedDict()
-        # A counter that moves when a text is withheld at one place only.
+        # A counter that rises when a text is withheld at one place only.
         self.stuck_count = 0
-        # Texts that were withheld once and may be shown now, by key; a text stays here until it is
-        # shown.
+        # Texts that were withheld once and may be shown again, by key. A text stays here until it
+        # is shown.
         self.uncovered: dict[bytes, int] = {}
         # For each text the generation at which it was found to have nothing to withhold.
         self.clean: OrderedDict[bytes, int] = OrderedDict()
@@ -228,8 +228,8 @@ class Kept:
         return tuple(keys)
 
     def _forgive(self, keys: tuple[int, ...]) -> None:
-        # A text for which another candidate was refused as well stays withheld, in that candidate's
-        # name.
+        # If another candidate with this text was refused too, the text stays withheld, in that
+        # candidate's name.
         still = {
             key: (candidate_id, other.told)
             for others in (self._refused, self._held)
@@ -288,7 +288,7 @@ class Kept:
         )
 
     def candidate_of(self, key: int) -> str:
-        """The candidate whose text has this key in the search for refused texts."""
+        """The candidate whose text the search for refused texts knows by this key."""
         return self._of_key.get(key, "")
 
     def records(self) -> Iterator[Record]:
@@ -325,8 +325,7 @@ def _terms_of(begun: Begun, told: Told) -> Terms:
     A text that was refused only for its class or label is withheld in one conversation alone.
     """
     if told.reason is Reason.HOLD_EXPIRED:
-        # The candidate was never decided, so its text stays withheld from the model's own words
-        # alone.
+        # The candidate was never decided, so only the model's own words are searched for its text.
         return Terms(flagged=True, held=True)
     scoped = not begun.flagged and told.decision == _REJECT and told.reason in _OF_ITS_PLACE
     return Terms(

@@ -1,4 +1,4 @@
-"""Which texts of a candidate are withheld if it is refused, and which texts are our own."""
+"""Which texts of a refused candidate are withheld, and which texts are the sidecar's own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def texts_of(candidate: Candidate) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def strings_of(metadata_json: str | None) -> Iterator[str]:
-    """Every string in the metadata, keys included."""
+    """Every string in the metadata, including the keys."""
     if metadata_json is None:
         return
     pending: list[object] = [msgspec.json.decode(metadata_json)]

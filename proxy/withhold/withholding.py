@@ -79,15 +79,15 @@ class Records(Protocol):
         ...
 
     async def append(self, records: Iterable[bytes] = ()) -> None:
-        """Write records to the log; they and all queued before are on disk when this returns."""
+        """Write records to the log; these, and all queued before, are on disk when this returns."""
         ...
 
 
 class Verdicts(Protocol):
-    """How the store decided on candidates that were decided elsewhere, or before a restart."""
+    """Tells how the store decided on candidates, in another process or before a restart."""
 
     def leaf_count(self) -> int:
-        """A counter that moves with every verdict."""
+        """A counter that rises with every verdict."""
         ...
 
     def version(self) -> int:
@@ -103,7 +103,7 @@ class Verdicts(Protocol):
         ...
 
     def decided(self, candidate_id: str) -> Ruling | None:
-        """The last verdict on a candidate; None where there is none. Any thread."""
+        """The last verdict on a candidate; None if there is none. Any thread."""
         ...
 
 
@@ -126,7 +126,7 @@ class Withholding:
     def __init__(
         self, key: bytes, log: Records, verdicts: Verdicts, pace: Pace | None = None
     ) -> None:
-        """`pace` is the process's own; without it, one for this object alone."""
+        """`pace` is shared by the process; without it, this object has one of its own."""
         self._pace = pace or Pace()
         self._printer = Printer(key)
         self._log = log
@@ -151,7 +151,7 @@ class Withholding:
         """How many refused texts were dropped for room: new copies of them are not recognised."""
         return sum(kept.withheld.lost_count for kept in self._kept.values())
 
-    # ---- start and stop ------------------------------------------------------------------------
+    # ---- start and stop --------------------------------------------------------------------------
 
     def restore(self, record: bytes) -> None:
         """Apply one stored record, in the order of writing."""
@@ -188,7 +188,7 @@ class Withholding:
             kept = self._kept[principal] = Kept(principal)
         return kept
 
-    # ---- verdicts ------------------------------------------------------------------------------
+    # ---- verdicts --------------------------------------------------------------------------------
 
     async def begun(self, submissions: Sequence[Submission]) -> list[Submission]:
         """Note intercepted candidates: from now on their principal's model requests wait.
@@ -243,7 +243,7 @@ class Withholding:
         )
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
-        """Note the verdict on a candidate; `result` is None where nobody waits for it any more."""
+        """Note the verdict on a candidate; `result` is None if nobody waits for it any more."""
         candidate = submission.candidate
         kept = self._of(candidate.principal_id)
         begun = kept.pending.get(submission.candidate_id)
@@ -253,7 +253,9 @@ class Withholding:
             if result.memory is not None:
                 self._show(kept, result.memory)
         elif begun is None:
-            return  # the candidate has no text to withhold, or was given up and is withheld already
+            # The candidate has no text to withhold, or was given up, so that its text is withheld
+            # already.
+            return
         elif result is None:
             # The writer finishes the job that it has begun; the next model request asks the store
             # for the outcome.
@@ -265,7 +267,8 @@ class Withholding:
             ruling = _ruling_of(result)
             self._decide(kept, _record_of(begun, ruling.told, ruling.version))
         elif isinstance(result, OutcomeUnknown):
-            # The candidate may have been refused: until that is known, its text is withheld.
+            # The candidate may have been refused, so its text is withheld until the outcome is
+            # known.
             self._decide(kept, self._record_of(begun, _undecided(candidate.memory_class)))
         else:
             # The candidate never reached the gate, and nothing was written.
@@ -289,7 +292,7 @@ class Withholding:
             kept.withheld.open(numbers)
 
     def _record_of(self, begun: Begun, told: Told) -> Record:
-        """The record for a candidate that will not be decided now."""
+        """The record of a candidate that will not be decided at this time."""
         return _record_of(begun, told, self._verdicts.version())
 
     def _show(self, kept: Kept, memory: Memory) -> None:
@@ -310,7 +313,10 @@ class Withholding:
             kept.withheld.show(unpacked(numbers), stored)
 
     def shown(self, principal_id: PrincipalId, memories: Iterable[Memory]) -> None:
-        """Note memories served to the principal: proposing one of them again withholds no text."""
+        """Note memories that the principal was shown.
+
+        If it proposes one of them again, no text is withheld for that.
+        """
         kept = self._of(principal_id)
         for memory in memories:
             self._show(kept, memory)
@@ -347,7 +353,7 @@ class Withholding:
         await self._log.append(map(encode, records))
         return len(same), leaf_index
 
-    # ---- waiting -------------------------------------------------------------------------------
+    # ---- waiting for verdicts --------------------------------------------------------------------
 
     async def quiet(self, principal_id: PrincipalId, deadline_s: float) -> bool:
         """Wait until no candidate of this principal is undecided.
@@ -386,10 +392,10 @@ class Withholding:
         if begun is not None:
             self._decide(kept, self._record_of(begun, _undecided(MemoryClass.L4)))
 
-    # ---- model requests ------------------------------------------------------------------------
+    # ---- model requests --------------------------------------------------------------------------
 
     def sessions(self, principal_id: PrincipalId) -> frozenset[str]:
-        """The sessions in which some text is withheld that other sessions may be shown."""
+        """The sessions in which a text is withheld that other sessions may be shown."""
         return self._of(principal_id).withheld.sessions
 
     async def apply(
@@ -424,7 +430,7 @@ class Withholding:
         return made
 
     def stamp(self, principal_id: PrincipalId) -> tuple[int, int]:
-        """A counter that moves with every change by which another text may be withheld."""
+        """A counter that rises with every change by which another text may be withheld."""
         kept = self._of(principal_id)
         return kept.withheld.generation, kept.stuck_count
 
@@ -435,7 +441,7 @@ class Withholding:
             put(kept.stood, name, kept.withheld.generation)
 
     async def _look_at_store(self, kept: Kept, tenant: Tenant) -> None:
-        """Read from the store decisions on held candidates, and which memories are not shown."""
+        """Read from the store how held candidates were decided, and which memories are hidden."""
         leaves = self._verdicts.leaf_count()
         opening = kept.withheld.opening
         if not (kept.waiting or opening) or self._seen_leaves.get(kept.principal) == leaves:
@@ -449,7 +455,10 @@ class Withholding:
         self._seen_leaves[kept.principal] = leaves
 
     async def _look_at(self, kept: Kept, candidate_id: str) -> None:
-        """Apply the decision on a held candidate; an undecided one goes on waiting."""
+        """Apply the decision on a held candidate.
+
+        Without a decision, the candidate goes on waiting.
+        """
         if candidate_id not in kept.waiting:
             return
         ruling = await asyncio.to_thread(self._verdicts.decided, candidate_id)
@@ -479,7 +488,7 @@ class Withholding:
             return ()
         self._show_released(kept, begun)
         # A person's later decision counts: the denial of an equal text would withhold from the
-        # agent the very memory that she let in.
+        # agent the very memory that the person let in.
         lifted: list[str] = []
         for other in self._kept.values():
             # Older logs name no tenant, which does no harm: the candidates of one principal are of
@@ -508,7 +517,7 @@ class Withholding:
     def refusal(
         self, principal_id: PrincipalId, call: ModelCall, conversation: Conversation = NOWHERE
     ) -> str | None:
-        """What the agent gets instead of a call that contains a refused text whole, or its order.
+        """What the agent gets instead of a call with a whole refused text, or with its order.
 
         Only a text that steers its reader, or that a person denied, is a reason for that.
         """
@@ -563,7 +572,7 @@ def _record_of(begun: Begun, told: Told, version: int) -> Record:
         case "hold":
             return Waits(begun.principal, begun.candidate_id, told, version)
         case _ if told.reason is Reason.HOLD_EXPIRED and not begun.flagged:
-            # No person denied the text: it is shown as it was while it waited.
+            # No person denied the text, so it is shown as it was while it waited.
             return Cleared(begun.principal, begun.candidate_id)
         case _:
             return Refused(begun.principal, begun.candidate_id, told, version)

@@ -87,7 +87,10 @@ class CaseView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlameView(msgspec.Struct, frozen=True, kw_only=True):
-    """The incident, or of a dry run what one round came to, and what would follow."""
+    """The incident of a wrong answer.
+
+    For a dry run, the result of one round and what would follow.
+    """
 
     incident: CaseView | None
     ending: str

@@ -97,7 +97,7 @@ def rebuilt(value: JsonValue, shape: str, members: Members, dropped: list[str]) 
 
 
 def _folded(name: str) -> str:
-    """One spelling for all names that some reader may confuse, the dotted I included."""
+    """One spelling for all names that some reader may confuse, the dotted capital I included."""
     return name.upper().casefold().replace("\u0307", "")
 
 

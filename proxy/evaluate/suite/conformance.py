@@ -52,7 +52,7 @@ async def _control(book: Book) -> None:
 
 
 async def played_by(book: Book, adapter: Adapter, label: str) -> list[Played]:
-    """How every scenario ended with one implementation."""
+    """The result of every scenario with one implementation."""
     draw = book.progress(label)
     chosen = scenarios()
     played: list[Played] = []
@@ -64,7 +64,7 @@ async def played_by(book: Book, adapter: Adapter, label: str) -> list[Played]:
 
 
 async def mutants(book: Book) -> None:
-    """Whether each mutant is noticed by the scenario that it belongs to."""
+    """Check for each mutant whether the scenario that it belongs to notices it."""
     tried = await try_mutants(book.progress("mutants"))
     caught = share(sum(one.caught for one in tried), len(tried))
     book.found(Tables(mutants=Mutants(caught=caught, mutants=tuple(tried))))

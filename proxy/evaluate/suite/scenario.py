@@ -27,7 +27,10 @@ _CHECKS: Final = frozenset({"absent", "hidden", "present", "mark", "unmoved", "l
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of a scenario. `{a}` in a text is a canary of that name."""
+    """A step of a scenario, which is one line in its file.
+
+    In a text, `{a}` is the canary with that name.
+    """
 
     do: str
     actor: str = msgspec.field(name="as", default="agent")
@@ -173,7 +176,7 @@ class _Player:
             raise _Ended("n/a", f"{request.op}: {reply.na}")
         return reply
 
-    # ---- checks --------------------------------------------------------------------------------
+    # ---- checks of the state ---------------------------------------------------------------------
 
     async def _check(self, step: Step) -> None:
         if step.do in {"mark", "unmoved"}:

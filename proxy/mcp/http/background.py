@@ -32,7 +32,7 @@ class Beside:
                 end()
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Start a background task.
+        """Start a task in the background.
 
         Raises:
             Busy: The front is closing.

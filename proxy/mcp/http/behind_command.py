@@ -88,7 +88,7 @@ class CommandLine(Line):
         self.spawn(self._send_unsent())
 
     async def deliver(self, side: Side, raw: bytes, message: Message, via: object) -> None:
-        """Send one message; if no stream is open for it, it waits for one."""
+        """Send one message to the client; if no stream is open for it, it waits for one."""
         homeless = side is Side.CLIENT and exchange_of(via) is None and self._somewhere() is None
         if not homeless:
             await super().deliver(side, raw, message, via)
@@ -104,7 +104,7 @@ class CommandLine(Line):
         await self._child.end()
 
     def _stream_of(self, line: bytes) -> Arrived | None:
-        """The stream of a message that names its call; answers are routed by their id."""
+        """The stream of the call that a message names; answers are routed by their id instead."""
         try:
             message = parse(line)
         except NotRelayed:
@@ -117,7 +117,7 @@ class CommandLine(Line):
 
 
 class _SharedRequest:
-    """One request under way at the shared process."""
+    """One request under way at a process that several lines share."""
 
     def __init__(self, line: SharedLine, message: Message, exchange: Exchange | None) -> None:
         self.line = line
@@ -208,7 +208,10 @@ class Shared:
                 await asked.line.relay.from_server(encode(body), _via(asked.exchange))
 
     async def _told(self, message: Message) -> None:
-        """Pass a notification to the call that it names; drop one that names none."""
+        """Pass a notification on to the call that it names.
+
+        A notification that names none is dropped.
+        """
         token = message.params.get("progressToken")
         subscription = message.meta.get(SUBSCRIPTION)
         number = token if message.method == PROGRESS else _number(subscription)
@@ -256,7 +259,7 @@ class SharedLine(Line):
         await shared.ask(message, self, exchange)
 
     async def _hang_up(self) -> None:
-        """Do nothing: the process belongs to all lines that share it."""
+        """Do nothing, because other lines share the process."""
 
 
 def _via(exchange: Exchange | None) -> Arrived | None:
@@ -285,5 +288,5 @@ def _number(given: JsonValue) -> int | None:
 
 
 def _like(given: JsonValue, request_id: RequestId) -> RequestId:
-    """The id with the type that the server used: as text where the server writes ids as text."""
+    """The id with the type that the server uses: text, if the server writes ids as text."""
     return str(request_id) if isinstance(given, str) else request_id

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 TELL_SECONDS: Final = 10.0
 # Seconds for a stream to end by itself after the answer, so that its connection can be reused.
 GRACE_SECONDS: Final = 1.0
-# A client may resume from within so many latest events, and not from further back.
+# A client may resume from one of the latest events, at most so many back.
 EVENTS_SEEN_MAX: Final = 16_384
 # The only headers of an answer that a client gets: no filter reads any other.
 _PASSED: Final = {
     VERSION: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     "retry-after": re.compile(r"[0-9]{1,9}|[A-Z][a-z]{2}, [0-9A-Za-z: ]{20,22} GMT"),
 }
-# Tells how to get a credential for the server.
+# The header that tells a client how to get a credential for the server.
 _CHALLENGE: Final = "www-authenticate"
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _BODYLESS: Final = frozenset({202, 204})
@@ -78,7 +78,10 @@ class UrlLine(Line):
         upstream: Upstream,
         adopt: Callable[[str, UrlLine], bool],
     ) -> None:
-        """`adopt` registers a session id that the server named; False if another line has it."""
+        """`adopt` registers the session id that the server named.
+
+        It returns False for one in use.
+        """
         super().__init__(parts)
         self._upstream = upstream
         self._adopt = adopt
@@ -89,7 +92,7 @@ class UrlLine(Line):
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
         """Post one message. Answers are read in the background.
 
-        Other messages wait for acceptance.
+        For a message without an answer, wait until the server accepts it.
         """
         exchange = exchange_of(via)
         if message.kind is Kind.REQUEST:
@@ -137,7 +140,7 @@ class UrlLine(Line):
         for exchange in tuple(self._listening):
             exchange.finish()
 
-    # ---- heads ----
+    # ---- heads of answers ------------------------------------------------------------------------
 
     def _sent(self, exchange: Exchange | None) -> dict[str, str]:
         headers = dict(self._headers if exchange is None else exchange.headers)
@@ -155,7 +158,7 @@ class UrlLine(Line):
             sent = {**kept, **headers_for(message, sent)}
         return {"accept": f"{JSON}, {EVENT_STREAM}", **sent, "content-type": JSON}
 
-    # ---- answers ----
+    # ---- answers ---------------------------------------------------------------------------------
 
     def _stop(self, request_id: RequestId) -> None:
         stop = self._stops.get(request_id)
@@ -213,7 +216,10 @@ class UrlLine(Line):
             raise UpstreamError("the server behind gave no answer to a request")
 
     def _passed(self, reply: Reply) -> dict[str, str]:
-        """The headers that the client gets; a session id only if it is this line's."""
+        """The headers of an answer that the client gets.
+
+        A session id only if it belongs to this line.
+        """
         said = reply.headers
         passed = {
             name: said[name]
@@ -259,7 +265,7 @@ class UrlLine(Line):
                 return error
         return {"message": f"the server behind answered HTTP {reply.status}"}
 
-    # ---- streams ----
+    # ---- streams ---------------------------------------------------------------------------------
 
     async def _listen(self, exchange: Exchange) -> None:
         try:
@@ -298,11 +304,11 @@ class UrlLine(Line):
             await self.relay.from_server(event.data, _via(exchange, event), again=again)
             return
         if exchange is None or (event.event_id is None and event.retry is None):
-            # Without a client, or without an id or retry time to pass on, there is nothing to do: a
-            # bare event is the server's own ping, and the exchange sends pings of its own.
+            # Without a client, or without an id or retry time to pass on, nothing is sent: a bare
+            # event is the server's own ping, and the exchange sends pings of its own.
             return
-        # An event id is sent after the messages before it, or a client that resumes from it would
-        # miss them. Data under another event name than "message" is not passed on.
+        # An event id is sent after the messages before it, because a client that resumes from it
+        # would miss them otherwise. Data under another event name than "message" is not passed on.
         await self.relay.flushed(Side.SERVER)
         empty = b"" if event.data is not None else None
         await exchange.put(EventFields(data=empty, event_id=event.event_id, retry=event.retry))
@@ -313,7 +319,7 @@ def _via(exchange: Exchange | None, event: EventFields | None = None) -> Arrived
 
 
 def _unread(exchange: Exchange, stop: Stop) -> None:
-    """End the reading of an exchange that is over.
+    """Stop waiting for the server's answer in an exchange that is over.
 
     A client that leaves does not cancel its call.
     """

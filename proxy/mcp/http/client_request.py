@@ -51,8 +51,8 @@ class Exchange:
         # Headers of the server behind that concern the client.
         self.status = 200
         self.passed: dict[str, str] = {}
-        # True if its events had ids, so that a client which lost the stream may ask for the rest on
-        # another.
+        # True if the answer's events had ids, so that a client which lost the stream may ask for
+        # the rest on another stream.
         self.resumable = False
         self._queue: deque[bytes] = deque()
         self._bytes = 0
@@ -177,7 +177,7 @@ class Arrived(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exchange_of(via: object) -> Exchange | None:
-    """The exchange that a relay's `via` names."""
+    """The exchange that a relay means by `via`."""
     if isinstance(via, Arrived):
         return via.exchange
     return via if isinstance(via, Exchange) else None

@@ -53,8 +53,8 @@ class RelayFor(Protocol):
 class Hub:
     """All lines to one server. Event loop only.
 
-    A session belongs to the principal and the credential that opened it; for anybody else it does
-    not exist. When the credential ends, its lines and their processes end.
+    Nobody but the principal and the credential that opened a session can see it. When the
+    credential ends, its lines and their processes end.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Hub:
 
     @property
     def serves_sessions_only(self) -> bool:
-        """Whether older clients need a session: yes, if the sidecar runs the server itself."""
+        """Whether older clients need a session, as they do if the sidecar runs the server."""
         return isinstance(self._behind, Command)
 
     def sweep(self) -> None:
@@ -184,7 +184,7 @@ class Hub:
         for shared in self._shared.values():
             shared.close()
 
-    # ---- lines ----
+    # ---- lines (relays with their transports) ----------------------------------------------------
 
     def _line_parts(self, principal: Principal) -> LineParts:
         return LineParts(
@@ -214,7 +214,7 @@ class Hub:
         self._spawn_beside(_attempted(work, self._halt))
 
     def _adopt(self, owner: Owner, session_id: str, line: Line) -> bool:
-        """Register a session id for this line; False if another line has it."""
+        """Register a session id for this line; returns False if another line has it."""
         if session_id in self._sessions:
             _LOG.error("mcp server named a session twice", extra={"server": self.name})
             return False
@@ -231,7 +231,7 @@ class Hub:
             raise Busy
         min(idle, key=lambda line: line.used_s).close()
 
-    # ---- servers that the sidecar runs itself ----
+    # ---- servers that the sidecar runs itself ----------------------------------------------------
 
     async def _open_command(self, command: Command, principal: Principal) -> Line:
         child = await self._started(command)
@@ -243,8 +243,8 @@ class Hub:
         return line
 
     async def _share(self, command: Command, owner: Owner) -> Shared:
-        # One start at a time: two first calls would start two processes, and one would be left
-        # over.
+        # One start at a time: two first calls at once would start two processes, and one would be
+        # of no use.
         async with self._sharing:
             shared = self._shared.get(owner)
             if shared is None or shared.over:

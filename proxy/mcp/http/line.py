@@ -116,7 +116,10 @@ class Line:
             taken_back.finish()
 
     async def _passed_on(self) -> None:
-        """Wait until a message that needs no answer has gone on, before it is called accepted."""
+        """Wait until a message that needs no answer was sent on.
+
+        Only then is it called accepted.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PASS_ON_SECONDS):
                 await self.relay.flushed(Side.CLIENT)
@@ -162,7 +165,7 @@ class Line:
         raise NotImplementedError
 
     async def _hang_up(self) -> None:
-        """Disconnect from the server behind; nothing more is read from it."""
+        """Disconnect from the server; nothing more is read from it."""
         raise NotImplementedError
 
     def spawn(self, work: Coroutine[None, None, object]) -> None:

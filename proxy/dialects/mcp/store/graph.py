@@ -203,7 +203,7 @@ class GraphIndex:
                         yield Orphan(memory_id=memory.memory_id, entity_name=name)
 
     def _groups(self, name: str) -> Iterator[dict[str, _Memories]]:
-        """The observations of an entity, by its memories, present or gone, and by their names."""
+        """The observations of an entity, under its memories and under its names."""
         for memory in self._made.get(name, {}).values():
             for called in self._names_said.get(memory.memory_id, ()):
                 yield self._said[memory.memory_id, called]

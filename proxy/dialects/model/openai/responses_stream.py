@@ -204,7 +204,7 @@ class ResponsesEditor:
         return event_of(event.name, ended)
 
     def _brings_more(self, response: dict[str, Json]) -> bool:
-        """Whether the final object names calls that no event brought, so that none was judged."""
+        """Whether the final object names calls that came in no event, so nobody judged them."""
         seen = read_reply({"output": [*self._output]}).calls
         return any(call not in seen for call in read_reply(response).calls)
 
