@@ -141,7 +141,7 @@ def spelled_in(text: str) -> Iterator[str]:
         if isinstance(part, str):
             yield part
         elif isinstance(part, int | float) and not isinstance(part, bool):
-            yield str(part)  # a list of numbers may spell a text, so it counts as one
+            yield str(part)  # a list of numbers may spell a text
         elif isinstance(part, list):
             pending.extend(cast("list[object]", part))
         elif isinstance(part, dict):

@@ -308,7 +308,7 @@ SESSIONS: Final = (
     Mutant(
         name="a row of numbers is an echo",
         file="proxy/ledger/texts.py",
-        old="            yield str(part)  # a list of numbers may spell any text",
+        old="            yield str(part)  # a list of numbers may spell a text",
         new="            continue",
         invariant="an answer is an echo only where every string of it is the candidate's or fixed",
         tests=(at(_ECHOES, "test_an_answer_that_says_anything_else_is_its_servers"),),
