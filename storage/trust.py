@@ -48,7 +48,7 @@ class TrustReader(Protocol):
     """Reads of trust, as of the last commit. All but the lists are cheap; any thread."""
 
     def trust(self, principal_id: PrincipalId) -> TrustState:
-        """The trust of one principal; that of a newcomer where it never wrote."""
+        """The trust of one principal; a newcomer's if the principal never wrote."""
         ...
 
     def all_trust(self) -> tuple[tuple[PrincipalId, TrustState], ...]:
@@ -60,7 +60,7 @@ class TrustReader(Protocol):
         ...
 
     def origin_trust(self, tenant: Tenant, server: str, tool: str) -> TrustState:
-        """The trust of an origin; that of a newcomer where nothing came from it."""
+        """The trust of an origin; a newcomer's if nothing came from it."""
         ...
 
     def all_origins(self) -> tuple[OriginTrust, ...]:

@@ -168,7 +168,7 @@ def _relied_on() -> frozenset[int]:
         if not whole:
             known.add(int(Path("/proc/sys/kernel/overflowuid").read_text("ascii")))
     except (OSError, ValueError):
-        pass  # systems other than Linux have no such namespaces
+        pass  # systems other than Linux have no user namespaces
     return frozenset(known)
 
 

@@ -103,7 +103,8 @@ def skeleton(text: str) -> str:
     """
     if not text.isascii():
         text = _fold(text)
-    # Spaced-out letters are joined first: the wider gaps between their words would be lost next.
+    # Spaced-out letters are joined first, because the next step would lose the wider gaps between
+    # their words.
     text = _unspaced(text.lower())
     if "  " in text or not text.isprintable():
         text = _SPACES.sub(_one_space, text)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ServersBehind:
-    """One method per command; event loop only. `by` is the operator, whom the leaf names."""
+    """One method per command; event loop only. `by` names the operator in the leaf."""
 
     def __init__(self, pins: Pins, forwards: Forwards) -> None:
         self._pins = pins

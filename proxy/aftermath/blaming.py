@@ -127,7 +127,7 @@ class Blaming:
         self._done: dict[str, asyncio.Event] = {}
         self._told: dict[str, _Told] = {}
 
-    # ---- calls from other rooms ------------------------------------------------------------------
+    # ---- methods that other rooms call -----------------------------------------------------------
 
     async def open_case(self, signal: Signal) -> str | None:
         """Open the case of a signal.

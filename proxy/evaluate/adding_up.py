@@ -144,7 +144,7 @@ async def _shown(bench: Bench) -> Figure:
     return share(sum(text in VENDOR for text in texts), 10)
 
 
-# ---- real texts ----------------------------------------------------------------------------------
+# ---- tests with real texts -----------------------------------------------------------------------
 
 
 async def _benign(book: Book) -> dict[str, Figure]:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from proxy.evaluate.wire import Tried
 
 CORPORA: Final = "MNEMOGATE_CORPORA"
-# Relative paths are meant from the directory where the command began, because it changes directory
-# later.
+# The directory in which the command began: it changes directory later, and relative paths count
+# from here.
 _STOOD: Final = Path.cwd()
 _HELD: Final = 202
 _REFUSED_MAX: Final = 0.5
@@ -152,7 +152,7 @@ def _forged(trial: Trial, memory_class: str) -> Write:
     )
 
 
-# ---- texts of other people -----------------------------------------------------------------------
+# ---- tests with texts of other people ------------------------------------------------------------
 
 
 def corpora_directory() -> Path | None:

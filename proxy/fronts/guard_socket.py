@@ -222,7 +222,7 @@ class GuardFront:
             return incoming.trace
         return self._surroundings.traces.accept([asked.traceparent])
 
-    # ---- presence of relays ----------------------------------------------------------------------
+    # ---- noticing whether relays are connected ---------------------------------------------------
 
     async def _presence(self, incoming: Incoming, route: str, principal: Principal) -> Answered:
         """A response that never ends: the end of its connection shows that the relay has gone."""

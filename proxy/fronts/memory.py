@@ -37,7 +37,7 @@ _OF_MODELS: Final = ("/chat/completions", "/responses", "/messages", "/completio
 def route_of(dialect: Dialect, operation: Operation | None) -> str:
     """The route's name, such as `native.write` or `mem0.search`.
 
-    Dialect and operation, from a closed list.
+    It is made of dialect and operation, from a closed list.
     """
     if operation is None:
         return f"{dialect.name}.refused"

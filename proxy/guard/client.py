@@ -116,7 +116,7 @@ class GuardClient:
             if self._session is not None:
                 await self._session.close()
 
-    # ---- the guard's methods ---------------------------------------------------------------------
+    # ---- methods of the guard --------------------------------------------------------------------
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
         """One verdict per item, in order.

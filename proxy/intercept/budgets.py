@@ -48,8 +48,7 @@ class Topics:
     def cell(self, vector: bytes) -> int:
         """The topic cell that one vector falls in, in [0, 2**16)."""
         side = self._planes.dot(np.frombuffer(vector, dtype=_LITTLE)) > 0
-        # The signs of the planes are bytes of 0 or 1; together they are the digits of a binary
-        # number.
+        # A sign is one byte, 0 or 1; the bytes together are the digits of a binary number.
         return int(side.tobytes().translate(_DIGITS), 2)
 
 

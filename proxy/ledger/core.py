@@ -109,7 +109,7 @@ class Core:
         under_way = self._under_way.records
         (self._records if under_way is None else under_way).append(record)
 
-    # ---- replies of models -----------------------------------------------------------------------
+    # ---- noting replies of models ----------------------------------------------------------------
 
     def replied(
         self, principal_id: PrincipalId, session_id: str, reply: ModelReply, now_ms: int
@@ -296,7 +296,7 @@ class Core:
             self._came.popitem(last=False)
         return False
 
-    # ---- limits on what is kept ------------------------------------------------------------------
+    # ---- limits on what the ledger keeps ---------------------------------------------------------
 
     def book(self, principal_id: str, now_ms: int) -> Book:
         """Everything that is known of a principal (its book).

@@ -182,7 +182,7 @@ class Reader(Printer):
         found.texts.append(Text("", Origin(kind=label, call_id=call_id or None), sealed=True))
         found.spans.append(())
 
-    # ---- tools -----------------------------------------------------------------------------------
+    # ---- reading tools and their results ---------------------------------------------------------
 
     def _result(self, said: Said, ground: TurnGround, found: TurnSum) -> None:
         key = self.print(said.call_id) if said.call_id else 0
@@ -297,7 +297,7 @@ class Reader(Printer):
         # An answer that cannot be read, such as a picture, cannot be known to be an echo.
         return said and bool(left)
 
-    # ---- the model -------------------------------------------------------------------------------
+    # ---- reading the model's turns ---------------------------------------------------------------
 
     def _model(self, said: Said, ground: TurnGround, found: TurnSum) -> None:
         parts = self.parts(said.text)
@@ -375,7 +375,7 @@ class Reader(Printer):
         # said.
         return self._spoken(parts, ground)
 
-    # ---- people, and texts that programs insert into their turns ---------------------------------
+    # ---- reading people's turns, and what programs insert into them ------------------------------
 
     def _user(self, said: Said, ground: TurnGround, found: TurnSum, *, beside: bool) -> None:
         spans: list[LabelledSpan] = []
@@ -482,7 +482,7 @@ class Reader(Printer):
         found.texts.append(Text(text, Origin(kind=lowest)))
         return lowest
 
-    # ---- the agent's own program -----------------------------------------------------------------
+    # ---- reading texts of the agent's own program ------------------------------------------------
 
     def _host(self, said: Said, ground: TurnGround, found: TurnSum) -> None:
         parts = self.parts(said.text)

@@ -210,7 +210,7 @@ class Relay:
         for inbox in self._inbox.values():
             inbox.close()
 
-    # ---- incoming messages -----------------------------------------------------------------------
+    # ---- handling incoming messages --------------------------------------------------------------
 
     async def _take_in(self, side: Side, raw: bytes, via: object, *, again: bool = False) -> None:
         try:
@@ -302,7 +302,7 @@ class Relay:
         if pending is not None:
             await self._unanswered.unreadable(pending, refusal)
 
-    # ---- outgoing messages, in order -------------------------------------------------------------
+    # ---- sending messages on, in order -----------------------------------------------------------
 
     async def _pump(self, side: Side) -> None:
         inbox = self._inbox[side]

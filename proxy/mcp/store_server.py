@@ -126,7 +126,7 @@ class StoreServer:
         if side is Side.CLIENT:
             await self._waiting.join()
 
-    # ---- answers ---------------------------------------------------------------------------------
+    # ---- making answers to requests --------------------------------------------------------------
 
     async def _serve(self, message: Message, via: object) -> None:
         try:

@@ -109,7 +109,7 @@ class Codes:
         self._turns: OrderedDict[str, int] = OrderedDict()
         self._asked: set[str] = set()
 
-    # ---- records ---------------------------------------------------------------------------------
+    # ---- records for the log ---------------------------------------------------------------------
 
     def restore(self, record: bytes) -> None:
         """Apply one stored record. Records have to come in the order of writing."""
@@ -147,7 +147,7 @@ class Codes:
         data = msgspec.msgpack.encode(raw)
         return hashlib.blake2b(data, key=self._key, digest_size=_PRINT_LEN).digest()
 
-    # ---- conversations ---------------------------------------------------------------------------
+    # ---- what is known of conversations ----------------------------------------------------------
 
     def offered(self, session: str, *, listed: bool, first: bool) -> list[bytes]:
         """Note whether a request offered only tools of the operator's list; returns new records.
@@ -174,7 +174,7 @@ class Codes:
         """Whether a person was asked about this candidate."""
         return candidate_id in self._asked
 
-    # ---- questions and answers -------------------------------------------------------------------
+    # ---- questions to persons, and their answers -------------------------------------------------
 
     def known(self, principal: PrincipalId) -> Known | None:
         """Recognises the questions put to this principal's persons; None if there were none."""

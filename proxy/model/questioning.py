@@ -141,7 +141,7 @@ class Questioning:
             await self._answered(prepared, found.answer, why, came_ms)
         return msgspec.structs.replace(prepared, answer=found.answer)
 
-    # ---- who may be asked ------------------------------------------------------------------------
+    # ---- which persons may be asked --------------------------------------------------------------
 
     async def _noted(self, prepared: Prepared) -> str:
         """Note which tools a request offers. Returns why no person can be asked in it, or ""."""
@@ -173,7 +173,7 @@ class Questioning:
         if log is not None and records:
             await log.append(records)
 
-    # ---- codes that appear in texts --------------------------------------------------------------
+    # ---- ending codes that appear in texts -------------------------------------------------------
 
     def _search(self, prepared: Prepared) -> None:
         """End codes that appear in a request: somebody other than the person may have them."""
@@ -201,7 +201,7 @@ class Questioning:
             self._codes.void_if_in(principal_id, (*reply.said, *heard, *called), "in_a_reply")
         await self._inner.replied(prepared, reply)
 
-    # ---- answers ---------------------------------------------------------------------------------
+    # ---- acting on persons' answers --------------------------------------------------------------
 
     async def _answered(
         self, prepared: Prepared, given: TurnBehind, why: str, came_ms: int
@@ -255,7 +255,7 @@ class Questioning:
         refused = said[one.code] and ruled.outcome.decision is not Decision.ADMIT
         return Outcomes.REFUSED if refused else Outcomes.REMEMBERED
 
-    # ---- questions -------------------------------------------------------------------------------
+    # ---- putting questions to persons ------------------------------------------------------------
 
     async def closing(self, prepared: Prepared, said: str) -> str | None:
         """See `Coupling`: a question to the person, or the result of the person's answer."""

@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         # needs no timer.
         self._unread: asyncio.TimerHandle | None = None
 
-    # ---- calls from the socket -------------------------------------------------------------------
+    # ---- methods that the socket calls -----------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the deadline, or turn the peer away."""
@@ -231,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._inner is not None:
             self._inner.resume_writing()
 
-    # ---- calls from aiohttp ----------------------------------------------------------------------
+    # ---- methods that aiohttp calls --------------------------------------------------------------
 
     def pause(self) -> None:
         """Stop handing body bytes to aiohttp."""
@@ -293,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pump()
         self._hear_out()
 
-    # ---- calls from the answering side -----------------------------------------------------------
+    # ---- methods that the answering side calls ---------------------------------------------------
 
     @property
     def waits(self) -> bool:
@@ -361,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
             await self._server.shutdown(drain_s)
         self.end()
 
-    # ---- between the socket and aiohttp ----------------------------------------------------------
+    # ---- passing bytes between the socket and aiohttp --------------------------------------------
 
     def _pump(self) -> None:
         """Hand the held bytes to aiohttp as far as it wants them, and keep the rest."""

@@ -133,7 +133,7 @@ class Asking:
         """The records to be written before the request goes on."""
         return self._shared.records
 
-    # ---- texts -----------------------------------------------------------------------------------
+    # ---- searching texts for refused ones --------------------------------------------------------
 
     def of(self, text: str) -> str | None:
         """The text to be sent instead of the given one; None if nothing refused is in it."""
@@ -208,7 +208,7 @@ class Asking:
             self._noun, told.decision, told.reason, found.candidate_id, whole=whole
         )
 
-    # ---- results and calls -----------------------------------------------------------------------
+    # ---- searching results and calls -------------------------------------------------------------
 
     def of_result(self, call_id: str, text: str) -> str | None:
         """The notice in place of a result that is withheld as a whole.
@@ -260,7 +260,7 @@ class Asking:
                 return self._notice(self._of_key(key), whole=True)
         return None
 
-    # ---- parts of a text -------------------------------------------------------------------------
+    # ---- searching parts of a text ---------------------------------------------------------------
 
     def of_sentences(self, sentences: Sequence[str]) -> list[str | None]:
         """The sentences of one text, each with its replacement.
@@ -312,7 +312,7 @@ class Asking:
                     found[at] = last
                 last = found[at]
 
-    # ---- signed thoughts -------------------------------------------------------------------------
+    # ---- leaving out signed thoughts -------------------------------------------------------------
 
     def bears(self, text: str) -> bool:
         """Whether words were removed from this text earlier, on its way to the agent."""

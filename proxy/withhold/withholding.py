@@ -151,7 +151,7 @@ class Withholding:
         """How many refused texts were dropped for room: new copies of them are not recognised."""
         return sum(kept.withheld.lost_count for kept in self._kept.values())
 
-    # ---- start and stop --------------------------------------------------------------------------
+    # ---- start and stop of withholding -----------------------------------------------------------
 
     def restore(self, record: bytes) -> None:
         """Apply one stored record, in the order of writing."""
@@ -188,7 +188,7 @@ class Withholding:
             kept = self._kept[principal] = Kept(principal)
         return kept
 
-    # ---- verdicts --------------------------------------------------------------------------------
+    # ---- verdicts on candidates ------------------------------------------------------------------
 
     async def begun(self, submissions: Sequence[Submission]) -> list[Submission]:
         """Note intercepted candidates: from now on their principal's model requests wait.
@@ -392,7 +392,7 @@ class Withholding:
         if begun is not None:
             self._decide(kept, self._record_of(begun, _undecided(MemoryClass.L4)))
 
-    # ---- model requests --------------------------------------------------------------------------
+    # ---- taking refused texts out of model requests ----------------------------------------------
 
     def sessions(self, principal_id: PrincipalId) -> frozenset[str]:
         """The sessions in which a text is withheld that other sessions may be shown."""

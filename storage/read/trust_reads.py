@@ -24,7 +24,7 @@ class TrustReads:
         self._names = names
 
     def trust(self, principal_id: PrincipalId) -> TrustState:
-        """The trust of one principal; that of a newcomer where it never wrote."""
+        """The trust of one principal; a newcomer's if the principal never wrote."""
         with self._store.reading() as view:
             payload = view.get(TRUST, self._names.principal(principal_id))
         return NEWCOMER if payload is None else trust_of(decode_trust(payload))
@@ -41,7 +41,7 @@ class TrustReads:
         return self._history(self._names.principal(principal_id))
 
     def origin_trust(self, tenant: Tenant, server: str, tool: str) -> TrustState:
-        """The trust of an origin; that of a newcomer where nothing came from it."""
+        """The trust of an origin; a newcomer's if nothing came from it."""
         with self._store.reading() as view:
             payload = view.get(ORIGINS, self._names.origin(tenant, server, tool))
         return NEWCOMER if payload is None else trust_of(decode_origin(payload).trust)

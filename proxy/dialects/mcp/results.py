@@ -86,7 +86,7 @@ def filtering(
 def filtering_tools(
     result: JsonValue,
 ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
-    """As `filtering`, for a list of tools: the prose of each tool, and all members beside them.
+    """Filter a list of tools as `filtering` does a result: prose, and all members beside it.
 
     A tool whose names or schema are withheld is removed.
 

@@ -153,7 +153,7 @@ class Mem0Oss:
         return _encode_read(note, result)
 
     def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
-        """`{"detail": ...}`, as FastAPI answers.
+        """Refuse with the body `{"detail": ...}`, as FastAPI does.
 
         For a conversation that the agent sent in the background, an empty result.
         """

@@ -171,7 +171,7 @@ class Mem0Platform:
         return _encode_read(request, note, result)
 
     def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
-        """`{"detail": ...}`, which `MemoryClient` makes the message of its exception."""
+        """Refuse: `{"detail": ...}`, which `MemoryClient` makes the message of its exception."""
         del request, answering
         return refused(refusal, "Token")
 

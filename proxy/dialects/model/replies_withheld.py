@@ -148,7 +148,7 @@ class ReplyFilter:
         """Filter an event of an unknown API, in which any string may be text."""
         return [_made(event, self._whole(body, (event.name, str(body.get("type")))))]
 
-    # ---- one text of the reply -------------------------------------------------------------------
+    # ---- filtering one text of the reply ---------------------------------------------------------
 
     def _told(self, key: _Key, text: str, event: Event, body: dict[str, Json]) -> str:
         known = self._texts.get(key)
@@ -241,7 +241,7 @@ class ReplyFilter:
         """A piece of a call that nobody judges, without withheld words; it remains valid JSON."""
         return piece if self._trailed(at, piece) == piece else _JSON_WORDS.sub("", piece)
 
-    # ---- events of each of the three APIs --------------------------------------------------------
+    # ---- filtering events of each of the three APIs ----------------------------------------------
 
     def _anthropic(self, event: Event, body: dict[str, Json]) -> list[Event]:
         kind = body.get("type")
@@ -344,7 +344,7 @@ class ReplyFilter:
             return self._numbered(event, {**body, "delta": self._in_json(at, piece)})
         return self._numbered(event, self._whole(body, at))
 
-    # ---- numbers of events -----------------------------------------------------------------------
+    # ---- numbering the events anew ---------------------------------------------------------------
 
     def _numbered(self, event: Event, body: dict[str, Json]) -> list[Event]:
         """The event with the next number: dropped and added events have changed the count."""

@@ -176,7 +176,7 @@ class _Player:
             raise _Ended("n/a", f"{request.op}: {reply.na}")
         return reply
 
-    # ---- checks of the state ---------------------------------------------------------------------
+    # ---- checks of the state in a scenario -------------------------------------------------------
 
     async def _check(self, step: Step) -> None:
         if step.do in {"mark", "unmoved"}:

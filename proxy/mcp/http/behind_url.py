@@ -140,7 +140,7 @@ class UrlLine(Line):
         for exchange in tuple(self._listening):
             exchange.finish()
 
-    # ---- heads of answers ------------------------------------------------------------------------
+    # ---- heads of the server's answers -----------------------------------------------------------
 
     def _sent(self, exchange: Exchange | None) -> dict[str, str]:
         headers = dict(self._headers if exchange is None else exchange.headers)
@@ -158,7 +158,7 @@ class UrlLine(Line):
             sent = {**kept, **headers_for(message, sent)}
         return {"accept": f"{JSON}, {EVENT_STREAM}", **sent, "content-type": JSON}
 
-    # ---- answers ---------------------------------------------------------------------------------
+    # ---- reading the server's answers ------------------------------------------------------------
 
     def _stop(self, request_id: RequestId) -> None:
         stop = self._stops.get(request_id)
@@ -265,7 +265,7 @@ class UrlLine(Line):
                 return error
         return {"message": f"the server behind answered HTTP {reply.status}"}
 
-    # ---- streams ---------------------------------------------------------------------------------
+    # ---- streams of the server -------------------------------------------------------------------
 
     async def _listen(self, exchange: Exchange) -> None:
         try:

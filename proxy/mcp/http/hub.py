@@ -184,7 +184,7 @@ class Hub:
         for shared in self._shared.values():
             shared.close()
 
-    # ---- lines (relays with their transports) ----------------------------------------------------
+    # ---- opening and ending lines (relays with their transports) ---------------------------------
 
     def _line_parts(self, principal: Principal) -> LineParts:
         return LineParts(
@@ -231,7 +231,7 @@ class Hub:
             raise Busy
         min(idle, key=lambda line: line.used_s).close()
 
-    # ---- servers that the sidecar runs itself ----------------------------------------------------
+    # ---- processes of servers that the sidecar runs itself ---------------------------------------
 
     async def _open_command(self, command: Command, principal: Principal) -> Line:
         child = await self._started(command)
