@@ -250,10 +250,7 @@ class Reader(Printer):
                 found.heard(told, label)
 
     def _echoed(self, said: Said, call: CallMade | None, label: SourceKind, found: TurnSum) -> None:
-        """Whether a result only repeats the model's words or the sidecar's notices.
-
-        It then lowers no label.
-        """
+        """Whether a result, which then lowers no label, only repeats the model or our notices."""
         server, tool = (call.row.server, call.row.tool) if call else ("", "")
         found.row(Row("tool", label, len(said.text), "echo", server, tool, _name(said.call_id)))
         if said.call_id:
@@ -284,9 +281,7 @@ class Reader(Printer):
         said = False
         for text in texts if left else ():
             if looks_like_json(text) and read_container(text) is None:
-                # If a name occurs twice, one JSON reader takes the first value and another the
-                # last.
-                return False
+                return False  # JSON readers differ in which of two equal names they take
             for one in resting(spelled_in(text)):
                 said = True
                 if one not in self.says:
@@ -488,8 +483,7 @@ class Reader(Printer):
         parts = self.parts(said.text)
         label, why = SourceKind.AGENT_SELF_EDIT, ""
         if ground.begun:
-            # The text is a changed file or the answer of a hook: the program inserted it, but
-            # others wrote it.
+            # A changed file or a hook's answer was inserted by the program and written by others.
             label = told_between(said.text, self._rules)
         if label is not SourceKind.AGENT_SELF_EDIT:
             why = "rule"

@@ -138,8 +138,7 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
         case NotFound():
             return refuse(404, error.detail)
         case RulesetRefused():
-            # The message names lines and keys of the operator's file, and only the operator can get
-            # this answer.
+            # The message names lines and keys of a file; only its operator can get the answer.
             return refuse(409, f"ruleset_refused: {error}")
         case UnknownCandidate():
             return refuse(404, "no candidate of that id is held")
