@@ -45,7 +45,7 @@ class CaseStep(enum.Enum):
 
 
 class CaseSignal(enum.Enum):
-    """Who said that an answer was wrong; values are stable."""
+    """Which kind of source said that an answer was wrong; values are stable."""
 
     OPERATOR = "operator"
     PERSON = "person"
@@ -55,7 +55,7 @@ class CaseSignal(enum.Enum):
 
 
 class CaseMode(enum.Enum):
-    """What was replayed in the search for a culprit; values are stable.
+    """How answers were replayed in the search for a culprit; values are stable.
 
     Either what a search shows, or what a caller's judge says.
     """
@@ -79,12 +79,14 @@ _ENDS: Final = frozenset({CaseStep.CLOSED})
 
 
 def may_follow(step: CaseStep, after: CaseStep) -> bool:
-    """Whether a case at step `after` may go on to `step`; an ended case only a person may close."""
+    """Whether a case at step `after` may go on to `step`; only a person may close an ended case."""
     return step in _NEXT.get(after, _ENDS)
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One memory in a case. `memory` is its id where we made it, else "candidate" and an id.
+    """One memory in a case.
+
+    `memory` is the memory's id if the store made it, else "candidate" and an id.
 
     Server, tool and call are those that the verdict's leaf names. `trace_id` is the trace of the
     request in which the memory was committed.
@@ -134,7 +136,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def under_way(self) -> bool:
-        """Whether the case goes on without a person."""
+        """Whether the case can go on without a person."""
         return self.step in UNDER_WAY
 
 
@@ -151,7 +153,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What one more step adds to a case: counts of this step alone, which the case sums up."""
+    """What one more step adds to a case: counts of that step, which are added to the case's own."""
 
     mode: CaseMode
     suspects: int = 0
@@ -162,11 +164,12 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accused(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that is to blame, at the step (its ordinal) that was replayed."""
+    """A memory that is to blame for a wrong answer, with the step (ordinal) that was replayed."""
 
     memory_id: MemoryId
     ordinal: int
-    # Whether a newer memory that is trusted more contradicts this one: then it was true once.
+    # Whether a newer memory that is trusted more contradicts this one, so that this one was true
+    # once.
     outdated: bool = False
 
 
@@ -235,7 +238,10 @@ class Cases(Protocol):
         ...
 
     def related(self, tenant: Tenant, accused: Sequence[Accused]) -> tuple[Named, ...]:
-        """Memories of the same session or origin, and near copies; walks every row."""
+        """Memories of the same session or origin, and near copies.
+
+        It walks every row.
+        """
         ...
 
     async def name_related(self, case_id: str, related: Sequence[Named]) -> Case:

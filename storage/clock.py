@@ -22,8 +22,8 @@ class SteadyClock:
     def __init__(self, wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> None:
         self._wall_ns = wall_ns
         self._monotonic_ns = monotonic_ns
-        # The latest known time, with the monotonic time at that moment; the pair is replaced as
-        # one.
+        # The latest known time, with the monotonic time at that moment. The pair is replaced as a
+        # whole.
         self._latest = (wall_ns(), monotonic_ns())
 
     def __call__(self) -> int:

@@ -21,7 +21,7 @@ class Due:
         self._over = False
 
     def begin(self) -> bool:
-        """The writer begins to decide; False where the request has given up.
+        """Note that the writer begins to decide; False if the request has given up.
 
         A repeated call returns the same.
         """
@@ -30,7 +30,7 @@ class Due:
             return self._begun
 
     def expire(self) -> bool:
-        """The request gives up waiting; False, also when repeated, where the writer has begun."""
+        """Note that the request gives up waiting; False if the writer has begun to decide."""
         with self._lock:
             self._over = not self._begun
             return self._over

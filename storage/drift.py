@@ -20,7 +20,8 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
 
     `cell` is the name's keyed hash (16 hex digits), which leaves, logs and spans have in its place.
     `name` is read from a live memory that mentions it, in lower case; None where none is found any
-    more. `count`: live memories of low trust that mention it, of which `memory_ids` are the newest.
+    more. `count` is the number of live memories of low trust that mention the name; `memory_ids`
+    are the newest of them.
     """
 
     cell: str
@@ -33,8 +34,8 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
     """How many names are counted in one tenant.
 
-    `words`: how many words its persons said, as far as they are kept. `floor`: what a new name's
-    count begins with, because names were evicted to make room in the last days.
+    `words` counts the words that persons said, as far as they are kept. `floor` is the count with
+    which a new name begins, because names were evicted for lack of room in the last days.
     """
 
     names: int
@@ -70,7 +71,7 @@ class Drift(Protocol):
         ...
 
     async def accept(self, tenant: Tenant, name: str, by: PrincipalId) -> tuple[str, ...]:
-        """Exempt the words of a name from holds, a leaf each; searches go on to cap their memories.
+        """Exempt the words of a name from holds, with a leaf for each; searches still cap them.
 
         Returns their cells; () where no memory of low trust mentioned the name, or it is accepted
         already.

@@ -1,4 +1,4 @@
-"""The embedded engine, put together: LMDB as the truth, FAISS beside it, one writer thread."""
+"""The embedded engine, put together from its parts: LMDB, FAISS and one writer thread."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     quota_bytes: int = 8 * _GIB
     staging_quota_bytes: int = _GIB // 2
-    # The share of the quota that one tenant may take; 1 and more: all of it.
+    # The share of the quota that one tenant may take; with 1 or more, a tenant may take all of it.
     tenant_share: float = 1.0
     origin: str = "mnemogate"
     segment_len: int = SEGMENT_LEN
@@ -92,7 +92,8 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     # The text and the author of the leaf about the restore.
     restore_detail: str = ""
     restored_by: PrincipalId = THE_STORE
-    # False for a command on a stopped state directory, which does not change the gate's mode.
+    # False for a command on a stopped state directory: such a command does not change the gate's
+    # mode.
     adopts_mode: bool = True
     # How many memories an isolation or a rewind changes in one transaction.
     incident_batch_len: int = BATCH_LEN
@@ -198,18 +199,19 @@ class EmbeddedStore:
         self._engine.parts.derived.wait(patience_s)
 
     def read_cursor(self, name: str) -> bytes | None:
-        """Up to which leaf a reader of the log has come (`Store.read_cursor`)."""
+        """How far a reader of the log has come, as a number of leaves (`Store.read_cursor`)."""
         return self._directory.read_cursor(name)
 
     def write_cursor(self, name: str, cursor: bytes) -> None:
-        """Store up to which leaf a reader of the log has come (`Store.write_cursor`)."""
+        """Store how far a reader of the log has come (`Store.write_cursor`)."""
         self._directory.write_cursor(name, cursor)
 
     def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
         """The session ledger's log, and what was in it (`Store.open_session_log`)."""
         state = self._directory.root
         keys = FrameKeys(self._store_key, self._engine.generation.header.incarnation_name)
-        # Without the session log's directory no model API was ever served: no history was lost.
+        # If the session log's directory is missing, no model API was ever served, so no history was
+        # lost.
         is_new = not (state / DIRECTORY).exists()
         opened = open_session_log(state, keys, scar, is_new=is_new)
         return opened.log, opened.records

@@ -52,11 +52,11 @@ class StalePermit(StorageError):
 
 
 class UnknownCandidate(StorageError):
-    """No held candidate of that id."""
+    """No held candidate has this id."""
 
 
 class UnknownMemory(StorageError):
-    """The tenant has no memory of that id."""
+    """The tenant has no memory with this id."""
 
 
 class MemoryMoved(StorageError):
@@ -64,15 +64,15 @@ class MemoryMoved(StorageError):
 
 
 class UnknownLeaf(StorageError):
-    """The audit log has no leaf of that index."""
+    """The audit log has no leaf with this index."""
 
 
 class UnknownPins(StorageError):
-    """No server of that name was seen, or its tools have another digest."""
+    """No server of this name was seen, or its tools have another digest."""
 
 
 class UnknownIncident(StorageError):
-    """There is no incident of that id, or none that can be undone."""
+    """No incident has this id, or the incident cannot be undone."""
 
 
 class NoSuchPast(StorageError):

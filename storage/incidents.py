@@ -32,8 +32,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     session: str | None = None
     under: str | None = None
     since_ms: int | None = None
-    # Whether memories are reached too that name a reached one as a parent (`derived_from`), and in
-    # turn those that name these, to the end.
+    # Whether memories are reached too that name a reached one as a parent (`derived_from`), and
+    # memories derived from those, without limit.
     with_descendants: bool = False
 
     @property
@@ -44,14 +44,14 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Kind(enum.Enum):
-    """What an incident does: hide many memories, or put them back into an earlier state."""
+    """The two kinds of incidents: hide many memories, or put them back into an earlier state."""
 
     ISOLATE = "isolate"
     REWIND = "rewind"
 
 
 class Stage(enum.Enum):
-    """How far an incident is.
+    """The stages of an incident.
 
     Incidents that are `OPEN` or `UNDOING` are continued after a crash.
     """
@@ -72,8 +72,8 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     by: PrincipalId
     at_ms: int
     reason: str
-    # A rewind leads to the state before the leaf `point`. Leaves from `leaf_count` on were written
-    # while the rewind ran, and stay as they are.
+    # The rewind leads to the state before the leaf `point`. Leaves from `leaf_count` on were
+    # written while the rewind ran, and stay as they are.
     point: int = 0
     leaf_count: int = 0
 
@@ -81,7 +81,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class Caught(msgspec.Struct, frozen=True, kw_only=True):
     """One memory that an isolation reaches.
 
-    `descendant`: it is reached only because it names a reached memory as a parent.
+    `descendant` says that the memory is reached only because it names a reached one as a parent.
     """
 
     memory_id: MemoryId
@@ -95,8 +95,8 @@ class Caught(msgspec.Struct, frozen=True, kw_only=True):
 class Contained(msgspec.Struct, frozen=True, kw_only=True):
     """What an isolation, or its undoing, did: counts of memories.
 
-    `changed` were hidden, or shown again. `kept` were hidden by somebody else as well, so reads did
-    not show them before and do not show them now.
+    `changed` counts memories that were hidden, or shown again. `kept` counts those that are hidden
+    for another reason too, and that reads therefore show neither before nor after.
     """
 
     incident: Incident

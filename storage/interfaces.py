@@ -1,5 +1,5 @@
 # ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
-"""What the rest of the system may ask of a store, with the promises each call makes.
+"""The interface of a store: what the rest of the system may ask, and what each call promises.
 
 Two engines implement these: `embedded` (LMDB + FAISS) and, later, PostgreSQL + pgvector.
 """
@@ -78,7 +78,10 @@ class Failpoint(Protocol):
     """Called by name at each crash point of the write path; the shipped one does nothing."""
 
     def __call__(self, name: str, /) -> None:
-        """The named point is reached: return, raise, or kill the process."""
+        """Note that the named point is reached.
+
+        An implementation returns, raises or kills the process.
+        """
 
 
 class MemoryWriter(Protocol):
@@ -100,7 +103,7 @@ class MemoryWriter(Protocol):
         ...
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
-        """Judge a held candidate again with a person's approval; raises as `deny` does."""
+        """Judge a held candidate again with a person's approval. It raises what `deny` raises."""
         ...
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
@@ -191,7 +194,7 @@ class MemoryWriter(Protocol):
         ...
 
     async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
-        """Put other rules in force for everything that is judged from here on.
+        """Put other rules in force for all candidates that are judged from now on.
 
         Returns them with their epoch. Rules with another digest are another epoch, with a leaf.
         """
@@ -210,7 +213,7 @@ class MemoryReader(TrustReader, Protocol):
     """
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
-        """One live memory; None where the tenant has none of that id."""
+        """One live memory; None if the tenant has no live memory with this id."""
         ...
 
     def ceiling(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
@@ -247,7 +250,7 @@ class MemoryReader(TrustReader, Protocol):
         *,
         exact: bool = False,
     ) -> tuple[Hit, ...]:
-        """The live memories nearest to a vector that match; only the hits of `searched`."""
+        """The live memories that match, nearest to a vector first: the hits of `searched` alone."""
         ...
 
     def searched(
@@ -350,7 +353,7 @@ class Quarantined(Protocol):
         ...
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
-        """One quarantined memory; None where the tenant has none of that id."""
+        """One quarantined memory; None if the tenant has no quarantined memory with this id."""
         ...
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
@@ -371,7 +374,7 @@ class Objections(Protocol):
 
 
 class Retained(Protocol):
-    """The stored memories as retention sees them, without quarantined ones. Any thread."""
+    """The stored memories that retention looks at; quarantined ones are left out. Any thread."""
 
     def slice(self, start: int, length: int) -> tuple[tuple[Item, ...], int | None]:
         """Memories whose newest row is among `length` rows from an ordinal on, expired ones too.
@@ -381,7 +384,7 @@ class Retained(Protocol):
         ...
 
     def stands(self, item: Item) -> bool:
-        """Whether nobody has changed or deleted the memory since `slice` returned it."""
+        """Whether nobody has changed or deleted a memory since `slice` returned it."""
         ...
 
 
@@ -412,7 +415,10 @@ class Forwards(Protocol):
         candidate_ids: tuple[CandidateId, ...],
         waiting: frozenset[CandidateId],
     ) -> bool:
-        """Whether the facts behind these admissions still hold; `waiting`: other unsent changes."""
+        """Whether the facts behind these admissions still hold.
+
+        `waiting` are other changes that were not sent yet.
+        """
         ...
 
 
@@ -436,7 +442,7 @@ class Pins(Protocol):
     """The tools of servers behind the gate. Coroutines on any loop, reads on any thread."""
 
     async def see(self, tenant: Tenant, server: str, tools: Tools) -> Pinned:
-        """Record which tools a server has now; returns them, and those that were approved.
+        """Record which tools a server has now; returns that list and the approved one.
 
         The very first list of a server is approved as it is.
         """
@@ -480,7 +486,7 @@ class SessionLog(Protocol):
         """Replace all earlier records by these."""
 
     async def check(self) -> str | None:
-        """The defect of the log, or None."""
+        """What is wrong with the log; None if it is sound."""
         ...
 
     async def close(self) -> None:
@@ -507,7 +513,10 @@ class Staged(Protocol):
 
 
 class Store(Protocol):
-    """An open store: all that composition takes from an engine. Nothing is used after `close`."""
+    """An open store, with everything that a running sidecar takes from an engine.
+
+    Nothing is used after `close`.
+    """
 
     reader: MemoryReader
     audit: AuditReader
@@ -524,7 +533,8 @@ class Store(Protocol):
     recalls: Recalls
     token_key: bytes  # an Ed25519 seed: signs promotion tokens
     prints_key: bytes  # what the session ledger's fingerprints are made with
-    # Called on the writer's thread for each hold that ended undecided, once that is durable.
+    # A function that is called, on the writer's thread, for each hold that ended undecided, once
+    # that end is durable.
     expired: Callable[[HeldCandidate, Outcome], None]
 
     @property
@@ -559,10 +569,16 @@ class Store(Protocol):
         ...
 
     def read_cursor(self, name: str) -> bytes | None:
-        """Up to which leaf a reader of the log has come; None where it stored nothing. Blocks."""
+        """How far a reader of the log has come, as a number of leaves; None if it never said.
+
+        Blocks.
+        """
 
     def write_cursor(self, name: str, cursor: bytes) -> None:
-        """Store up to which leaf a reader of the log has come. Blocks. OSError: nothing changed."""
+        """Store how far a reader of the log has come.
+
+        Blocks. On an OSError nothing was changed.
+        """
 
     def close(self) -> None:
         """Finish queued work, and give the store back. Blocks."""
@@ -590,7 +606,7 @@ class AuditedView(Protocol):
         ...
 
     def made_with(self, store_key: bytes) -> bool:
-        """Whether ids and nonces are hashed under this key; True where the store does not say."""
+        """Whether ids and nonces are hashed under this key; True if the store does not tell."""
         ...
 
     def leaf(self, index: int) -> bytes | None:
@@ -602,11 +618,11 @@ class AuditedView(Protocol):
         ...
 
     def live(self) -> frozenset[int]:
-        """The places, in the order of `rows`, of the rows that reads show."""
+        """The positions, in the order of `rows`, of those rows that reads show."""
         ...
 
     def rows(self) -> Iterator[Row | StoreCorrupt | None]:
-        """Every admitted change in its order; for an unreadable one, why it cannot be read."""
+        """Every admitted change, in order; for one that cannot be read, the reason."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The one place that picks an engine. No other package names one.
+"""The one place that chooses a storage engine; no other package names one.
 
 There is one so far: `storage.embedded`. An engine is imported when it is opened: a command that
 only asks a running sidecar loads no index.

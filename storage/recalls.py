@@ -47,17 +47,18 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     where they were not kept, and where a hit was purged.
     """
 
-    recall_id: str  # the id of this recall: 16 hex digits
+    recall_id: str  # the recall's id, 16 hex digits
     at_ms: int
     tenant: Tenant
     principal_id: PrincipalId
-    front: str  # the dialect of the request
+    front: str  # the dialect of the request that read
     operation: str  # `gen_ai.operation.name`: search_memory, list_memories, get_memory, get_history
     session: str  # our own id of the session; "" where no conversation is known
-    version: int  # the store's version when it was read
+    version: int  # the store's version at the read
     limit: int
     hits: tuple[Recalled, ...]
-    filter_digest: str = ""  # 16 hex digits, a hash of the filter: equal filters have equal ones
+    # A hash of the search's filter, 16 hex digits: equal filters have equal hashes.
+    filter_digest: str = ""
     nearest: tuple[int, ...] = ()
     vector: bytes | None = None
     where: Filter | None = None
@@ -116,7 +117,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecallOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """For how long and how many records are kept. `count_max` 0: none, and the ledger is off."""
+    """How long records are kept, and how many. // With a `count_max` of 0 the ledger is off."""
 
     keep_days: int = 30
     count_max: int = 1_000_000
@@ -139,7 +140,7 @@ class Recalls(Protocol):
 
     @property
     def kept_since_ms(self) -> int:
-        """The time of the oldest stored record; the present time where there is none."""
+        """The time of the oldest stored record; the present time if there is none."""
         ...
 
     @property
@@ -148,11 +149,14 @@ class Recalls(Protocol):
         ...
 
     def recall(self, recall_id: str) -> Recall | None:
-        """One recall by its id; None where it is not stored."""
+        """One recall by its id; None if it is not stored."""
         ...
 
     def reply(self, tenant: Tenant, reply_id: str) -> Reply | None:
-        """One reply of the tenant by the API's id; None where it is not stored."""
+        """One reply of the tenant, by the id that the model API gave it.
+
+        None if it is not stored.
+        """
         ...
 
     def recalls(

@@ -55,7 +55,7 @@ def fsync_directory(directory: Path) -> None:
 def write_durably(path: Path, data: bytes) -> None:
     """Put a file in place whole or not at all, mode 0600, durable when this returns."""
     temporary = path.with_name(f".{path.name}.unfinished")
-    # A temporary file that a crash left; no other process writes here.
+    # The file is a temporary one that a crash left; no other process writes here.
     temporary.unlink(missing_ok=True)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
@@ -101,7 +101,8 @@ class StateDirectory:
             self._create()
             self._lock = self._take_lock()
         except OSError as error:
-            # The directory has no permission or no room for us, or is mounted read-only.
+            # This user has no permission for the directory, the disk is full, or it is mounted
+            # read-only.
             raise StoreUnavailable(f"no access to the state directory: {error.strerror}") from error
 
     def _create(self) -> None:
@@ -109,7 +110,8 @@ class StateDirectory:
         parts = (self.store, self.staging, self.held_keys, self.segments, self._secrets)
         for part in (self.root, *parts):
             part.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-            # mkdir keeps an existing directory's mode, and umask narrows a new one's.
+            # mkdir keeps the mode of an existing directory, and umask narrows that of a new one, so
+            # the mode is set here.
             part.chmod(DIRECTORY_MODE)
         fsync_directory(self.staging)
         fsync_directory(self.root)
@@ -131,13 +133,13 @@ class StateDirectory:
         return handle, itself
 
     def close(self) -> None:
-        """Give the directory back. The lock also ends with the process."""
+        """Give the directory back; the lock also ends when the process ends."""
         for handle in self._lock:
             os.close(handle)
         self._lock = ()
 
     def read_cursor(self, name: str) -> bytes | None:
-        """Up to which leaf a reader of the log has come; None where it stored nothing.
+        """How far a reader of the log has come, as a number of leaves; None if it never said.
 
         Raises:
             OSError, UnfitFile: The file cannot be read, or is not this user's own.
@@ -148,7 +150,7 @@ class StateDirectory:
             return None
 
     def write_cursor(self, name: str, cursor: bytes) -> None:
-        """Store up to which leaf a reader of the log has come, durably.
+        """Store durably how far a reader of the log has come.
 
         Raises:
             OSError: The file could not be written; the earlier one is still there.

@@ -32,8 +32,9 @@ class UnfitFile(StorageError):  # noqa: N818 - as its siblings: named for what i
 class Trust(enum.Enum):
     """The conditions that a file must fulfil before its content is used."""
 
-    OURS = enum.auto()  # nobody but this user and root can change the file
-    SECRET = enum.auto()  # the same, and nobody else can read the file
+    OURS = enum.auto()  # Nobody but this user and root can change the file.
+    # Nobody but this user and root can change the file, and nobody else can read it.
+    SECRET = enum.auto()
     PLAIN = enum.auto()
     # A person named the file at a terminal, to have it examined: any owner, and a pipe as well.
     ANYBODYS = enum.auto()
@@ -150,7 +151,9 @@ def _refuse_writable(directory: Path, found: os.stat_result) -> None:
     if found.st_mode & stat.S_ISVTX:
         return
     if os.path.ismount(directory) and os.statvfs(directory).f_flag & os.ST_RDONLY:
-        return  # Kubernetes mounts a ConfigMap like this: mode 0777, but below a closed directory
+        # Kubernetes mounts a ConfigMap in this way: mode 0777, but below a directory that is closed
+        # to others.
+        return
     raise UnfitFile(
         f"out of the reach of others, who can write {directory} and so replace what is in it: "
         f"`chmod {'go-w' if others else 'g-w'} {directory}`, or `chmod +t` where others must write"

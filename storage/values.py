@@ -65,8 +65,8 @@ Tools = tuple[tuple[str, str], ...]
 class Mentions(msgspec.Struct, frozen=True, array_like=True):
     """The words of one text as name cells count them: keyed hashes of 8 bytes.
 
-    `inner` and `first` may be names (see `policy.text.names.Mentioned`). `lower` is None where
-    nobody asked for words in lower case.
+    `inner` and `first` may be names (see `policy.text.names.Mentioned`). `lower` is None if words
+    in lower case were not asked for.
     """
 
     inner: frozenset[bytes]
@@ -114,15 +114,17 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     # Guard mode: the key under which the server behind files the memory; None for a memory of our
     # own.
     guarded_key: str | None = None
-    # If `provenance` rests on containment: the label under rule taint, and the text that
+    # If `provenance` rests on containment, the label that rule taint gives, and the text that
     # `provenance` was given for.
     tainted: Provenance | None = None
     edit: Edit | None = None
-    # The version of the memory to change, for which token and shadow retrieval hold; 0: none.
+    # The version of the memory to change for which token and shadow retrieval hold; 0 if there is
+    # none.
     seen_version: int = 0
-    # The deadline of the decision, which the waiting request shares; None: no request waits.
+    # The deadline of the decision, shared with the waiting request; None if no request waits.
     due: Due | None = None
-    # Whether the credential of the request is still good; None: a credential that cannot end.
+    # A function that tells whether the request's credential is still valid; None for a credential
+    # that cannot end.
     welcome: Callable[[], bool] | None = None
     # The person who was shown all of the candidate and approved it before it was judged.
     approved_by: PrincipalId | None = None
@@ -178,7 +180,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     objection: Hold | Reject | None = None
     # Names that came under a drift alarm by this admission, each as the hex key of its cell.
     alarms: tuple[str, ...] = ()
-    # whether it repeats the first verdict of an identical request; then durations in microseconds
+    # whether this outcome repeats the first verdict of an identical request
     replayed: bool = False
     # Durations in microseconds, by the monotonic clock.
     queued_us: int = 0
@@ -219,8 +221,8 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Anchor(msgspec.Struct, frozen=True, kw_only=True):
     """A statement that an operator registered as a source of truth, with its own questions.
 
-    A canary is one without a statement: its questions are asked of retrieval again and again, and
-    `matcher` says what they may find. Anchors of before there were matchers have none.
+    A canary is an anchor without a statement: its questions are put to the search again and again,
+    and `matcher` says what they may find. Anchors of older versions have no matcher.
     """
 
     anchor_id: str
@@ -239,7 +241,7 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True):
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """A slice of a listing; `total` counts every match.
 
-    `cut`: the slice was shortened because it is too large.
+    `cut` says that the slice was shortened, because it would be too large.
     """
 
     total: int
@@ -262,7 +264,7 @@ class Turnover(msgspec.Struct, frozen=True, kw_only=True):
 class EntityPage(msgspec.Struct, frozen=True, kw_only=True):
     """A slice of all ids; `total` counts every one.
 
-    `cut`: the slice was shortened because it is too large.
+    `cut` says that the slice was shortened, because it would be too large.
     """
 
     total: int
@@ -288,7 +290,7 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None  # why no writes are accepted, or what a person should know or do
     retrying: bool = False  # whether the store tries again by itself after a refused write
     observing: bool = False  # whether the gate only observes (observe mode)
-    # Since when the oldest held candidate waits for a person; None where none waits.
+    # The time since which the oldest held candidate waits for a person; None if none waits.
     held_since_ms: int | None = None
     # Where candidates are kept before their verdict: "memfd", "unlinked file", or "" for nowhere
     # yet.
@@ -347,7 +349,7 @@ class TenantUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Objection(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored memory, and the first step in its history that was admitted over an objection."""
+    """A stored memory, with the first step of its history that was admitted over an objection."""
 
     memory: Memory
     decision: str  # what an enforcing gate would have answered: "hold" or "reject"
@@ -357,7 +359,7 @@ class Objection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Behind(msgspec.Struct, frozen=True, kw_only=True):
-    """A server behind the gate, the tenant whose memory it keeps, and the requesting principal."""
+    """A server whose memory the gate guards, with the tenant and the principal that asks."""
 
     tenant: Tenant
     target: str
@@ -395,7 +397,9 @@ class Stands(enum.Enum):
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """One change and its state; `candidate` None where its content is gone, or not asked for.
+    """One change and its state.
+
+    // `candidate` is None if its content is gone, or was not asked for.
 
     `name` is the candidate's id while it waits for a person, else the memory's.
     """
@@ -407,7 +411,10 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes up to a leaf, in order. `whole`: these are all, and earlier knowledge is void."""
+    """Changes up to a leaf, in order.
+
+    `whole` says that these are all changes, and that earlier knowledge is void.
+    """
 
     leaf_count: int
     moved: tuple[Moved, ...]
@@ -471,13 +478,14 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     prev_ordinal: int
     leaf_index: int
     salt: bytes
-    embedder_id: str  # "" where the row has no vector
+    embedder_id: str  # the name of the embedding model; "" if the row has no vector
     scope: Scope
     expires_at: str | None
     kept: Kept | None
     canonical: bytes
     erased: bool = False
-    # Guard mode: keyed hash (8 bytes) of tenant, target and key; b"" where nothing is forwarded.
+    # Guard mode: the keyed hash (8 bytes) of tenant, target and key; b"" if the change is for no
+    # other server.
     keyed: bytes = b""
     # None in a row of format 3: `policy.labels.ceiling.ceiling_of` gives the ceiling that counts.
     ceiling: SourceKind | None = None
@@ -486,10 +494,10 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to one search, and what a replay of the search needs.
 
-    `nearest`: the ordinals of the rows nearest to the query, best first, before the caps, as many
-    as `storage.recalls.NEAREST_MAX`; where a filter tests more than ids, and in a store so large
-    that its index is approximate, only those that the search read. `version`: the store's version
-    when it was read.
+    `nearest` has the ordinals of the rows nearest to the query, best first, before the caps, at
+    most `storage.recalls.NEAREST_MAX`. If a filter tests more than ids, or the index of a large
+    store is approximate, it has only rows that the search read. `version` is the store's version at
+    that time.
     """
 
     hits: tuple[Hit, ...]

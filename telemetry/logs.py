@@ -316,7 +316,7 @@ def _how_and_when(event: Event) -> dict[str, Field]:
 
 
 def _frames(record: logging.LogRecord) -> list[str]:
-    """Where the exception passed, innermost last: module and line, no text and no values."""
+    """The places that an exception passed, innermost last: module and line, no values."""
     frames: list[str] = []
     traceback = record.exc_info[2] if record.exc_info else None
     while traceback is not None:

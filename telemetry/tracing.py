@@ -411,7 +411,7 @@ def _span_context(context: TraceContext, span_id: str) -> SpanContext:
 
 
 def _caller(context: TraceContext) -> dict[str, Attribute]:
-    """A keyed hash of the id of the caller's trace: the attribute by which its spans are found."""
+    """The caller's trace id as a keyed hash, by which the caller's spans are found."""
     return {"mnemogate.caller": vocabulary.hex_id(context.caller)} if context.caller else {}
 
 

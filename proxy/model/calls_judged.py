@@ -239,7 +239,7 @@ def _closed(principal: Principal, kind: ToolKind | None) -> Reason | None:
 
 
 def _print_of(principal: Principal, server: str, tool: str, item: Item) -> bytes:
-    """A digest that makes two items the same: principal, place, and everything that is written."""
+    """A digest that is equal for items of one principal that write the same at the same place."""
     parts = (principal.tenant, principal.principal_id, server, tool, item.change.value)
     said = msgspec.json.encode((*parts, item.arguments, item.pieces))
     return hashlib.sha256(said).digest()

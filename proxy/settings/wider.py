@@ -23,7 +23,7 @@ def shipped_rules() -> Ruleset:
 
 
 def wider_settings(settings: Settings) -> tuple[str, ...]:
-    """Settings that let others near a listener, or leave memory files unjudged, and how."""
+    """Settings that open a listener to others, or leave memory files unjudged, with reasons."""
     found: list[str] = []
     if "null" in {origin.lower() for origin in settings.allowed_origins}:
         # Any web page can send `Origin: null`, from a sandboxed frame or a local file.

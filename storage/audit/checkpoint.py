@@ -163,7 +163,8 @@ def open_checkpoint(note: bytes, verifier: VerifierKey) -> Checkpoint:
     """The tree head in a note, after its signature was checked.
 
     Raises:
-        BadCheckpoint: The note does not open, is no checkpoint, or names another origin.
+        BadCheckpoint: The note was not signed by this key, is no checkpoint, or names another
+            origin.
     """
     lines = open_note(note, verifier).removesuffix("\n").split("\n")
     if len(lines) < _BODY_LINES_MIN or not all(lines):
@@ -208,8 +209,8 @@ def _check(verifier: VerifierKey, signature: bytes, text: str) -> None:
 def _is_key_name(name: str) -> bool:
     if not name or "+" in name or _has_control(name):
         return False
-    # A lone surrogate (a byte of a command line that is no UTF-8) has no bytes that could be
-    # hashed.
+    # A lone surrogate (a byte of a command line that is no UTF-8) cannot be encoded as bytes, so it
+    # cannot be hashed.
     return not any(char.isspace() or "\ud800" <= char <= "\udfff" for char in name)
 
 

@@ -73,7 +73,7 @@ class InterceptedLeaf(
     claimed_source: SourceKind | None
     claimed_class: MemoryClass | None
     class_named: bool
-    ruleset_digest: Annotated[str, Meta(max_length=64)]  # 16 hex digits of it
+    ruleset_digest: Annotated[str, Meta(max_length=64)]  # the first 16 hex digits of the digest
     trace_id: Annotated[str, Meta(max_length=64)]
 
 
@@ -136,7 +136,7 @@ class OperatorLeaf(
     action: Annotated[str, Meta(min_length=1, max_length=64)]
     subject: _Short
     by: PrincipalId
-    detail: _Short = ""  # about the act: short machine text, never content
+    detail: _Short = ""  # short machine text about the act, never content
 
 
 class ResultLeaf(
@@ -176,14 +176,14 @@ class IncidentLeaf(
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """The last verdict on one candidate, and its principal."""
+    """The last verdict on one candidate, with the candidate's principal."""
 
     verdict: VerdictLeaf
     intercepted: InterceptedLeaf
 
 
 def class_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
-    """Whether the candidate was judged below the class that its client named, by its two leaves."""
+    """Whether, by its two leaves, a candidate was judged below the class that its client named."""
     named = intercepted.claimed_class if intercepted.class_named else None
     return is_lowered(intercepted.change, named, verdict.memory_class)
 
@@ -239,7 +239,10 @@ def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | N
 
 
 def plain_name(name: str, *texts: str | None) -> str:
-    """The name as a leaf may have it; "other" where it could spell a part of the given texts."""
+    """A name in the form that a leaf may have.
+
+    "other" if it could spell a part of the given texts.
+    """
     said = _letters(" ".join(text or "" for text in texts))
     letters = _letters(name)
     runs = (letters[at : at + _RUN_LEN] for at in range(len(letters) - _RUN_LEN + 1))
@@ -358,7 +361,7 @@ class Labels:
             self._lifted.add(leaf.subject)
 
     def fit(self, leaf: VerdictLeaf, row: Row) -> bool:
-        """Whether a row agrees with the log about its label. Call it after the last `take`."""
+        """Whether a row's label agrees with the log. Call it after the last `take`."""
         label = (leaf.source, ceiling_of(leaf), leaf.basis)
         if vouched_subject(leaf.candidate_id) in self._vouched:
             label = (SourceKind.USER_INPUT, SourceKind.USER_INPUT, Basis.CONFIRMATION)
@@ -370,7 +373,7 @@ class Labels:
 
 
 def vouched_subject(candidate_id: CandidateId) -> str:
-    """What a vouching leaf names: one row of a memory, so that no later version is vouched for."""
+    """What a vouching leaf names: one row of a memory; later versions are not vouched for."""
     return f"candidate {candidate_id}"
 
 

@@ -227,7 +227,10 @@ def verify_consistency(
 
 
 def _roots_of(old: int, new: int, nodes: Sequence[bytes]) -> tuple[bytes, bytes] | None:
-    """Both roots that follow from a consistency proof; None for a proof of a wrong length."""
+    """The old and the new root that follow from a consistency proof.
+
+    None for a proof of a wrong length.
+    """
     place, last = old - 1, new - 1
     while place & 1:
         place >>= 1
@@ -254,7 +257,7 @@ def _split(count: int) -> int:
 
 
 def _complete(level: int, index: int, leaf_at: LeafSource, nodes: NodeStore) -> bytes:
-    """The hash of a complete subtree, from the nearest stored level below it."""
+    """The hash of a complete subtree, computed from the nearest stored level below it."""
     if level == 0:
         return leaf_hash(leaf_at(index))
     if level % BAND == 0:

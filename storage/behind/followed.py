@@ -109,7 +109,7 @@ class EmbeddedFollowed:
                 return
 
     def _admitted(self, view: View, leaf: VerdictLeaf) -> Iterator[Moved]:
-        """The state of the memory that an admission wrote.
+        """The state of the memory that an admitted change wrote.
 
         For the admission of a deletion: the states of all memories that the deletion may have
         ended.
@@ -160,7 +160,7 @@ class EmbeddedFollowed:
 
 
 def _of_row(row: GuardedRow) -> Moved:
-    # The row of a deletion has nothing that a read could show.
+    # The row of a deletion has no text that a read could show.
     removal = row.sent.change is ChangeKind.DELETE
     return Moved(
         name=row.sent.memory_id,

@@ -78,7 +78,7 @@ class Unmoved:
         return all(self._counted(one, row, ended) for one in self._beside(record, row, together))
 
     def _record(self, behind: Behind, candidate_id: CandidateId) -> ForwardRecord | None:
-        """The record of an intent; None if it was settled, lost, erased or changed meanwhile."""
+        """The record of an intent; None if it was settled, lost, erased or changed since."""
         key = held_key(candidate_id)
         payload = None if key is None else self._view.get(FORWARDS, key)
         if payload is None:
@@ -94,7 +94,7 @@ class Unmoved:
         return (NEWCOMER if payload is None else trust_of(decode_trust(payload))).level
 
     def _since(self, record: ForwardRecord) -> dict[CandidateId, Forwarded] | None:
-        """The calls that ended since the verdict; None where a person or an operator acted since.
+        """The calls that ended since the verdict; None if a person or an operator acted since then.
 
         The leaf of such an act does not always name whom it concerns, so each act counts for
         everybody.
@@ -136,12 +136,12 @@ class Unmoved:
         """Whether another row still means for this admission what it meant at the verdict."""
         waits = one.sent.candidate_id in self._waiting
         if one.sent.version > row.version:
-            # The other change was judged later, on the assumption that this one is done first. If
-            # the server did the other one already, the order is another.
+            # The other change was judged later, and that verdict assumed that this one is done
+            # first. If the server did the other one already, the order was another.
             failed = one.status is MemoryStatus.DELETED and one.sent.change is not ChangeKind.DELETE
             return waits or (failed and one.row is one.sent)
         if waits or one.row.version > row.version:
-            # The other change was judged earlier: it is not done yet, or was changed here since.
+            # The other change was judged earlier. It is not done yet, or was changed here since.
             return False
         how = ended.get(one.sent.candidate_id)
         if one.sent.change is ChangeKind.DELETE:
@@ -150,7 +150,7 @@ class Unmoved:
 
 
 def _is_nobodys_act(leaf: OperatorLeaf) -> bool:
-    """Whether an operator's leaf changes no verdict.
+    """Whether an operator's leaf is about an act that changes no verdict.
 
     Recording a server's tools changes none, and neither does an outcome that latched nobody.
     """

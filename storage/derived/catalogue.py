@@ -50,7 +50,7 @@ class _Ordinals:
         self._length = 0
         self.dead = 0
         self._marking = threading.Lock()
-        # The list as a mask indexed by ordinal, and how many entries of the list the mask includes.
+        # The list as a mask indexed by ordinal, with the number of entries that the mask includes.
         self._marks: tuple[Mask, int] | None = None
 
     def marks(self, reach: int) -> Mask:
@@ -107,8 +107,7 @@ class _Ordinals:
         self.forget_marks()
 
     def view(self) -> Ordinals:
-        # Buffer and length are read one after the other; the length comes first, so that it never
-        # exceeds the buffer.
+        # The length is read before the buffer, so that it never exceeds the buffer.
         length = self._length
         return self._buffer[:length]
 
@@ -228,14 +227,14 @@ class Catalogue:
         return self.mask(self._listed(lists, now_ms)), exact
 
     def _asked(self, tenant: Tenant, where: Filter) -> tuple[list[_Ordinals], bool]:
-        """Lists of ordinals, each with every match, and whether the filter tests nothing else."""
+        """Lists of ordinals with every match in each, and whether the filter tests nothing else."""
         narrowed = _narrow(where)
         lists = [self._tenants.get(tenant) or _Ordinals()]
         lists += [self._union(tenant, kind, names) for kind, names in narrowed.ids]
         return lists, narrowed.exact
 
     def _dense(self, entry: _Ordinals) -> bool:
-        """Whether this list is long enough to be worth a mask; only few lists may have one."""
+        """Whether this list is long enough for a mask to pay; only few lists may have one."""
         return len(entry) * _DENSE_SHARE >= self._reach > MARKED_OVER
 
     def _marked(self, lists: Sequence[_Ordinals], now_ms: int) -> Mask:
@@ -301,7 +300,7 @@ class Catalogue:
 
 
 class _Narrowed:
-    """The ids that every match of a filter must have, and whether the filter tests nothing else."""
+    """The ids that every match of a filter must have, and whether it tests nothing else."""
 
     __slots__ = ("exact", "ids")
 

@@ -39,7 +39,7 @@ _SUBJECT: Final = "warming"
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes of one durable transaction for the derived state."""
+    """The changes that one durable transaction makes to the derived state (catalogue and index)."""
 
     header: StoreHeader
     added: Sequence[Added] = ()
@@ -74,7 +74,7 @@ class DerivedState:
         self._improved: object = None
         self._saved: tuple[tuple[int, int], ...] = ()
 
-    # ---- reading the rows ----------------------------------------------------------------------
+    # ---- reading the rows ------------------------------------------------------------------------
 
     def load(self, store: LmdbStore, header: StoreHeader, failed: Callable[[str], None]) -> None:
         """Read every row; of a large store on a thread of its own, which calls `failed`.
@@ -115,7 +115,7 @@ class DerivedState:
             self._complete.set()
 
     def _why(self) -> str | None:
-        """The reason why the rows could not all be read; None where there is none."""
+        """The reason why the rows could not all be read; None if there is none."""
         return self._failure
 
     def _read(self, view: View, header: StoreHeader) -> None:
@@ -155,7 +155,7 @@ class DerivedState:
         if self._failure is not None:
             raise StoreCorrupt(self._failure)
 
-    # ---- in step with the writer -----------------------------------------------------------
+    # ---- in step with the writer -----------------------------------------------------------------
 
     def follow(self, step: Step) -> None:
         """Apply a durable transaction; at once, or after all earlier rows were read."""
@@ -198,7 +198,7 @@ class DerivedState:
         self.wait()
         self.files.drop(self.index, ordinals)
 
-    # ---- beside the writing --------------------------------------------------------------------
+    # ---- work beside the writing -----------------------------------------------------------------
 
     def improve_beside(self) -> None:
         """Merge and sketch new segments of the index on a separate thread. Cheap if nothing is due.
@@ -217,8 +217,8 @@ class DerivedState:
 
     def _improve(self) -> None:
         with suppress(OSError):
-            # Without merging only the search of new rows is slower, so a write does not wait for
-            # this.
+            # Without merging, only the search of new rows is slower, so a write does not wait for
+            # it.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         while not self._stopping and self.index.improve():
             pass

@@ -38,7 +38,7 @@ _LOOK_UP_EVERY: Final = 1_024
 
 
 def found(embedder_id: str, dimension: int, now_ms: int) -> Generation:
-    """The generation of a new and empty store."""
+    """The generation (header, tree and checkpoint) of a new and empty store."""
     header = StoreHeader(
         incarnation=secrets.token_hex(_INCARNATION_LEN),
         restores=0,
@@ -98,7 +98,7 @@ def with_incarnation(generation: Generation) -> Generation:
         header,
         incarnation=secrets.token_hex(_INCARNATION_LEN),
         restores=header.restores + 1,
-        time_ms=0,  # the time starts anew too, so that a clock that was far ahead can be corrected
+        time_ms=0,  # The time begins anew too, so that a clock that ran far ahead can be corrected.
     )
     return msgspec.structs.replace(generation, header=renewed)
 
@@ -117,7 +117,7 @@ def load(store: LmdbStore) -> Generation | None:
 
 
 class Derived(msgspec.Struct, frozen=True, kw_only=True):
-    """What a walk over all rows finds.
+    """What a walk over all rows finds for the derived indexes.
 
     `searchable` are the ordinals of all vectors of the embedder in use, ascending, those of past
     states too. `foreign_count` live memories have a vector of another embedder.

@@ -78,7 +78,7 @@ class EmbeddedDrift:
         )
 
     def raised(self, tenant: Tenant, text: str) -> tuple[str, ...]:
-        """The names in a text to which step 10 would object (`Drift.raised`)."""
+        """The names in a text that step 10 would object to (`Drift.raised`)."""
         with self._engine.parts.store.reading() as view:
             return self._cells.raised_by(view, tenant, text, self._engine.parts.clock())
 
@@ -127,7 +127,7 @@ class EmbeddedDrift:
         return await self._writer.run(lambda: self._engine.transact(work)) if words else ()
 
     def _low(self, tenant: Tenant) -> Iterator[Memory]:
-        """The live memories of low trust, newest first."""
+        """The live memories of low trust, the newest first."""
         catalogue, clock = self._engine.parts.derived.catalogue, self._engine.parts.clock
         self._engine.parts.derived.wait()
         found, _ = catalogue.candidates(tenant, EVERYTHING, clock())

@@ -58,7 +58,10 @@ def without_memories(
 def stood(
     view: View, names: KeyedNames, ordinal: int, tenant: Tenant
 ) -> tuple[Row, MemoryStatus] | None:
-    """The row and its memory's status; None where it is purged, quarantined or never shown."""
+    """The row and its memory's status.
+
+    None if the row is purged, quarantined or was never shown.
+    """
     row = read_row(view, ordinal)
     if row.tenant != tenant or row.erased:
         return None
@@ -68,7 +71,7 @@ def stood(
 
 
 def _first_after(view: View, version: int, last: int) -> int:
-    """The first ordinal of a later version; versions ascend with ordinals."""
+    """The first ordinal of a version after this one; versions rise with ordinals."""
     low, high = 0, last
     while low < high:
         middle = (low + high) // 2

@@ -353,7 +353,7 @@ class _Walk:
 
 
 class _Kept:
-    """The inner nodes of a tree that is rebuilt from its leaves alone."""
+    """Holds the inner nodes of a tree that is rebuilt from its leaves alone."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[int, int], bytes] = {}

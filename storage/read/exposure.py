@@ -30,9 +30,9 @@ NEAR_COPY: Final = 0.9
 class Origin(msgspec.Struct, frozen=True):
     """The origin of a memory of low trust, as the cap counts it.
 
-    `group`: server, tool and session; else the session; else the principal. How many of its
-    memories are shown depends on the trust in the principal, and in server and tool where they are
-    known.
+    `group` is server, tool and session; without a server the session; without a session the
+    principal. How many of its memories are shown depends on the trust in the principal, and in
+    server and tool where they are known.
     """
 
     group: Hashable
@@ -45,8 +45,8 @@ class Origin(msgspec.Struct, frozen=True):
 class Placing(msgspec.Struct, frozen=True):
     """One memory that competes for a place in a search's result.
 
-    `origin` None: its label is at `user_input` or above. `names`: names under alarm that it
-    mentions.
+    `origin` is None if the memory's label is `user_input` or above. `names` are the names under
+    alarm that it mentions.
     """
 
     hit: Hit
@@ -67,9 +67,9 @@ class Exposure:
         *,
         names_are_hard: bool = False,
     ) -> None:
-        """`is_restricted`: whether an origin is latched or on probation.
+        """`is_restricted` tells whether an origin is latched or on probation.
 
-        `names_are_hard`: whether memories over the cap of a name under alarm are not shown at all.
+        `names_are_hard` tells whether memories over the cap of a name under alarm are hidden.
         """
         self._names_are_hard = names_are_hard
         self._limit = limit
@@ -151,7 +151,7 @@ class Exposure:
     def _copied(self, one: Placing) -> Hashable:
         """The group of near copies that the memory belongs to.
 
-        A new group where it is near none.
+        A memory that is near no other gets a new group.
         """
         if one.vector is not None:
             for vector, copied in self._copies:

@@ -38,12 +38,12 @@ class Origins:
         self._mentions: tuple[dict[bytes, bool], dict[int, tuple[bytes, ...]]] = ({}, {})
 
     def known(self, ordinal: int) -> tuple[bool, Origin | None]:
-        """Whether the origin of a row was read before, and that origin."""
+        """Whether the origin of a row was read before, and if so, that origin."""
         kept = self._kept()
         return ordinal in kept, kept.get(ordinal)
 
     def of(self, view: View, ordinal: int, row: Row) -> Origin | None:
-        """The origin of a row; None where its label is at `user_input` or above."""
+        """The origin of a row; None if the row's label is `user_input` or above."""
         kept = self._kept()
         if ordinal not in kept:
             if len(kept) >= _KEPT_MAX:
@@ -68,7 +68,7 @@ class Origins:
         return is_restricted
 
     def placing(self, view: View, ordinal: int, row: Row, hit: Hit) -> Placing:
-        """A hit with everything that the caps need to know about it."""
+        """A hit of the search, with everything that the caps need to know about it."""
         origin = self.of(view, ordinal, row)
         if origin is None:
             return Placing(hit)
@@ -83,7 +83,8 @@ class Origins:
         if not alarmed or self._engine.ruleset.drift.names is Watch.OFF:
             return ()
         under, mentions = self._mentions
-        # The set of a tenant's alarms is replaced as a whole, so a new object may have other names.
+        # The set of a tenant's alarms is replaced as a whole, so a new set object may have other
+        # names.
         if under is not alarmed or len(mentions) >= _KEPT_MAX:
             mentions = {}
             self._mentions = (alarmed, mentions)

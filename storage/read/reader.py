@@ -58,7 +58,7 @@ HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 """How many bytes of text, metadata and names one answer may have; the rest is for the next page."""
-# The bytes of an id in an answer besides its name: two times, a count, the field names.
+# The bytes that an id takes in an answer, without its name: two times, a count, the field names.
 _ENTITY_BYTES: Final = 256
 _MEMORY_BYTES: Final = 512  # the bytes of a memory in an answer besides its text
 _LATEST_MS: Final = 2**63
@@ -102,10 +102,10 @@ class EmbeddedReader(TrustReads):
         # The anchors of every tenant, and the count of changes under which they were read.
         self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
 
-    # ---- memories ------------------------------------------------------------------------------
+    # ---- memories --------------------------------------------------------------------------------
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
-        """One live memory; None where the tenant has none of that id."""
+        """One live memory; None if the tenant has no live memory with this id."""
         with self._store.reading() as view:
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status is not MemoryStatus.LIVE:
@@ -122,14 +122,14 @@ class EmbeddedReader(TrustReads):
             return None if found is None else ceiling_of(found[0])
 
     def _shown(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
-        """The memory of a row that a reader may be shown."""
+        """The memory of a row, if a reader may be shown it."""
         found = self._live(view, ordinal, tenant)
         return None if found is None else memory_of(*found, ordinal=ordinal)
 
     def _live(self, view: View, ordinal: int, tenant: Tenant) -> tuple[Row, MemoryStatus] | None:
         """A row, if it is the newest of an unexpired memory that the tenant's reads show.
 
-        Else None.
+        None for any other row.
 
         Catalogue and index may be a moment ahead of or behind this view, so each hit is checked
         here.
@@ -189,7 +189,7 @@ class EmbeddedReader(TrustReads):
                     memories.append((ordinal, memory))
                     if len(memories) > limit:
                         return None
-        # Ordinals that are newer than this view are looked at again the next time.
+        # Ordinals that are newer than this view are examined at the next call.
         looked = found[~np.isin(found, unread)] if unread else found
         return Turnover(came=tuple(memories), gone=tuple(gone.tolist()), seen=looked)
 
@@ -252,7 +252,7 @@ class EmbeddedReader(TrustReads):
         *,
         exact: bool = False,
     ) -> tuple[Hit, ...]:
-        """The live memories nearest to a vector that match; only the hits of `searched`."""
+        """The live memories that match, nearest to a vector first: the hits of `searched` alone."""
         return self.searched(tenant, vector, where, limit, threshold, exact=exact).hits
 
     def searched(
@@ -283,16 +283,16 @@ class EmbeddedReader(TrustReads):
                 mask = without_memories(view, self._names, tenant, mask, without)
             asked = _Searching(view, tenant, where, limit, confirms)
             wanted = limit if decided else limit * _OVERFETCH
-            # Where every row is scored anyway, naming more of them costs next to nothing. In a
-            # larger store it would double the time of a search.
+            # If every row is scored anyway, naming more of them costs next to nothing. In a larger
+            # store, naming more would double the time of a search.
             if self._derived.index.scans_all:
                 wanted = max(wanted, NEAREST_MAX)
             while True:
                 found = self._derived.index.search(vector, wanted, mask, exact=exact)
                 near = [one for one in found if one[1] >= threshold]
                 placed, left = self._placed(asked, near)
-                # Go on with more rows until as many hits as asked for are found, all allowed rows
-                # were scored, or a score is below the threshold.
+                # The search goes on with more rows until it has as many hits as asked for, has
+                # scored all allowed rows, or meets a score below the threshold.
                 exhausted = len(found) < wanted or len(near) < len(found)
                 if not placed.full and not exhausted and (not left or wanted < EXAMINED_MIN):
                     wanted = max(wanted * _OVERFETCH, EXAMINED_MIN if left else 0)
@@ -323,7 +323,7 @@ class EmbeddedReader(TrustReads):
             rules.shown_of_ten,
             rules.shown_on_probation,
             restricted,
-            # Where the rules hold no text for a name, nobody has decided about that name: it may be
+            # If the rules hold no texts for a name, nobody has decided about the name: it may be
             # the user's own.
             names_are_hard=rules.names is Watch.HOLD,
         )
@@ -340,7 +340,7 @@ class EmbeddedReader(TrustReads):
         return placed, left
 
     def _fill(self, placed: Exposure, asked: _Searching, left: list[tuple[int, float]]) -> None:
-        """Fill the places that are left, and read no more memories than may be needed for that."""
+        """Fill the places that are left, reading no more memories than that may need."""
         placings = self._placings(asked, left)
         if self._engine.parts.judge.cells.alarmed(asked.tenant):
             placed.fill(list(placings))
@@ -396,7 +396,7 @@ class EmbeddedReader(TrustReads):
         cut = offset + len(entities) < len(listed)
         return EntityPage(total=len(listed), entities=tuple(entities), cut=cut)
 
-    # ---- what waits for a person ---------------------------------------------------------------
+    # ---- candidates that wait for a person -------------------------------------------------------
 
     def held(self, tenant: Tenant | None = None) -> tuple[HeldCandidate, ...]:
         """Held candidates, oldest first, without their content."""
@@ -432,7 +432,7 @@ class EmbeddedReader(TrustReads):
         texts = self._engine.parts.staging.held_texts(candidate_ids)
         return {candidate_id: decode_canonical(text) for candidate_id, text in texts.items()}
 
-    # ---- tables that operators change -----------------------------------------------------
+    # ---- tables that operators change ------------------------------------------------------------
 
     def keys(self) -> tuple[KeyRecord, ...]:
         """Every key record, revoked ones too, oldest first."""
@@ -471,7 +471,7 @@ class EmbeddedReader(TrustReads):
             by_tenant[anchor.tenant] = (*by_tenant.get(anchor.tenant, ()), anchor)
         return by_tenant
 
-    # ---- the store itself ----------------------------------------------------------------------
+    # ---- the store as a whole --------------------------------------------------------------------
 
     def usage(self) -> tuple[TenantUsage, ...]:
         """How many bytes of the store each tenant takes, the largest first."""
@@ -510,7 +510,10 @@ class EmbeddedReader(TrustReads):
 
 
 class _Searching(NamedTuple):
-    """One search. `confirms` returns the row of an ordinal if it may be shown, else None."""
+    """One search under way.
+
+    `confirms` returns the row of an ordinal if the row may be shown, else None.
+    """
 
     view: View
     tenant: Tenant
@@ -531,7 +534,10 @@ def _version(view: View) -> int:
 
 
 def _differing(before: Ordinals, now: Ordinals) -> tuple[Ordinals, Ordinals]:
-    """Entries that only the second list has, and entries that only the first has; both ascend."""
+    """Entries that only the second list has, and entries that only the first has.
+
+    Both lists ascend.
+    """
     # Usually no entry was removed, and the new ones are at the end, so this case is tried first.
     if len(now) >= len(before) and np.array_equal(now[: len(before)], before):
         return now[len(before) :], before[:0]

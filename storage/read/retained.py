@@ -1,4 +1,4 @@
-"""The stored memories as a pass of retention sees them: in slices, each a short read."""
+"""The stored memories as retention goes through them: in slices, each a short read."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class RecallLedger:
         self._forgotten_ms = 0
         self._refused_ms: int | None = None
 
-    # ---- adding records ---------------------------------------------------------------------
+    # ---- adding records --------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Write queued records and end the thread. Blocks."""
@@ -129,7 +129,8 @@ class RecallLedger:
             self._dropped += 1
             return ""
         number, self._next = self._next, self._next + 1
-        # The number finds the record again; the random part keeps others from guessing the id.
+        # The number in the id finds the record again; the random part keeps others from guessing
+        # the id.
         name = random_bytes(_RANDOM_LEN) + number.to_bytes(_ID_LEN - _RANDOM_LEN, "big")
         self._queue.append((number, name, record))
         if self._thread is None:
@@ -177,7 +178,10 @@ class RecallLedger:
             self._progress.notify_all()
 
     def _require_disk(self, now_ms: int) -> None:
-        """Raise OSError a while after a refusal: each attempt would make and remove two files."""
+        """Raise OSError for some time after a refused write.
+
+        Each attempt would make and remove two files.
+        """
         since = self._refused_ms
         if since is not None and 0 <= now_ms - since < REFUSED_MS:
             raise OSError(errno.ENOSPC, "the disk refused a record a moment ago")
@@ -282,7 +286,7 @@ class RecallLedger:
         told = f"{tenant}\0{reply_id}".encode("utf-8", "surrogatepass")
         return blake2b(told, digest_size=8, key=self._tags).digest()
 
-    # ---- reading records --------------------------------------------------------------------
+    # ---- reading records -------------------------------------------------------------------------
 
     @property
     def kept_since_ms(self) -> int:
@@ -395,7 +399,7 @@ class RecallLedger:
         return frozenset(ordinals)
 
     def _by_id(self, recall_ids: set[str]) -> Iterator[Recall]:
-        """Those of the recalls with the given ids that are still stored."""
+        """Those recalls, of the given ids, that are still stored."""
         names = [one for one in recall_ids if _ID.fullmatch(one)]
         numbers = {int(one, 16) & (1 << _NUMBER_BITS) - 1 for one in names}
         for frame in self._segments.of(numbers):
@@ -485,7 +489,7 @@ class RecallLedger:
 
 
 def _row(view: View, ordinal: int) -> Row | None:
-    """A row, if it still has content; else None."""
+    """The row with this ordinal, if it still has content; otherwise None."""
     header = view.header()
     if header is None or not 0 <= ordinal < header.next_ordinal:
         return None

@@ -30,7 +30,7 @@ class Private(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PackedRecall(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The form in which a `Recall` is stored."""
+    """A `Recall` in the form in which it is stored."""
 
     recall_id: bytes
     tenant: Tenant
@@ -48,7 +48,7 @@ class PackedRecall(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PackedServed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The form in which a `Served` is stored."""
+    """A `Served` in the form in which it is stored."""
 
     served_id: bytes
     tenant: Tenant
@@ -59,7 +59,7 @@ class PackedServed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PackedInContext(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The form in which an `InContext` is stored."""
+    """An `InContext` in the form in which it is stored."""
 
     ordinal: int
     recall_id: bytes
@@ -67,7 +67,7 @@ class PackedInContext(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PackedReply(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The form in which a `Reply` is stored."""
+    """A `Reply` in the form in which it is stored."""
 
     reply_id: str
     tenant: Tenant

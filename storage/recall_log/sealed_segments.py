@@ -38,7 +38,7 @@ FRAME_LEN_MAX: Final = 1024 * 1024
 
 _MAGIC: Final = b"MNGRECA\x01"
 _KEY_LEN: Final = 32
-_TAG_LEN: Final = 16  # the bytes that AES-GCM adds
+_TAG_LEN: Final = 16  # the number of bytes that AES-GCM adds to a text
 _OWNER_LEN: Final = 16
 _START: Final = len(_MAGIC) + _OWNER_LEN
 # The fields: length of the sealed part, kind, number, time in ms, tag.
@@ -49,7 +49,10 @@ _NAME: Final = re.compile(r"[0-9a-f]{16}")
 
 
 class Stored(NamedTuple):
-    """One record. `tag`: 8 bytes to look the record up by; `number` ascends over all segments."""
+    """One record.
+
+    `tag` has 8 bytes by which the record can be looked up; `number` rises over all segments.
+    """
 
     kind: int
     number: int
@@ -69,7 +72,7 @@ class Frame(NamedTuple):
     sealed: bytes
 
     def plain(self) -> bytes | None:
-        """The decrypted contents; None if the bytes are not those that were written."""
+        """The decrypted contents; None if the stored bytes were changed."""
         head = _HEAD.pack(len(self.sealed), self.kind, self.number, self.at_ms, self.tag)
         return self.segment.unseal(self.number, self.sealed, head)
 
@@ -88,7 +91,7 @@ class SegmentKey:
         return self._cipher.encrypt(_NONCE.pack(0, number), plain, bound)
 
     def unseal(self, number: int, sealed: bytes, bound: bytes) -> bytes | None:
-        """Decrypt a record; None if a byte or its number is another."""
+        """Decrypt a record; None if one of its bytes or its number was changed."""
         try:
             return self._cipher.decrypt(_NONCE.pack(0, number), sealed, bound)
         except (InvalidTag, ValueError):
@@ -99,7 +102,7 @@ class SegmentKey:
         return self._under(salts).encrypt(_NONCE.pack(0, number), plain, None)
 
     def unseal_inner(self, number: int, salts: Sequence[bytes], sealed: bytes) -> bytes | None:
-        """Decrypt what `seal_inner` encrypted; None if one of the salts is another, or gone."""
+        """Decrypt what `seal_inner` encrypted; None if one of the salts is wrong or gone."""
         try:
             return self._under(salts).decrypt(_NONCE.pack(0, number), sealed, None)
         except (InvalidTag, ValueError):
@@ -133,7 +136,7 @@ class Segments:
         self.next_number = self._reopened()
 
     def _reopened(self) -> int:
-        """Remove segments that are not this store's; returns the number after the last one used."""
+        """Remove segments of other stores; returns the number after the last one that was used."""
         last = 0
         for number in self._numbers():
             head = self._read(number, _START)
@@ -200,14 +203,14 @@ class Segments:
         return SegmentKey(self._store_key, drawn)
 
     def _abandon(self) -> None:
-        """End the segment after a refusal, and remove its files if no records stand in it."""
+        """End the segment after a refused write, and remove its files if no record is in them."""
         self.close()
         if self._count:
             return
         try:
             self._remove(self._number)
         except OSError:
-            # A disk that takes no zeros over the key may still unlink it.
+            # A disk may refuse to write zeros over the key, and still let the file be unlinked.
             for part in ("log", "key"):
                 with suppress(OSError):
                     self._path(self._number, part).unlink(missing_ok=True)
@@ -242,7 +245,8 @@ class Segments:
         search reads such a file again only where the tag stands in it.
         """
         numbers, known = self._numbers(), self._tags
-        # Another dict for each search: searches on other threads keep theirs as it is.
+        # Each search makes a new dict, because searches on other threads may still read the old
+        # one.
         self._tags = tags = {one: known[one] for one in numbers if one in known}
         for number in reversed(numbers):
             if self._ended_ms(number) < since_ms:
@@ -284,17 +288,18 @@ class Segments:
             length, kind, record, at_ms, tag = _HEAD.unpack_from(data, at)
             start, at = at + _HEAD.size, at + _HEAD.size + length
             if length > FRAME_LEN_MAX or at > len(data):
-                return  # the rest of the segment is torn
+                return  # the rest of the segment is torn, so reading ends here
             yield Frame(kind, record, at_ms, tag, key, data[start:at])
 
     def _read(self, number: int, length: int, part: str = "log") -> bytes:
-        """The first bytes of a file, for -1 all of them; b"" where the file is gone."""
+        """The first bytes of a file (all for -1); b"" if the file is gone."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with open(os.open(self._path(number, part), flags), "rb") as file:  # noqa: PTH123 - fd
                 return file.read(length)
         except OSError:
-            # The file was removed a moment ago, or is not ours to read: its records count as gone.
+            # The file was removed a moment ago, or this user may not read it, so its records count
+            # as gone.
             return b""
 
     def _ended_ms(self, number: int) -> int:

@@ -41,7 +41,7 @@ _BOUND: Final = struct.Struct(">16sQ")
 
 
 class Contents(NamedTuple):
-    """The valid frames of a file, and where they end."""
+    """The valid frames of a file, and the position where they end."""
 
     file_id: bytes
     belongs_to: bytes
@@ -67,7 +67,7 @@ class FrameKeys:
         return _LENGTH.pack(len(sealed)) + sealed
 
     def unseal(self, file_id: bytes, number: int, sealed: bytes) -> list[bytes] | None:
-        """The records of a frame; None where the bytes are not exactly that frame."""
+        """The records of a frame; None if the bytes are not exactly that frame."""
         try:
             plain = self._cipher.decrypt(
                 sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], _BOUND.pack(file_id, number)
@@ -89,7 +89,7 @@ class FrameKeys:
         return (head + self._mac(head)).ljust(SECTOR_LEN, b"\0")
 
     def read_header(self, data: bytes) -> tuple[bytes, bytes, int] | None:
-        """File id, owner and number of frames in a header; None for an invalid header."""
+        """File id, owner and number of frames in a header; None if the header is invalid."""
         head, mac = data[: _HEAD.size], data[_HEAD.size : _HEADER_LEN]
         if len(data) < SECTOR_LEN or self._mac(head) != mac:
             return None
@@ -101,7 +101,7 @@ class FrameKeys:
 
 
 def derived(store_key: bytes, purpose: bytes) -> bytes:
-    """A key derived from the store's key, another one for each purpose."""
+    """A key derived from the store's key; each purpose has one of its own."""
     return blake2b(purpose, digest_size=32, key=store_key, person=b"mnemogate").digest()
 
 

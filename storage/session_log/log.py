@@ -136,7 +136,7 @@ class SealedLog:
         await asyncio.shield(loop.run_in_executor(self._pool, self._replace, list(records)))
 
     async def check(self) -> str | None:
-        """What is wrong with the file now, or None."""
+        """What is wrong with the file now; None if it is sound."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._check)
 
@@ -219,8 +219,8 @@ def prints_key(store_key: bytes) -> bytes:
 def open_session_log(state: Path, keys: FrameKeys, scar: bytes, *, is_new: bool = False) -> Opened:
     """Open or make the session ledger's file below a locked state directory. Blocks.
 
-    Where anything is lost, a new file is begun with what could be read and with `scar`, a record
-    that says so: the next start must not take the new file for a whole one. `is_new`: the store was
+    If anything is lost, a new file is begun with the readable records and `scar`, a record of the
+    loss, so that the next start does not take the new file for a whole one. `is_new`: the store was
     made just now, so that no file means no history.
 
     Raises:

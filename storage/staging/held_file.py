@@ -36,7 +36,7 @@ class StagingFile:
             self._opened()
 
     def _opened(self) -> lmdb.Environment:
-        """The environment; it is opened where it is closed.
+        """The environment; it is opened if it is closed.
 
         Raises:
             StoreUnavailable: The disk refused.
@@ -127,7 +127,7 @@ class StagingFile:
                 yield txn
 
     def bytes_used(self) -> int:
-        """Bytes in pages that hold something; free pages do not count.
+        """Bytes in pages that are in use; free pages do not count.
 
         Raises:
             StoreUnavailable: The environment cannot be opened.

@@ -29,7 +29,7 @@ def seal(key: bytes, name: bytes, data: bytes) -> bytes:
 
 
 def unseal(key: bytes, name: bytes, sealed: bytes | memoryview) -> bytes | None:
-    """The decrypted data; None where key, name or bytes are wrong. Any thread."""
+    """The decrypted data; None if key, name or bytes are wrong. Any thread."""
     view = memoryview(sealed)
     try:
         return AESGCM(key).decrypt(view[:_NONCE_LEN], view[_NONCE_LEN:], name)
@@ -38,14 +38,14 @@ def unseal(key: bytes, name: bytes, sealed: bytes | memoryview) -> bytes | None:
 
 
 def packed(contents: Contents) -> bytes:
-    """Two values as one, padded to a multiple of 256 bytes, which hides their length."""
+    """Two values joined to one, padded to a multiple of 256 bytes, which hides their length."""
     head = _LENGTHS.pack(len(contents.canonical), len(contents.evidence))
     said = b"".join((head, contents.canonical, contents.evidence))
     return said + bytes(-len(said) % PAD_LEN)
 
 
 def unpacked(data: bytes) -> Contents:
-    """The two values that `packed` was given. `data` must have been authenticated."""
+    """The two values that `packed` joined. `data` must have been authenticated."""
     canonical_len, evidence_len = _LENGTHS.unpack_from(data)
     middle = _LENGTHS.size + canonical_len
     return Contents(

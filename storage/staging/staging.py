@@ -74,7 +74,7 @@ class Staging:
             self._keys[candidate_id] = path.read_bytes()
             self._held.add(candidate_id)
 
-    # ---- before the verdict --------------------------------------------------------------------
+    # ---- candidates before their verdict ---------------------------------------------------------
 
     @staticmethod
     def sealed(candidate_id: CandidateId, contents: Contents) -> Sealed:
@@ -114,10 +114,10 @@ class Staging:
 
     @property
     def place(self) -> str:
-        """Where undecided candidates are: "memfd", "unlinked file", or "" for nowhere."""
+        """Where undecided candidates are kept: "memfd", "unlinked file", or "" if nowhere."""
         return self._undecided.place
 
-    # ---- held for a person ---------------------------------------------------------------------
+    # ---- candidates held for a person ------------------------------------------------------------
 
     def read_held(self, candidate_id: CandidateId) -> Contents | None:
         """A held candidate; None where a part of it cannot be decrypted. Any thread.
@@ -170,7 +170,7 @@ class Staging:
         return seal(key, _key(candidate_id, _ROW), data)
 
     def unseal(self, candidate_id: CandidateId, sealed: bytes) -> bytes | None:
-        """The data that `seal` encrypted; None where the key is gone or the bytes were changed."""
+        """The data that `seal` encrypted; None if the key is gone or the bytes were changed."""
         key = self._keys.get(candidate_id)
         return None if key is None else unseal(key, _key(candidate_id, _ROW), sealed)
 
@@ -197,7 +197,8 @@ class Staging:
             for candidate_id in kept:
                 key = self._drawn.pop(candidate_id)
                 if candidate_id in self._held:
-                    # Keys of a transaction that runs again: those of its first run are not needed.
+                    # These are keys of a transaction that runs again, and the keys of its first run
+                    # are not needed.
                     self._shred(self._key_path(candidate_id))
                 write_durably(self._key_path(candidate_id), key)
                 self._keys[candidate_id] = key
@@ -242,7 +243,7 @@ class Staging:
         """
         with self._erasing:
             some = self._condemned[:]
-            # Key files are erased one by one: the commits of writers wait for the same disk.
+            # Key files are erased one by one, because the writer's commits wait for the same disk.
             for candidate_id in some:
                 self._shred(self._key_path(candidate_id))
             if some:

@@ -1,8 +1,9 @@
 """The environment that candidates go through before their verdict: on a file that has no name.
 
-LMDB on a `memfd`: in no directory and on no disk, so none of it outlives the process. Where the
-system gives no `memfd`, or no path to its descriptor, a new file is preallocated and unlinked while
-it is open: then ciphertexts are on the disk, under keys that are nowhere but in memory.
+LMDB works on a `memfd`, which is in no directory and on no disk, so none of it outlives the
+process. If the system gives no `memfd`, or no path to its descriptor, a new file is preallocated
+and unlinked while it is open. Then ciphertexts are on the disk, under keys that exist only in
+memory.
 
 Each candidate has a key of its own, and is erased by destroying the key. The pages are released
 with the file, which is replaced when no candidate waits in it.
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
 
 UNLINKED: Final = "unlinked file"
 _DESCRIPTORS: Final = Path("/proc/self/fd")
-_NO_EXEC_SEAL: Final = 0x0008  # MFD_NOEXEC_SEAL, of Linux 6.3
+_NO_EXEC_SEAL: Final = 0x0008  # the flag MFD_NOEXEC_SEAL, known since Linux 6.3
 _BESIDE: Final = "undecided.mdb"
 # Room for a batch, the pages that LMDB copies for it, and the remains of earlier batches.
 _PREALLOCATED_BYTES: Final = 32 * 1024 * 1024
-# So many bytes after which a file is replaced before the next batch, if there was no pause before.
+# The number of bytes after which a file is replaced before the next batch, if there was no pause
+# before.
 _RENEWED_AFTER_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -52,7 +54,7 @@ class Undecided:
         self._env: lmdb.Environment | None = None
         self._keys: dict[CandidateId, bytes] = {}
         self.bytes_used = 0
-        # Where the environment is, as `status` reports it; "" where none could be made.
+        # Where the environment is, as `status` reports it; "" if none could be made.
         self.place = ""
         # A full disk must not stop the gate's reads, so a failure here is ignored: the next `put`
         # tries again.
@@ -153,7 +155,7 @@ class Undecided:
     def _in_memory(self) -> lmdb.Environment | None:
         """The environment on a `memfd`.
 
-        None where the system has none, or no path to a descriptor.
+        None if the system has no `memfd`, or no path to its descriptor.
         """
         try:
             handle = _memory_file()

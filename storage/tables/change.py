@@ -34,7 +34,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nodes:
-    """Complete subtrees of the audit log, in the caller's transaction."""
+    """Complete subtrees of the audit log, as the caller's transaction sees them."""
 
     __slots__ = ("_view",)
 
@@ -67,7 +67,7 @@ class _DraftNodes(Nodes):
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True):
-    """A row that becomes the state of its memory. `vector` is b"" where it has none.
+    """A row that becomes the state of its memory. `vector` is b"" if the row has none.
 
     `shown` False: the vector is indexed, but reads find the row only after a readmission.
     """
@@ -79,7 +79,7 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counted(msgspec.Struct):
-    """How many of the rows that a transaction adds or ends the name cells have counted already."""
+    """How many of the rows that a transaction adds or ends were already counted in name cells."""
 
     added: int = 0
     superseded: int = 0
@@ -87,7 +87,7 @@ class Counted(msgspec.Struct):
     vouched: int = 0
 
     def all_of(self, change: Change) -> None:
-        """Note that the name cells have counted every row that the change has so far."""
+        """Note that the name cells have counted every row of the change so far."""
         self.added = len(change.added)
         self.superseded = len(change.superseded)
         self.readmitted = len(change.readmitted)
@@ -119,8 +119,8 @@ class Change:
         # raised.
         self.vouched: list[tuple[int, Row]] = []
         self.relabelled = False
-        # How many changed rows the name cells have counted, and what became of alarms: by tenant
-        # and word, whether the name under alarm is accepted, or None where its alarm ended.
+        # How many changed rows the name cells have counted; and, by tenant and word, the present
+        # state of alarms: whether the name was accepted, or None if its alarm ended.
         self.counted = Counted()
         self.alarms: dict[tuple[Tenant, bytes], bool | None] = {}
         # Candidates judged in this transaction, and the data to keep of those that are held.
@@ -131,7 +131,7 @@ class Change:
         # New held candidates, and decided ones, whose keys are destroyed with the commit.
         self.held_came: dict[CandidateId, HeldRow] = {}
         self.held_gone: set[CandidateId] = set()
-        # Words that persons of a tenant said, hashed: all of them are in the table of cells.
+        # Hashes of words that persons of a tenant said; the table of cells has all of them.
         self.said: dict[Tenant, set[bytes]] = {}
         # Words of the turns of persons that this transaction stores, hashed, by tenant.
         self.heard: dict[Tenant, frozenset[bytes]] = {}

@@ -132,7 +132,7 @@ class RowBrief(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class IdRecord(msgspec.Struct, frozen=True, array_like=True):
-    """Where a memory's newest row is, and whether reads may show it."""
+    """The ordinal of a memory's newest row, and whether reads may show the memory."""
 
     ordinal: int
     status: MemoryStatus
@@ -152,7 +152,7 @@ class FirstOutcome(msgspec.Struct, frozen=True, array_like=True):
     structural: bool
     version: int
     leaf_index: int
-    ordinal: int  # the ordinal of the row, or NO_ORDINAL
+    ordinal: int  # the ordinal of the memory's row, or NO_ORDINAL
     ceiling: SourceKind | None = None
 
 
@@ -271,8 +271,8 @@ class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
 class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
     """An admitted change that the server behind may not have received.
 
-    `sent` False: a person released the change and it was not sent yet. `unknown`: it was sent, and
-    the log says that the answer was lost.
+    `sent` is False if a person released the change and it was not sent yet. `unknown` says that it
+    was sent and that its answer was lost, by the log.
     """
 
     tenant: Tenant
@@ -285,7 +285,7 @@ class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HiddenBy(msgspec.Struct, frozen=True, array_like=True):
-    """Who hides one memory: `OPERATOR` for a command on it alone, else incidents by their ids.
+    """Who hides one memory: `OPERATOR` for a command on this memory alone, or incidents by ids.
 
     The record is there while the memory is quarantined, and stays with a deleted one. A memory that
     was put under quarantine before format 5 has no record: an operator did that.

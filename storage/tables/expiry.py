@@ -1,4 +1,4 @@
-"""From when on a memory with an expiry is not shown any more."""
+"""Computes from when on a memory with an expiry is not shown any more."""
 
 from __future__ import annotations
 

@@ -71,7 +71,8 @@ class KeyedNames:
         self._cell_secret = sha256(self._name(b"cells") + secret).digest()
 
     def _name(self, purpose: bytes, *parts: bytes) -> bytes:
-        # Each part is preceded by its length: no two lists of parts give the same bytes.
+        # Each part is preceded by its length, so that two different lists of parts never give the
+        # same bytes.
         framed = [self._inner, purpose, b"\0"]
         for part in parts:
             framed += (_LENGTH(len(part)), part)
@@ -100,7 +101,7 @@ class KeyedNames:
         )
 
     def charge(self, candidate: Candidate, digest: Digest) -> bytes:
-        """The key of a (nonce, digest) of one principal: violations with one key count once."""
+        """The key under which violations of a principal with one nonce and digest count once."""
         return self._name(
             b"charge", candidate.principal_id.encode(), candidate.nonce.encode(), digest
         )
@@ -161,7 +162,7 @@ class KeyedNames:
 def named_incarnation(nonce: str) -> str | None:
     """The incarnation that a nonce was made for, as the nonce names it.
 
-    None where it names none.
+    None if it names none.
     """
     match = _INCARNATION.match(nonce)
     return None if match is None else match[1]

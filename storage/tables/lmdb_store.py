@@ -176,7 +176,7 @@ class View:
         return self.get(META, _CHECKPOINT_KEY)
 
     def unerased(self) -> bool:
-        """Whether purged bytes are still in pages that were not rewritten since."""
+        """Whether purged bytes are still in pages of the file that were not rewritten."""
         return self.has(META, _UNERASED_KEY)
 
     def lineage_filed(self) -> bool:
@@ -219,7 +219,7 @@ class Draft(View):
         self.put(META, _CHECKPOINT_KEY, note)
 
     def mark_unerased(self, *, unerased: bool = True) -> None:
-        """Record that purged bytes stay in the file until it is rewritten, or that none do."""
+        """Record whether purged bytes stay in the file until it is rewritten."""
         if unerased:
             self.put(META, _UNERASED_KEY, b"")
         else:
@@ -369,12 +369,12 @@ class LmdbStore:
         """Start the write transaction.
 
         Raises:
-            lmdb.Error: The environment needs reopening.
+            lmdb.Error: The environment has to be reopened first.
         """
         return Draft(self._environment().begin(write=True), self._tables)
 
     def overtaken(self, draft: Draft) -> bool:
-        """Whether since the last commit another process has committed or has replaced the file.
+        """Whether another process has committed, or replaced the file, since the last commit.
 
         LMDB keeps writers apart by a lock file. If that file is removed, two processes have one
         each, and each transaction continues from the last one of its own process.

@@ -38,8 +38,8 @@ def read_only(directory: Path) -> Generator[View]:
         there = (name for name in TABLES if SINCE.get(name, 0) <= number)
         tables: dict[bytes, lmdb._Database] = {}
         for name in there:
-            # A store of this format may have been made before the newest tables: an absent one
-            # counts as empty.
+            # A store of this format may have been made before the newest tables existed, so an
+            # absent table counts as empty.
             with suppress(*([lmdb.NotFoundError] if name in SINCE else [])):
                 tables[name] = env.open_db(name, create=False)
         with env.begin() as txn:
@@ -90,7 +90,7 @@ def header_of(env: lmdb.Environment) -> StoreHeader | None:
 
 
 def _format_of(env: lmdb.Environment) -> int:
-    """The format that the store says it has; 0 where its header is damaged."""
+    """The format that the store's header names; 0 if the header is damaged."""
     try:
         header = header_of(env)
     except StoreCorrupt:

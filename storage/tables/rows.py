@@ -168,7 +168,7 @@ def children_of(
 
 
 def is_expired(row: Row, now_ms: int) -> bool:
-    """Whether a memory with this newest row is past its own expiry."""
+    """Whether a memory, given by its newest row, is past its own expiry."""
     return row.expires_at is not None and expiry_ms(row.expires_at) <= now_ms
 
 
@@ -178,7 +178,7 @@ def trust_of(record: TrustRecord) -> TrustState:
 
 
 def trust_record(state: TrustState, principal_id: PrincipalId) -> TrustRecord:
-    """The stored record of a trust state; `principal_id` is empty for that of an origin."""
+    """The stored record of a trust state; `principal_id` is empty if the state is an origin's."""
     fields = {name: getattr(state, name) for name in TrustState.__struct_fields__}
     return TrustRecord(principal_id=principal_id, **fields)
 
@@ -247,7 +247,7 @@ def history_of(rows: list[Row]) -> tuple[HistoryEntry, ...]:
 
 
 def held_candidate_of(candidate_id: CandidateId, row: HeldRow) -> HeldCandidate:
-    """A candidate that waits for a person, without its content."""
+    """A candidate that waits for a person, without the candidate's content."""
     return HeldCandidate(
         candidate_id=candidate_id,
         principal_id=row.principal_id,

@@ -61,7 +61,7 @@ _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class BackedUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file of a backup."""
+    """One file of a backup: its name, its length in bytes, and its SHA-256."""
 
     name: str
     bytes: _Count
@@ -231,7 +231,7 @@ def _described(target: Path, secrets: Secrets, now_ms: int) -> Manifest:
 
 
 def note_of(directory: Path, name: str) -> bytes:
-    """A short file of a backup that has a signature of its own."""
+    """Read a short file of a backup that has a signature of its own."""
     try:
         return read_file(directory / name, NOTE_LEN_MAX, Trust.PLAIN)
     except UnfitFile as error:

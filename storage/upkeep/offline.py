@@ -76,7 +76,7 @@ class EmbeddedView:
         return None if header is None else (header.leaf_count, header.version)
 
     def made_with(self, store_key: bytes) -> bool:
-        """Whether nonces and ids were hashed under this key; True where the store does not say."""
+        """Whether nonces and ids were hashed under this key; True if the store does not tell."""
         header = self._view.header()
         known = "" if header is None else header.key_check
         return not known or known == KeyedNames(store_key).check()
@@ -91,7 +91,7 @@ class EmbeddedView:
         return frozenset(one.ordinal for one in found if one.status is MemoryStatus.LIVE)
 
     def rows(self) -> Iterator[Row | StoreCorrupt | None]:
-        """Every row in its order; an unreadable row is reported and must not hide the others."""
+        """Every row in order; an unreadable row is reported and must not hide the others."""
         for key in self._view.keys(ROWS):
             yield self._row(key)
 

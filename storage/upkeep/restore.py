@@ -115,7 +115,7 @@ class EmbeddedBackup:
         return status
 
     def _against_the_copy(self, checkpoint: Path, *, accept_rollback: bool) -> str:
-        """What the leaf of the restore says about the checkpoint outside the store.
+        """What the restore's leaf says about the checkpoint outside the store.
 
         Raises:
             StoreRolledBack: The checkpoint is not of the backup's past, and that was not accepted.

@@ -1,4 +1,4 @@
-"""One candidate as the gate sees it, and the outcome that a recorded answer stands for."""
+"""One candidate as the gate sees it, and the outcome that was recorded for a candidate."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BUDGETS: Final = 9
 
 
 class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a held candidate when it is judged again."""
+    """What is known of a held candidate at the time when it is judged again."""
 
     row: HeldRow
     salt: bytes
@@ -44,7 +44,7 @@ class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Arrived(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate that waits for its verdict; its words are in staging alone.
+    """One candidate that waits for its verdict; its text is in staging alone.
 
     `nonce_key` and `binding` are keyed hashes of what was intercepted. If they were computed from
     the staged bytes, an attacker in staging could spend somebody else's nonce.
@@ -59,7 +59,7 @@ class Arrived(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, submission: Submission, names: KeyedNames) -> Arrived:
-        """The parts of a submission that are kept outside staging."""
+        """The parts of a submission that are kept apart from staging."""
         candidate = submission.candidate
         return cls(
             candidate_id=submission.candidate_id,
@@ -228,7 +228,7 @@ def outcome_of(
 
 
 def not_held(verdict: Hold) -> Reject:
-    """The refusal of a candidate that would be held, where its sender has no hold left (step 9)."""
+    """The refusal of a candidate whose sender may have no more candidates held (step 9)."""
     return Reject(
         reason=Reason.QUOTA_EXCEEDED,
         step=_BUDGETS,

@@ -139,7 +139,7 @@ class CaseRecords:
 
     @staticmethod
     def _stepped(change: Change, case: Case, by: PrincipalId) -> Case:
-        """Store the case as it is now, with the leaf of its step."""
+        """Store the case in its present state, with the leaf of its latest step."""
         case = msgspec.structs.replace(case, at_ms=change.now_ms)
         change.draft.put(CASES, bytes.fromhex(case.case_id), encode(case))
         change.log(

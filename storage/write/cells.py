@@ -64,9 +64,9 @@ _SINCE: Final = bytes(7) + b"t" + bytes(8)
 class Cell(msgspec.Struct, frozen=True, array_like=True):
     """One name: its count, when it was last counted, and what is known of it.
 
-    `inner`: seen with a capital where none is due. `said`: a person of this tenant said it.
-    `accepted`: an operator accepted it, and no text is held for it. `ends_ms`: the expiry times of
-    the counted memories that have one.
+    `inner`: a text has it with a capital inside a sentence. `said`: a person of this tenant said
+    it. `accepted`: an operator accepted it, so no text is held for it. `ends_ms` are the expiry
+    times of the counted memories that have one.
     """
 
     count: int = 0
@@ -77,7 +77,7 @@ class Cell(msgspec.Struct, frozen=True, array_like=True):
     ends_ms: tuple[int, ...] = ()
 
     def live_count(self, now_ms: int) -> int:
-        """The count without the memories that have expired since."""
+        """The cell's count without the memories that have expired since."""
         return max(0, self.count - sum(end_ms <= now_ms for end_ms in self.ends_ms))
 
     def alarmed(self, now_ms: int) -> bool:
@@ -86,7 +86,7 @@ class Cell(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True):
-    """How many cells a tenant has, and the highest count of one that was evicted.
+    """How many name cells a tenant has, and the highest count of an evicted one.
 
     A new cell begins with that count, so that a name which comes again after its cell was evicted
     has at least the count it had. `FLOOR_MS` later it begins at nothing again: a flood must not
@@ -114,7 +114,8 @@ def is_low(row: Row) -> bool:
 
 
 def _is_said(row: Row) -> bool:
-    # A person's confirmation lets one text pass, and does not say each name that the text mentions.
+    # A person's confirmation lets one text pass. It does not mean that the person said each name in
+    # that text.
     return not is_low(row) and row.basis is not Basis.CONFIRMATION
 
 
@@ -164,7 +165,9 @@ class Cells:
         return self._alarmed.get(tenant, {})
 
     def hashed(self, tenant: Tenant, text: str | None) -> frozenset[bytes]:
-        """The words of a text, hashed.
+        """The words of a text as keyed hashes.
+
+        Words in lower case are included, because a known name in lower case counts too.
 
         Words in lower case are included, because a known name is one too.
         """
@@ -216,7 +219,7 @@ class Cells:
     def raised(
         self, change: Change, candidate: Candidate, words: Mentions | None
     ) -> tuple[str, ...]:
-        """(10) The names under alarm that a candidate mentions and nobody accepted, as hex."""
+        """(10) The names under alarm that a candidate mentions and nobody accepted, as hex keys."""
         self._take_heard(change)
         tenant = candidate.tenant
         standing = self.alarmed(tenant)
@@ -257,7 +260,7 @@ class Cells:
     ) -> tuple[str, ...]:
         """Count the memories that came and went in a transaction since the last call.
 
-        `words`: what the candidate's text mentions, where it was read before.
+        `words` are those of the candidate's text, if it was read before.
 
         Returns:
             The names that came under alarm by this, as hex.
@@ -304,7 +307,7 @@ class Cells:
         return _read(view, self._names.cells(tenant), word) or Cell()
 
     def adopt(self, change: Change) -> None:
-        """Publish what a transaction changed, after it became durable."""
+        """Publish the changes of a transaction after it became durable."""
         for tenant in {tenant for tenant, _ in change.alarms}:
             standing = dict(self.alarmed(tenant))
             for (whose, word), accepted in change.alarms.items():
@@ -326,10 +329,10 @@ class Cells:
             if sum(map(len, known.values())) > _REMEMBERED_MAX:
                 known.clear()
 
-    # ---- counting ------------------------------------------------------------------------------
+    # ---- counting --------------------------------------------------------------------------------
 
     def _since(self, change: Change) -> int:
-        """The first ordinal that is counted: rows from before there were cells are in no count."""
+        """The first ordinal that is counted; rows older than the cells are in no count."""
         known = change.draft.get(CELLS, _SINCE)
         if known is not None:
             return int.from_bytes(known, "big")
@@ -349,12 +352,12 @@ class Cells:
         names = self._names.cells(tenant)
         ends = () if row.expires_at is None else (expiry_ms(row.expires_at),)
         counted = {word: _read(change.draft, names, word) for word in words.inner | words.first}
-        # The words are sorted by keyed hashes: the writer of a text cannot tell which ones come
-        # first.
+        # Words are handled in the order of their keyed hashes, so the writer of a text cannot
+        # choose which come first.
         new = sorted(word for word, cell in counted.items() if cell is None)
         for word in new[NEW_NAMES_MAX:]:
             del counted[word]
-        # A word whose name is under alarm counts as the name in any spelling.
+        # If a name is under alarm, its word counts as the name in any spelling.
         for word in words.lower or ():
             if self._accepted(change, tenant, word) is not None:
                 counted[word] = _read(change.draft, names, word)
@@ -382,7 +385,10 @@ class Cells:
             self._say(change, tenant, words)
 
     def _say(self, change: Change, tenant: Tenant, words: frozenset[bytes]) -> None:
-        """Store words that a person said: from here on no name among them is under alarm."""
+        """Store words that a person said.
+
+        From then on no name among them is under alarm.
+        """
         names, draft = self._names.cells(tenant), change.draft
         seen = change.said.setdefault(tenant, set())
         known = self._said_known.get(tenant, set())
@@ -398,10 +404,11 @@ class Cells:
         full = tally.word_count + len(new) - CELLS_MAX
         for word in new:
             draft.put(CELLS, names.said(word), b"")
-        # Any of these words may be dropped for room: a name whose word is dropped may raise an
-        # alarm again.
+        # Any of these words may be dropped for lack of room. A name whose word was dropped may
+        # raise an alarm again.
         came = {names.said(word) for word in new}
-        # What was said just now stays: it is what is asked about next.
+        # The words that were said just now are kept, because the next texts are likely to mention
+        # them.
         gone = _others(draft, names.said(new[0]), names.said(b""), came, max(0, full))
         for key in gone:
             draft.delete(CELLS, key)
@@ -422,8 +429,8 @@ class Cells:
         found = self._mentions(tenant, text, every=bool(change.alarms or self.alarmed(tenant)))
         words = [*found.inner, *found.first]
         if len(words) > NEW_NAMES_MAX:
-            # Some names of this text were perhaps never counted: to lower those would take
-            # away what other texts counted.
+            # Perhaps some names of this text were never counted. To lower their counts would take
+            # away what other texts added.
             return
         spelt = found.lower or ()
         words += [word for word in spelt if self._accepted(change, tenant, word) is not None]
@@ -435,14 +442,14 @@ class Cells:
             ends_ms = list(cell.ends_ms)
             if end_ms is not None:
                 if end_ms not in ends_ms:
-                    continue  # the memory had expired, and was subtracted then
+                    continue  # the memory had expired, and was subtracted at that time
                 ends_ms.remove(end_ms)
             after = msgspec.structs.replace(
                 cell, count=max(0, cell.count - 1), ends_ms=tuple(ends_ms)
             )
             self._put(change, tenant, word, after)
 
-    # ---- the table -----------------------------------------------------------------------------
+    # ---- the table of cells ----------------------------------------------------------------------
 
     def _accepted(self, change: Change, tenant: Tenant, word: bytes) -> bool | None:
         """Whether a name under alarm was accepted; None where the name is under no alarm."""
@@ -451,7 +458,7 @@ class Cells:
         return self.alarmed(tenant).get(word)
 
     def _new(self, change: Change, tenant: Tenant, word: bytes) -> Cell:
-        """A new cell, with room made for it."""
+        """A new cell, for which room has been made."""
         draft, names = change.draft, self._names.cells(tenant)
         tally = self.tally(draft, tenant)
         if tally.name_count >= CELLS_MAX:
@@ -494,12 +501,15 @@ class Cells:
 
     @staticmethod
     def _beside(view: View, key: bytes, kind: bytes) -> list[bytes]:
-        """Sixteen keys of a kind from this key on, beginning anew at the end of the table."""
+        """Sixteen keys of a kind from this key on.
+
+        Behind the table's last key its first one follows.
+        """
         found = _from(view, key, kind)
         return found if len(found) == _NEIGHBOURS else found + _from(view, kind, kind)
 
     def _put(self, change: Change, tenant: Tenant, word: bytes, cell: Cell) -> bool:
-        """Store a cell; returns whether its name came under alarm by this."""
+        """Store a cell; returns whether its name thereby came under alarm."""
         names, draft = self._names.cells(tenant), change.draft
         left = tuple(end_ms for end_ms in cell.ends_ms if end_ms > change.now_ms)
         cell = msgspec.structs.replace(cell, count=cell.live_count(change.now_ms), ends_ms=left)
@@ -525,13 +535,16 @@ class Cells:
 
 
 def _read(view: View, names: CellNames, word: bytes) -> Cell | None:
-    """The cell of a word; None where the word was never counted, or its cell was evicted."""
+    """The cell of a word; None if the word was never counted, or its cell was evicted."""
     payload = view.get(CELLS, names.name(word))
     return None if payload is None else _CELL(payload)
 
 
 def _others(view: View, start: bytes, kind: bytes, without: set[bytes], count: int) -> list[bytes]:
-    """So many keys of a kind from a key on, then from the table's beginning, but for some."""
+    """Up to so many keys of a kind, from a given key on and then from the table's beginning.
+
+    The given exceptions are left out.
+    """
     found: dict[bytes, None] = {}
     for begin in (start, kind):
         for key, _ in view.scan(CELLS, begin):

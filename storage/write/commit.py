@@ -1,6 +1,6 @@
 """The only code that makes anything visible in the store.
 
-It takes a permit, and checks it once more.
+The code takes a permit, and checks it once more.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Landed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the memory of an admitted candidate is now."""
+    """Where the memory of an admitted candidate is stored."""
 
     ordinal: int
     leaf_index: int
@@ -117,8 +117,8 @@ class Committer:
         known = None if minted else read_id(change.draft, name)
         stored = None if known is None else read_row(change.draft, known.ordinal)
         key = judged.guarded_key
-        # A memory on another server is found by its key, and the gate has seen the rows under that
-        # key.
+        # A memory on another server is found by its key, and the gate has looked at the rows under
+        # that key.
         if key is None and not _reachable(candidate.change, known, stored):
             raise StalePermit("the memory to change is gone")
         permit.spend()
@@ -155,7 +155,7 @@ class Committer:
 
 
 class _Landing(msgspec.Struct, frozen=True, kw_only=True):
-    """One admitted candidate, in a transaction that already counts it in the store's version."""
+    """One admitted candidate that is being put into a transaction."""
 
     names: KeyedNames
     change: Change
@@ -169,8 +169,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
     def log(self) -> int:
         """Append the verdict leaf of the candidate."""
         judged = self.judged
-        # A client's own id could contain any text, and a leaf stays after a purge, so the leaf has
-        # our id.
+        # A client's own id could contain any text, and a leaf stays after a purge. So the leaf has
+        # an id that the store made.
         plain = _UUID.fullmatch(self.memory_id) is not None
         return self.change.log(
             VerdictLeaf(
@@ -251,7 +251,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         if (
             known is not None and (known.status, status) == _BORN_AGAIN
         ) or kind is ChangeKind.PURGE:
-            # An earlier memory of the same id is gone: whoever hid it has not seen the new one.
+            # An earlier memory with the same id is gone. A person who hid that one has not seen the
+            # new one.
             change.draft.delete(QUARANTINES, name)
         elif known is not None and known.status is MemoryStatus.QUARANTINED:
             # For a memory that was hidden before format 5, no record says who hid it.
@@ -375,7 +376,7 @@ def _minted() -> MemoryId:
 
 
 def _reachable(kind: ChangeKind, known: IdRecord | None, stored: Row | None) -> bool:
-    """Whether the memory to change is still there; the gate checked this a moment ago."""
+    """The memory to change, if it is still there; the gate checked that a moment ago."""
     if kind is ChangeKind.CREATE:
         return True
     if known is None or stored is None or stored.erased:
@@ -399,7 +400,7 @@ def _kept(stored: Row) -> Kept:
 
 
 def _still_kept(kept: Kept | None, candidate: Candidate) -> Kept | None:
-    """The fields that the update left alone, from the row before it."""
+    """The fields that an update left alone, taken from the row before it."""
     if kept is None:
         return None
     return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""The transactions of the embedded store: stage, judge, commit, and find out about disk errors.
+"""The transactions of the embedded store: stage, judge, commit, look into disk errors.
 
 Everything here runs on the writer thread. The order is what makes the store safe
 (docs/architecture.md): a candidate is staged, then judged inside the transaction that would commit
@@ -69,7 +69,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _unheard(_held: HeldCandidate, _outcome: Outcome) -> None:
-    """Does nothing: the default for callers that need not know of expired holds."""
+    """Do nothing: the default for callers that need not know of holds that expired."""
 
 
 class Engine:
@@ -117,7 +117,7 @@ class Engine:
         # Purged ordinals whose vectors may still be in the index and in the index's files.
         self._erased: list[int] = []
 
-    # ---- submissions ---------------------------------------------------------------------------
+    # ---- submissions -----------------------------------------------------------------------------
 
     def run(
         self, batch: Sequence[Arrived], sealed: Sequence[Sealed]
@@ -157,14 +157,14 @@ class Engine:
         try:
             cases = self._cases(batch, held)
             if len(batch) > 1 and any(self._must_free(case) for case in cases):
-                # A deletion that freed nothing takes back its own transaction, so it is judged
-                # alone.
+                # A deletion that freed nothing rolls its own transaction back, so it is judged in
+                # one of its own.
                 return [self._judge_batch([one])[0] for one in batch]
             outcomes = self._judge(batch, cases)
         except StoreCorrupt as error:
             self._destroy_new(held)
-            # A damaged row must not refuse the other candidates of the batch, so each is then
-            # judged alone.
+            # A damaged row must not refuse the other candidates of the batch, so each candidate is
+            # then judged by itself.
             return [error] if len(batch) == 1 else [self._judge_batch([one])[0] for one in batch]
         except StorageError as error:
             self._destroy_new(held)
@@ -179,7 +179,9 @@ class Engine:
         outcomes: list[Outcome | StorageError] = []
 
         def work(change: Change) -> list[Outcome | StorageError]:
-            outcomes.clear()  # the work runs again if the slots of dead readers had filled the map
+            # The work runs again if the slots of dead readers had filled the map, so it starts from
+            # nothing.
+            outcomes.clear()
             change.judged = tuple(one.candidate_id for one in batch)
             outcomes.extend(
                 self._judge_one(change, case) if isinstance(case, Case) else case for case in cases
@@ -195,8 +197,8 @@ class Engine:
         return self.transact(work, confirmed)
 
     def _judge_one(self, change: Change, case: Case) -> Outcome | StorageError:
-        # The credential is checked on the thread that also writes the end of a key, so the two have
-        # an order.
+        # The credential is checked on the thread that also records the end of a key, so one of the
+        # two comes first for certain.
         welcome = case.arrived.welcome
         if welcome is not None and not welcome():
             return CredentialEnded("the key ended")
@@ -276,7 +278,7 @@ class Engine:
         if self.broken is None:
             self.destroy(self.parts.staging.held_ids() - held)
 
-    # ---- the transaction -----------------------------------------------------------------------
+    # ---- the transaction -------------------------------------------------------------------------
 
     def transact(
         self,
@@ -305,7 +307,7 @@ class Engine:
         try:
             return self._attempt(work, confirmed)
         except lmdb.MapFullError:
-            # Dead readers pin pages that are otherwise free: only without them is the map really
+            # Dead readers keep pages from being reused. Only without such readers is the map really
             # full.
             if not self.parts.store.reader_check():
                 raise StoreUnavailable("the store's map is full") from None
@@ -399,7 +401,7 @@ class Engine:
             raise OutcomeUnknown(self.broken) from failure
 
     def _adopt(self, change: Change, after: Generation) -> None:
-        """Bring everything that follows from a durable commit up to date, before the answers."""
+        """Update everything that follows from a durable commit, before the callers are answered."""
         parts = self.parts
         self._durable = after.header
         self.generation = after
@@ -455,7 +457,7 @@ class Engine:
         return self.parts.judge.observing
 
     def busy_s(self) -> float:
-        """Seconds since the writer began its current work; 0 while it is idle."""
+        """Seconds since the writer began its present work; 0 while it is idle."""
         since = self.busy_since_ns
         return (time.monotonic_ns() - since) / 1e9 if since else 0.0
 
@@ -467,7 +469,7 @@ class Engine:
         if self.broken is not None:
             raise StoreUnavailable(self.broken)
 
-    # ---- housekeeping --------------------------------------------------------------------------
+    # ---- housekeeping ----------------------------------------------------------------------------
 
     def tidy(self) -> None:
         """Free the slots of dead readers, and try again to erase what could not be erased."""
@@ -487,14 +489,14 @@ class Engine:
         staging.tidy()
 
     def mark_time(self) -> None:
-        """Make the current time durable, and what persons said, if for a minute no write did."""
+        """Make the present time durable, and what persons said, if no write did so for a minute."""
         since_ms = self.parts.clock() - self.generation.header.time_ms
         due = since_ms >= _TIME_MARKED_EVERY_MS or self.parts.judge.cells.has_heard
         if self.broken is None and due:
             with contextlib.suppress(StorageError):
                 self.transact(lambda _change: None)
 
-    # ---- erasing -------------------------------------------------------------------------------
+    # ---- erasing ---------------------------------------------------------------------------------
 
     def erase(self) -> int:
         """Rewrite the store without free pages, and the index without purged vectors.

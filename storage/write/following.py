@@ -108,7 +108,7 @@ class Following:
         )
 
     def _mended(self, newest: int, step: int) -> int | None:
-        """The first of the versions on top that mend the one at `step` (`Fact.mended`)."""
+        """The first later version that mends the bad version at `step` (see `Fact.mended`)."""
         bad = read_row(self._view, step)
         said, since = text_of(bad)[0], None
         if text_of(read_row(self._view, newest))[0] == said:
@@ -122,7 +122,8 @@ class Following:
         while ordinal > step:
             row = read_row(self._view, ordinal)
             if row.salt in before:
-                return ordinal  # a step back or a rewind put an earlier version there
+                # An earlier step back, or a rewind, restored an old version at this point.
+                return ordinal
             on_top = on_top and row.source.trust > bad.source.trust and text_of(row)[0] != said
             since, ordinal = (ordinal if on_top else since), row.prev_ordinal
         return since
@@ -163,7 +164,7 @@ class Enforcing:
         self._tenant = tenant
 
     def enforce(self, found: Consequence, hand: str, by: PrincipalId, detail: str) -> int | None:
-        """Do one act, with a leaf for the memory.
+        """Carry out one act on a memory, with a leaf.
 
         Returns the leaf's index, or None if nothing was done.
         """
@@ -181,7 +182,7 @@ class Enforcing:
             return log_standing(change, fact.memory_id, row, by, detail, hidden=True)
         expires = found.act is Act.EXPIRE
         if expires and is_expired(row, change.now_ms):
-            return None  # the memory has expired already, and no read shows it
+            return None  # the memory has expired already, so no read shows it
         at = datetime.fromtimestamp(change.now_ms / 1_000, UTC).isoformat(timespec="milliseconds")
         earlier = known.ordinal if expires or fact.back_to is None else fact.back_to
         _, row = self._rewinding.put_back(

@@ -144,8 +144,8 @@ class Gatherer:
     def _token_state(
         self, change: Change, submission: Submission, target: _Target | None
     ) -> TokenState:
-        # (6) A token is single-use: it is spent in this very store, in the same transaction as the
-        #     commit that uses it.
+        # (6) A token is for single use: it is spent in this store, in the same transaction as the
+        # commit that uses it.
         if submission.token is TokenState.VALID and (
             submission.token_key is None
             or change.draft.has(TOKENS, self._names.token(submission.token_key))
@@ -180,7 +180,7 @@ class Gatherer:
         return _Target(row=row, state=state)
 
     def _thing(self, change: Change, candidate: Candidate, key: str) -> Thing:
-        """The memory that the server behind keeps under the key of this candidate, if known."""
+        """The memory that another server keeps under this candidate's key, if one is known."""
         call = call_of(candidate) if candidate.change is ChangeKind.CREATE else None
         made_new = candidate.change is ChangeKind.CREATE and (call is None or call.effect is None)
         # Memories without a key share the empty key, so a change without a key names none of them.
@@ -249,8 +249,8 @@ class Gatherer:
 
 
 def _is_seen(submission: Submission, target: _Target | None) -> bool:
-    """Whether the memory to change is still at the version that the evidence is about."""
-    # In guard mode the memory is on the server behind, and its version is not ours to know.
+    """Whether the memory to change still has the version that the evidence is about."""
+    # In guard mode the memory is on another server, and its version is not known here.
     if submission.candidate.change is ChangeKind.CREATE or submission.guarded_key is not None:
         return True
     return (0 if target is None else target.row.version) == submission.seen_version
@@ -271,7 +271,7 @@ def _guarded_target(candidate: Candidate, thing: Thing) -> _Target | None:
 
 
 def _stays(row: Row, candidate: Candidate) -> bool:
-    """Whether any word of this row that readers are shown remains after the change.
+    """Whether some words of this row stay visible to readers after the change.
 
     A name of one word only files a memory; a longer name could contain somebody else's words.
     """
@@ -297,5 +297,5 @@ def _with_the_rest(
     call = None if standing.text is None else call_of(candidate)
     after = None if call is None else text_after(standing.text, call.pieces, call.effect)
     if after is None or (submission.edit is not None and submission.edit.after == after):
-        return reading  # the text afterwards is unknown, or was read together with the edit
+        return reading  # the text after the edit is unknown, or was read together with the edit
     return read_beside(reading, after)

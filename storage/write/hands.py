@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:
-    """Who hides a memory: `OPERATOR`, and incidents by their ids. Empty for one that is shown."""
+    """Who hides a memory: `OPERATOR`, or incidents by their ids.
+
+    Empty for a memory that is shown.
+    """
     payload = view.get(QUARANTINES, name)
     if payload is not None:
         return frozenset(decode_hidden_by(payload).by)
@@ -22,6 +25,6 @@ def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:
 
 
 def keep_hands(draft: Draft, name: bytes, known: IdRecord) -> None:
-    """Store who hides a memory that is deleted now: its status will no longer tell."""
+    """Record who hides a memory that is being deleted, because its status will no longer tell."""
     by = tuple(sorted(hidden_by(draft, name, known)))
     draft.put(QUARANTINES, name, encode(HiddenBy(by=by)))

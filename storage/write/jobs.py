@@ -52,7 +52,7 @@ class Job:
 
     @property
     def weight(self) -> int:
-        """How many bytes the job adds to a batch."""
+        """The number of bytes that the job adds to a batch."""
         return 0 if self.sealed is None else len(self.sealed.data)
 
     def claim(self) -> bool:
@@ -75,7 +75,7 @@ class Job:
         try:
             return await self.future
         finally:
-            # Nobody waits for the candidate any more, so its ciphertext is dropped.
+            # Nobody waits for the candidate any more, so its encrypted text is dropped.
             line.settle()
 
     def expire(self) -> None:
@@ -107,14 +107,14 @@ class Patience:
         if line is None:
             open_ones = {loop: line for loop, line in self._of.items() if not loop.is_closed()}
             line = open_ones[job.loop] = _Line()
-            # The table is replaced whole: another loop may be reading it.
+            # The table is replaced as a whole, because another event loop may be reading it.
             self._of = open_ones
         line.add(job, job.loop.time() + self._timeout_s)
         return line
 
 
 class _Line:
-    """The waiting jobs of one loop, oldest first."""
+    """The waiting jobs of one event loop, oldest first."""
 
     __slots__ = ("_set", "_waiting")
 
@@ -129,7 +129,7 @@ class _Line:
             job.loop.call_at(until, self._look)
 
     def settle(self) -> None:
-        """Remove the jobs that have an answer from those that wait."""
+        """Remove jobs that have an answer from those that wait."""
         waiting = self._waiting
         while waiting and waiting[0][1].future.done():
             waiting.popleft()
@@ -213,7 +213,7 @@ def deliver(answers: list[Answer]) -> None:
 def _resolve(answers: list[Answer]) -> None:
     for job, answer in answers:
         if job.future.done():
-            continue  # its caller was cancelled or gave up; the commit counts all the same
+            continue  # the future's caller was cancelled or gave up; the commit counts all the same
         if isinstance(answer, StorageError):
             job.future.set_exception(answer)
         else:

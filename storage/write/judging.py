@@ -1,4 +1,4 @@
-"""Asks the gate inside the write transaction, and puts the gate's answer into the transaction."""
+"""Asks the gate inside the write transaction, and puts its answer into the transaction."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _RULESET_DIGEST_LEN: Final = 16
 
 
 class _Docket(msgspec.Struct, kw_only=True):
-    """One candidate while it is being decided."""
+    """One candidate during its decision."""
 
     case: Case
     candidate: Candidate
@@ -75,7 +75,7 @@ class _Docket(msgspec.Struct, kw_only=True):
     intercepted_index: int
     nonce_state: NonceState
     trust: TrustState
-    # The version of the memory to change; 0 where there is none.
+    # The version of the memory to change; 0 if there is none.
     target_version: int = 0
     # The anchors that a held candidate contradicts.
     contradicts: tuple[str, ...] = ()
@@ -160,8 +160,8 @@ class Judge:
                 try:
                     return self._admit(change, docket, verdict, ruleset)
                 except StalePermit:
-                    # Nothing was written: a permit that does not fit means that the gate could not
-                    # decide.
+                    # The permit does not fit, so nothing was written. That counts as a gate that
+                    # could not decide.
                     refusal = Reject(
                         reason=Reason.GATE_UNAVAILABLE,
                         step=0,
@@ -213,7 +213,7 @@ class Judge:
         )
         change.expired.append((held, outcome))
 
-    # ---- putting the answer into the transaction --------------------------------------------
+    # ---- putting the answer into the transaction -------------------------------------------------
 
     def _log_intercepted(self, change: Change, docket: _Docket, ruleset: Ruleset) -> int:
         submission = docket.case.submission
@@ -340,7 +340,7 @@ class Judge:
         ruleset: Ruleset,
         decision: Decision,
     ) -> FirstOutcome:
-        """Log a verdict that admits nothing; returns the outcome."""
+        """Log a verdict that does not admit the candidate; returns the outcome."""
         submission = docket.case.submission
         structural = isinstance(verdict, Reject) and verdict.structural
         leaf_index = change.log(
@@ -395,11 +395,11 @@ class Judge:
         subject: str,
         cause: int,
     ) -> None:
-        """Report what the gate found about a candidate as an outcome for trust."""
+        """Report the gate's finding about a candidate as an outcome that may change trust."""
         submission = docket.case.submission
         candidate = submission.candidate
         origin = None
-        # The sender's program did this, and not the text that a tool brought.
+        # The sender's program did this; the text that a tool brought did not cause it.
         if kind is not OutcomeKind.STRUCTURAL_REFUSAL:
             origin = self.intake.origin_of(candidate, submission.provenance)
         event = OutcomeEvent(

@@ -52,7 +52,7 @@ class Operating:
         self.quarantine = Quarantine(engine)
         self.vouching = Vouching(engine)
 
-    # ---- held candidates -----------------------------------------------------------------------
+    # ---- held candidates -------------------------------------------------------------------------
 
     def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
         """Judge a held candidate again with a person's approval.
@@ -74,7 +74,7 @@ class Operating:
         return outcome
 
     def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
-        """Refuse a held candidate; its key is destroyed.
+        """Refuse a held candidate; its staging key is destroyed.
 
         Raises:
             UnknownCandidate: No held candidate has that id.
@@ -132,7 +132,7 @@ class Operating:
         return row
 
     def _reopened(self, candidate_id: CandidateId, row: HeldRow, by: PrincipalId) -> Case | None:
-        """The held candidate with its evidence; None where staging has lost any part of it."""
+        """The held candidate with its evidence; None if staging has lost a part of it."""
         staging = self._engine.parts.staging
         contents = staging.read_held(candidate_id)
         sealed = staging.unseal(candidate_id, row.sealed)
@@ -200,7 +200,7 @@ class Operating:
         with contextlib.suppress(StorageError):
             engine.transact(work)
 
-    # ---- trust ---------------------------------------------------------------------------------
+    # ---- trust -----------------------------------------------------------------------------------
 
     def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
         """Reset a principal's trust to that of a newcomer, as an operator orders."""
@@ -234,7 +234,7 @@ class Operating:
         with contextlib.suppress(StorageError):
             engine.transact(lambda change: intake.stood(change, engine.ruleset))
 
-    # ---- keys, anchors, rules and erasure -----------------------------------------------------
+    # ---- keys, anchors, rules and erasure --------------------------------------------------------
 
     def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
         """Add a key or replace its record."""
@@ -259,8 +259,8 @@ class Operating:
         try:
             self._engine.transact(work)
         finally:
-            # The counter also moves after a failure: then the next read finds out what the store
-            # holds.
+            # The counter is raised after a failure too, so that the next read looks at what the
+            # store really has.
             self._engine.anchor_changes += 1
 
     def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
@@ -308,7 +308,7 @@ class Operating:
         self._engine.transact(work)
 
     def note(self, action: str, subject: str, detail: str, by: PrincipalId = THE_STORE) -> None:
-        """Append a leaf about something that was done to the store as a whole."""
+        """Append a leaf about an act that concerned the store as a whole."""
 
         def work(change: Change) -> None:
             self._log(change, action, subject, by, detail)

@@ -220,7 +220,7 @@ class Quarantine:
                 row = read_row(change.draft, known.ordinal)
                 place(change, name, known, row, after)
                 if known.status is not MemoryStatus.QUARANTINED:
-                    continue  # the memory was deleted meanwhile, and nothing brings it back
+                    continue  # the memory was deleted meanwhile, and no command brings it back
                 if after:
                     kept += 1
                     continue
@@ -275,7 +275,7 @@ class Paroled:
 
 
 def place(change: Change, name: bytes, known: IdRecord, row: Row, hidden: frozenset[str]) -> None:
-    """Show a memory in every read, or in none, depending on who hides it now.
+    """Show a memory in all reads, or in none, depending on whether anybody hides it now.
 
     Every quarantine and every parole goes through here. `row` is the memory's newest row. A deleted
     memory stays deleted, and the store goes on to record who hides it.

@@ -39,9 +39,9 @@ _CANDIDATE_ID_LEN: Final = 16
 class PutBack(msgspec.Struct, frozen=True, kw_only=True):
     """What a rewind does to one memory.
 
-    `seen`: the memory's newest row when that was decided. `put_back`: the row whose state the
-    memory gets, or NO_ORDINAL. `hide`: the rewind hides the memory. `release`: earlier rewinds that
-    shall no longer hide it.
+    `seen` is the memory's newest row at the time of planning. `put_back` is the row whose state the
+    memory gets, or NO_ORDINAL. `hide` says that the rewind hides the memory. `release` names
+    earlier rewinds that no longer hide it.
     """
 
     name: bytes
@@ -171,7 +171,7 @@ class Rewinding:
     def _readmitted(
         self, change: Change, by: PrincipalId, old: Row, newest: int, previous_index: int
     ) -> Row:
-        """A row with an earlier row's bytes and label, logged as an admission by an operator."""
+        """A copy of an earlier row, with bytes and label, logged as an operator's admission."""
         verdict = read_leaf(change.draft, old.leaf_index)
         if not isinstance(verdict, VerdictLeaf):
             raise StoreCorrupt(f"leaf {old.leaf_index} is no verdict")
@@ -185,7 +185,7 @@ class Rewinding:
                 candidate_id=candidate_id,
                 at_ms=change.now_ms,
                 nonce_key=b"",
-                # The class is the one that the memory had: no client names a class here.
+                # The class is the one that the memory had, because no client names a class here.
                 class_named=False,
                 trace_id="",
             )

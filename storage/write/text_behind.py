@@ -1,4 +1,4 @@
-"""What our own verdicts tell about the memory that a server behind us keeps under a key."""
+"""What the gate's own verdicts tell about a memory that another server keeps under a key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.FORWARDING})
 
 
 class Thing(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows under one key of a server behind, summed up.
+    """The rows under one key of another server, summed up.
 
     `state` and `row`, the newest, are None where no row is left. The label is that of the most
     trusted row, and the class that of the most powerful.
@@ -40,7 +40,7 @@ NOTHING_THERE: Final = Thing(state=None, row=None, standing=NOBODY_KNOWS)
 
 
 class _Text:
-    """The text under one key, followed call by call in the order of their admission."""
+    """The text under one key, reconstructed call by call in the order of their admission."""
 
     def __init__(self) -> None:
         self._text: str | None = None
@@ -55,7 +55,7 @@ class _Text:
         whole = one.row is one.sent  # nobody changed or removed this memory here
         self._waits = self._waits or one.status is MemoryStatus.FORWARDING
         if gone and whole and change is not ChangeKind.DELETE:
-            return  # the server refused the change, or a deletion on the server removed the memory
+            return  # the server refused the change, or a deletion on the server removed this memory
         if gone or not whole or change is ChangeKind.DELETE or one.status not in _STANDING:
             # The row does not say how much a deletion removed, or whether it was done, so the text
             # is unknown.
@@ -71,7 +71,7 @@ class _Text:
         self._text = None if call is None else text_after(self._text, call.pieces, effect)
 
     def standing(self, by: PrincipalId, memory_class: MemoryClass | None) -> TextStanding:
-        """The text and its labels, as one principal may rely on them."""
+        """The text and its labels, as far as one principal may rely on them."""
         if self._text is None:
             return NOBODY_KNOWS
         return TextStanding(

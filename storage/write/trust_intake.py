@@ -73,7 +73,10 @@ class NamedOrigin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome inside a transaction. `cause` is the index of the leaf of the act."""
+    """One outcome for trust inside a transaction.
+
+    `cause` is the index of the leaf of the act.
+    """
 
     kind: OutcomeKind
     principal_id: PrincipalId
@@ -84,7 +87,7 @@ class OutcomeEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """The holder of a trust record: a principal, or an origin."""
+    """The owner of a trust record: a principal or an origin."""
 
     key: bytes
     table: bytes
@@ -104,7 +107,7 @@ class TrustIntake:
     def __init__(self, names: KeyedNames) -> None:
         self._names = names
 
-    # ---- reading -------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------
 
     def trust(self, view: View, principal_id: PrincipalId) -> TrustState:
         """The trust of one principal."""
@@ -134,7 +137,7 @@ class TrustIntake:
             return None
         return NamedOrigin(key=self._names.origin(tenant, server, tool), server=server, tool=tool)
 
-    # ---- outcomes ------------------------------------------------------------------------
+    # ---- outcomes --------------------------------------------------------------------------------
 
     def charge(self, change: Change, submission: Submission, trust: TrustState) -> TrustState:
         """Count a structural violation on the trust ladder; each (nonce, digest) counts once."""
@@ -149,7 +152,7 @@ class TrustIntake:
         return lowered
 
     def denied(self, change: Change, row: HeldRow, ruleset: Ruleset, cause: int) -> None:
-        """Count it against the principal and the origin that a person refused a held candidate."""
+        """Count against the principal and the origin that a person refused their held candidate."""
         event = OutcomeEvent(
             kind=OutcomeKind.DENIED_BY_PERSON,
             principal_id=row.principal_id,
@@ -185,7 +188,7 @@ class TrustIntake:
     def quarantined(
         self, change: Change, row: Row, memory_id: MemoryId, ruleset: Ruleset, cause: int
     ) -> None:
-        """Count it against principal and origin that an operator hid their memory."""
+        """Count against the principal and the origin that an operator hid their memory."""
         self._row_turned_out(
             change, row, OutcomeKind.QUARANTINED_BY_HAND, memory_id, ruleset, cause=cause
         )
@@ -193,7 +196,7 @@ class TrustIntake:
     def convicted(
         self, change: Change, row: Row, case_id: str, ruleset: Ruleset, cause: int
     ) -> None:
-        """Count it against principal and origin that a memory caused a wrong answer.
+        """Count against the principal and the origin that their memory caused a wrong answer.
 
         Each case counts once.
         """
@@ -229,7 +232,7 @@ class TrustIntake:
         self.take(change, event, ruleset)
 
     def is_due(self, view: View, now_ms: int) -> bool:
-        """Whether some release has lasted seven days."""
+        """Whether a release has lasted seven days, so that it can be counted."""
         first = next(view.keys(STANDING), None)
         return first is not None and first < _due_key(now_ms + 1, 0)
 
@@ -288,7 +291,7 @@ class TrustIntake:
         counted = [self._feed(change, one, event, ruleset) for one in holders]
         return any(counted)
 
-    # ---- what an operator restores -----------------------------------------------------------
+    # ---- restoring trust, by an operator ---------------------------------------------------------
 
     def restore(self, change: Change, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
         """Reset a principal's trust to that of a newcomer, with a leaf."""
@@ -320,7 +323,7 @@ class TrustIntake:
         self._remember(change, holder, event)
         return after
 
-    # ---- one principal or origin --------------------------------------------------------------
+    # ---- changes for one principal or origin -----------------------------------------------------
 
     def _feed(self, change: Change, holder: _Holder, event: OutcomeEvent, ruleset: Ruleset) -> bool:
         rule, now_ms = RULES[event.kind], change.now_ms

@@ -51,7 +51,7 @@ class Usage:
     def __init__(self, names: KeyedNames, quota_bytes: int, share: float) -> None:
         """A tenant may take that `share` of the quota.
 
-        1 and more mean all of it, without a check.
+        A share of 1 or more means all of the quota, without a check.
         """
         self._quota_bytes = quota_bytes
         self.limit_bytes = int(quota_bytes * share) if share < 1 else None

@@ -22,7 +22,8 @@ _DAY_MS: Final = 86_400_000
 
 
 class _Waits(NamedTuple):
-    leaf_index: int  # the ordinal of its interception leaf: the order in which candidates came
+    # The ordinal of the interception leaf, which gives the order in which candidates came.
+    leaf_index: int
     since_ms: int
     origin: str
 
@@ -94,7 +95,7 @@ class HeldQueue:
 
 
 def origin_of(submission: Submission) -> str:
-    """The origin of a candidate, in the coarse form that its leaf shows: a label, a server, a tool.
+    """A candidate's origin in the coarse form that its leaf shows: a label, a server, a tool.
 
     A page cannot invent many origins, and an origin contains no content.
     """
@@ -106,5 +107,5 @@ def origin_of(submission: Submission) -> str:
 
 
 def origin_of_row(row: HeldRow) -> str:
-    """The origin of a held candidate; for one from before origins were kept, its label."""
+    """The origin of a held candidate; for one held before origins were stored, its label."""
     return row.origin or row.source.value

@@ -1,4 +1,4 @@
-"""Whether the store takes writes, why it does not, and how it notices that it does again."""
+"""Whether the store takes writes; if not, why, and how it notices that it can again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _full(engine: Engine) -> bool:
 
 
 def notice(engine: Engine) -> str | None:
-    """The message to a person: why nothing may be written, or what is still to be done."""
+    """The message for a person: why no write is possible, or what is still to be done."""
     if engine.broken is not None:
         return engine.broken
     notes = [] if engine.refused is None else [engine.refused]

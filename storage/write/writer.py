@@ -120,7 +120,7 @@ class EmbeddedWriter:
         """Whether the writer thread takes work."""
         return not (self._closing or self._dead)
 
-    # ---- what callers await --------------------------------------------------------------------
+    # ---- methods that callers await --------------------------------------------------------------
 
     async def submit(self, submission: Submission) -> Outcome:
         """Stage, judge and, if admitted, commit one candidate, exactly once."""
@@ -128,7 +128,7 @@ class EmbeddedWriter:
             raise StoreUnavailable("the vector is of another embedder than the store's")
         engine = self._engine
         candidate = submission.candidate
-        # (7) The interceptor's own record, kept apart from what is staged.
+        # (7) The interceptor's own record is kept apart from the staged bytes.
         record = InterceptRecord(
             candidate_id=submission.candidate_id,
             digest=submission.digest,
@@ -288,7 +288,7 @@ class EmbeddedWriter:
             raise StoreUnavailable("the writer's queue is full")
         self._gathering.add(job)
 
-    # ---- the thread ----------------------------------------------------------------------------
+    # ---- the writer's thread ---------------------------------------------------------------------
 
     def _work(self) -> None:
         try:
@@ -399,7 +399,7 @@ class EmbeddedWriter:
             if job is not None:
                 deliver([(job, refused)])
 
-    # ---- tasks between the writes -----------------------------------------------------------
+    # ---- tasks between the writes ----------------------------------------------------------------
 
     def _housekeep(self) -> None:
         now = time.monotonic_ns()
@@ -433,7 +433,7 @@ class EmbeddedWriter:
             engine.parts.failpoint("checkpoint_written")
 
     def _last_orders(self) -> None:
-        """At shutdown: accept nothing new, and write what must outlive the process."""
+        """At shutdown, accept nothing new, and write what has to outlive the process."""
         self._engine.mark_time()
         self._engine.tidy_held()
         self._copy_checkpoint()

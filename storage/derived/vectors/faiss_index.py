@@ -123,7 +123,7 @@ class VectorIndex:
 
     @property
     def last_ordinal(self) -> int:
-        """The highest ordinal in the index; -1 for an empty one."""
+        """The highest ordinal in the index; -1 if the index is empty."""
         return _last_ordinal(self._snapshot)
 
     @property
@@ -244,7 +244,7 @@ class VectorIndex:
     def _due(self, segments: Sequence[Segment]) -> tuple[int, int]:
         """Start and end of the segments to be merged, or of one to be sketched.
 
-        Equal where none is due.
+        The two are equal if nothing is due.
         """
         due = mergeable(segments, self._segment_len)
         if due is None and _rows(segments) > CROSSOVER_LEN:
@@ -304,7 +304,7 @@ def _same(some: Sequence[Segment], others: Sequence[Segment]) -> bool:
 
 
 def _parts(snapshot: _Snapshot, allowed: Mask | None) -> list[tuple[Part, Sketch | None]]:
-    """Every part of the index with a row that the search may use, and the sketch of that part."""
+    """Every part of the index that has a row which the search may use, with the part's sketch."""
     parts: list[tuple[Part, Sketch | None]] = []
     for segment in snapshot.segments:
         part = part_of(segment.ordinals, segment.vectors, segment.flat, allowed)
@@ -334,8 +334,8 @@ def _search(
         for one in unsure:
             length = len(one.part.ordinals)
             one.lengthen(max(least, length // divisor, LEAST_LEN * length // rows), answer)
-        # Segments are judged after all were looked at: the worst row of the answer is the worst of
-        # all segments.
+        # Segments are examined only after all were searched, because the worst row of the answer is
+        # the worst one over all segments.
         unsure = [one for one in unsure if not one.sure(answer.floor)]
         # If most of the likeliest rows are excluded, most rows of a longer list would be excluded
         # too.

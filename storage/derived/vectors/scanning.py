@@ -26,7 +26,9 @@ _faiss: Final[Any] = faiss
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment, or the tail, with the rows that a search may use; `mask` None means all of them.
+    """One segment, or the tail, with the rows that a search may use.
+
+    With a `mask` of None it may use all of them.
 
     `flat` is there to keep the memory of `vectors` alive.
     """
@@ -55,7 +57,7 @@ def _local(allowed: Mask, ordinals: Ordinals) -> Mask:
     reached = int(np.searchsorted(ordinals, len(allowed)))
     if reached == len(ordinals) and reached:
         first, last = int(ordinals[0]), int(ordinals[-1])
-        # Without gaps, the usual case, the mask is a view and no copy.
+        # The usual case has no gaps; then the mask is a view and no copy.
         if last - first + 1 == reached:
             return allowed[first : last + 1]
     mask = np.zeros(len(ordinals), dtype=np.bool_)
@@ -64,7 +66,7 @@ def _local(allowed: Mask, ordinals: Ordinals) -> Mask:
 
 
 def gathered(parts: Sequence[Part], dimension: int) -> Part:
-    """The few allowed rows of all parts, copied together into one part."""
+    """The few allowed rows of all parts of the index, copied together into one part."""
     count = sum(part.allowed for part in parts)
     ordinals = np.empty(count, dtype=np.int64)
     vectors = np.empty((count, dimension), dtype=np.float32)

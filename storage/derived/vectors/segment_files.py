@@ -45,7 +45,7 @@ _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The store and the model that vectors belong to.
+    """The store and the embedding model that vectors in a file belong to.
 
     A file of another store or model is never loaded.
     """
@@ -67,7 +67,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
     index: VectorIndex
     rejected: tuple[Rejected, ...]
-    rebuilt: int  # how many vectors stood in no file, and were read from LMDB
+    rebuilt: int  # the number of vectors that were in no file, and so were read from LMDB
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,7 +82,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class _Unfit(Exception):  # noqa: N818 - a finding about one file, caught in this module
-    """A segment's file cannot be loaded; says why."""
+    """A segment's file cannot be loaded; the error says why."""
 
 
 _HEADER_DECODER: Final = msgspec.json.Decoder(_Header)

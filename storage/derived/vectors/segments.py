@@ -79,7 +79,7 @@ def check_vectors(joined: bytes, count: int, dimension: int) -> Floats:
 
 
 def check_each(vectors: Sequence[bytes], dimension: int) -> Floats:
-    """`check_vectors` of separate vectors, none of which may make up for another's length.
+    """Check separate vectors as `check_vectors` does; one's length cannot make up for another's.
 
     Raises:
         BadVector: A length is wrong, or a vector is not finite or not of unit norm.

@@ -34,7 +34,7 @@ _faiss: Final[Any] = faiss
 
 
 def turn(query: Floats) -> Floats:
-    """The query, rotated in the same way as the vectors of the sketches."""
+    """The query's vector, rotated in the same way as the vectors of the sketches."""
     turned: Floats = query @ _rotation(len(query))
     return turned
 
