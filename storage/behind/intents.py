@@ -90,7 +90,7 @@ class EmbeddedForwards:
             looked = Unmoved(view, parts.names, self._engine.ruleset.epoch, waiting)
             return looked.holds(behind, candidate_ids)
 
-    # ---- called on the writer's thread only ------------------------------------------------------
+    # ---- methods that run on the writer's thread only --------------------------------------------
 
     def _settled(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
         if not self._any_pending(behind, [candidate_id for candidate_id, _ in settled]):

@@ -74,7 +74,7 @@ class DerivedState:
         self._improved: object = None
         self._saved: tuple[tuple[int, int], ...] = ()
 
-    # ---- reading the rows ------------------------------------------------------------------------
+    # ---- reading all rows at start ---------------------------------------------------------------
 
     def load(self, store: LmdbStore, header: StoreHeader, failed: Callable[[str], None]) -> None:
         """Read every row; of a large store on a thread of its own, which calls `failed`.
@@ -155,7 +155,7 @@ class DerivedState:
         if self._failure is not None:
             raise StoreCorrupt(self._failure)
 
-    # ---- in step with the writer -----------------------------------------------------------------
+    # ---- keeping in step with the writer ---------------------------------------------------------
 
     def follow(self, step: Step) -> None:
         """Apply a durable transaction; at once, or after all earlier rows were read."""
@@ -198,7 +198,7 @@ class DerivedState:
         self.wait()
         self.files.drop(self.index, ordinals)
 
-    # ---- work beside the writing -----------------------------------------------------------------
+    # ---- work beside the writing of memories -----------------------------------------------------
 
     def improve_beside(self) -> None:
         """Merge and sketch new segments of the index on a separate thread. Cheap if nothing is due.

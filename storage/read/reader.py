@@ -102,7 +102,7 @@ class EmbeddedReader(TrustReads):
         # The anchors of every tenant, and the count of changes under which they were read.
         self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
 
-    # ---- memories --------------------------------------------------------------------------------
+    # ---- reading memories ------------------------------------------------------------------------
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
         """One live memory; None if the tenant has no live memory with this id."""
@@ -396,7 +396,7 @@ class EmbeddedReader(TrustReads):
         cut = offset + len(entities) < len(listed)
         return EntityPage(total=len(listed), entities=tuple(entities), cut=cut)
 
-    # ---- candidates that wait for a person -------------------------------------------------------
+    # ---- reading candidates that wait for a person -----------------------------------------------
 
     def held(self, tenant: Tenant | None = None) -> tuple[HeldCandidate, ...]:
         """Held candidates, oldest first, without their content."""
@@ -432,7 +432,7 @@ class EmbeddedReader(TrustReads):
         texts = self._engine.parts.staging.held_texts(candidate_ids)
         return {candidate_id: decode_canonical(text) for candidate_id, text in texts.items()}
 
-    # ---- tables that operators change ------------------------------------------------------------
+    # ---- reading tables that operators change ----------------------------------------------------
 
     def keys(self) -> tuple[KeyRecord, ...]:
         """Every key record, revoked ones too, oldest first."""
@@ -471,7 +471,7 @@ class EmbeddedReader(TrustReads):
             by_tenant[anchor.tenant] = (*by_tenant.get(anchor.tenant, ()), anchor)
         return by_tenant
 
-    # ---- the store as a whole --------------------------------------------------------------------
+    # ---- reports on the store as a whole ---------------------------------------------------------
 
     def usage(self) -> tuple[TenantUsage, ...]:
         """How many bytes of the store each tenant takes, the largest first."""

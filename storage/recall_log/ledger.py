@@ -106,7 +106,7 @@ class RecallLedger:
         self._forgotten_ms = 0
         self._refused_ms: int | None = None
 
-    # ---- adding records --------------------------------------------------------------------------
+    # ---- adding records to the ledger ------------------------------------------------------------
 
     def stop(self) -> None:
         """Write queued records and end the thread. Blocks."""
@@ -286,7 +286,7 @@ class RecallLedger:
         told = f"{tenant}\0{reply_id}".encode("utf-8", "surrogatepass")
         return blake2b(told, digest_size=8, key=self._tags).digest()
 
-    # ---- reading records -------------------------------------------------------------------------
+    # ---- reading records of the ledger -----------------------------------------------------------
 
     @property
     def kept_since_ms(self) -> int:

@@ -74,7 +74,7 @@ class Staging:
             self._keys[candidate_id] = path.read_bytes()
             self._held.add(candidate_id)
 
-    # ---- candidates before their verdict ---------------------------------------------------------
+    # ---- staging candidates before their verdict -------------------------------------------------
 
     @staticmethod
     def sealed(candidate_id: CandidateId, contents: Contents) -> Sealed:
@@ -117,7 +117,7 @@ class Staging:
         """Where undecided candidates are kept: "memfd", "unlinked file", or "" if nowhere."""
         return self._undecided.place
 
-    # ---- candidates held for a person ------------------------------------------------------------
+    # ---- keeping candidates that are held for a person -------------------------------------------
 
     def read_held(self, candidate_id: CandidateId) -> Contents | None:
         """A held candidate; None where a part of it cannot be decrypted. Any thread.

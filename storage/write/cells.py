@@ -329,7 +329,7 @@ class Cells:
             if sum(map(len, known.values())) > _REMEMBERED_MAX:
                 known.clear()
 
-    # ---- counting --------------------------------------------------------------------------------
+    # ---- counting memories that mention a name ---------------------------------------------------
 
     def _since(self, change: Change) -> int:
         """The first ordinal that is counted; rows older than the cells are in no count."""
@@ -449,7 +449,7 @@ class Cells:
             )
             self._put(change, tenant, word, after)
 
-    # ---- the table of cells ----------------------------------------------------------------------
+    # ---- reading and writing the table of cells --------------------------------------------------
 
     def _accepted(self, change: Change, tenant: Tenant, word: bytes) -> bool | None:
         """Whether a name under alarm was accepted; None where the name is under no alarm."""

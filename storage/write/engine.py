@@ -117,7 +117,7 @@ class Engine:
         # Purged ordinals whose vectors may still be in the index and in the index's files.
         self._erased: list[int] = []
 
-    # ---- submissions -----------------------------------------------------------------------------
+    # ---- handling submitted candidates -----------------------------------------------------------
 
     def run(
         self, batch: Sequence[Arrived], sealed: Sequence[Sealed]
@@ -278,7 +278,7 @@ class Engine:
         if self.broken is None:
             self.destroy(self.parts.staging.held_ids() - held)
 
-    # ---- the transaction -------------------------------------------------------------------------
+    # ---- running one transaction -----------------------------------------------------------------
 
     def transact(
         self,
@@ -469,7 +469,7 @@ class Engine:
         if self.broken is not None:
             raise StoreUnavailable(self.broken)
 
-    # ---- housekeeping ----------------------------------------------------------------------------
+    # ---- housekeeping of the store ---------------------------------------------------------------
 
     def tidy(self) -> None:
         """Free the slots of dead readers, and try again to erase what could not be erased."""
@@ -496,7 +496,7 @@ class Engine:
             with contextlib.suppress(StorageError):
                 self.transact(lambda _change: None)
 
-    # ---- erasing ---------------------------------------------------------------------------------
+    # ---- erasing purged bytes --------------------------------------------------------------------
 
     def erase(self) -> int:
         """Rewrite the store without free pages, and the index without purged vectors.

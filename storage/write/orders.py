@@ -52,7 +52,7 @@ class Operating:
         self.quarantine = Quarantine(engine)
         self.vouching = Vouching(engine)
 
-    # ---- held candidates -------------------------------------------------------------------------
+    # ---- decisions on held candidates ------------------------------------------------------------
 
     def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
         """Judge a held candidate again with a person's approval.
@@ -200,7 +200,7 @@ class Operating:
         with contextlib.suppress(StorageError):
             engine.transact(work)
 
-    # ---- trust -----------------------------------------------------------------------------------
+    # ---- decisions on trust ----------------------------------------------------------------------
 
     def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
         """Reset a principal's trust to that of a newcomer, as an operator orders."""
@@ -234,7 +234,7 @@ class Operating:
         with contextlib.suppress(StorageError):
             engine.transact(lambda change: intake.stood(change, engine.ruleset))
 
-    # ---- keys, anchors, rules and erasure --------------------------------------------------------
+    # ---- decisions on keys, anchors, rules and erasure -------------------------------------------
 
     def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
         """Add a key or replace its record."""

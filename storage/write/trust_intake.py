@@ -107,7 +107,7 @@ class TrustIntake:
     def __init__(self, names: KeyedNames) -> None:
         self._names = names
 
-    # ---- reading ---------------------------------------------------------------------------------
+    # ---- reading trust ---------------------------------------------------------------------------
 
     def trust(self, view: View, principal_id: PrincipalId) -> TrustState:
         """The trust of one principal."""
@@ -137,7 +137,7 @@ class TrustIntake:
             return None
         return NamedOrigin(key=self._names.origin(tenant, server, tool), server=server, tool=tool)
 
-    # ---- outcomes --------------------------------------------------------------------------------
+    # ---- counting outcomes for trust -------------------------------------------------------------
 
     def charge(self, change: Change, submission: Submission, trust: TrustState) -> TrustState:
         """Count a structural violation on the trust ladder; each (nonce, digest) counts once."""

@@ -288,7 +288,7 @@ class EmbeddedWriter:
             raise StoreUnavailable("the writer's queue is full")
         self._gathering.add(job)
 
-    # ---- the writer's thread ---------------------------------------------------------------------
+    # ---- what runs on the writer's thread --------------------------------------------------------
 
     def _work(self) -> None:
         try:
