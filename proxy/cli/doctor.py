@@ -21,13 +21,16 @@ from proxy.settings.values import BadValue, address, unquoted
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
     from proxy.doctor.examine import Examination
+    from proxy.doctor.finding import Finding
     from proxy.settings.table import Address, Raw
 
 _KEY_LEN_MAX: Final = 1024
+_TOLD_WHOLE: Final = frozenset({ProbeResult.FAIL, ProbeResult.WARNED})
 _NOT_COVERED: Final = (
     "What FAIL means: this user can write, read or stop what only the sidecar may. Then no verdict "
     "of the gate\nbinds it. Run the sidecar as a user of its own, with a state directory of mode "
@@ -49,7 +52,7 @@ def _doctor(context: Context) -> Exit:
     if terminal.as_json:
         terminal.data(found)
     else:
-        _show(terminal, found)
+        show(terminal, found)
     if not found.separated:
         return Exit.FAILED
     return Exit.OK if found.proven else Exit.UNREACHABLE
@@ -127,21 +130,25 @@ def _agent_key(asked: _Doctor, settings: Settings) -> str | None:
     return None if settings.agent_key is None else unquoted(settings.agent_key.reveal())
 
 
-def _show(terminal: Terminal, found: Examination) -> None:
+def show(terminal: Terminal, found: Examination) -> None:
+    """Print what the probes found, and what it means."""
+    # A row of the table may be cut, and a person has to read failures and warnings to their end.
+    # Those stand below the table, each once.
     terminal.table(
         ("verdict", "probe", "tried", "got"),
         [
             (finding.verdict.value, finding.id, finding.tried, finding.got)
             for finding in found.findings
+            if finding.verdict not in _TOLD_WHOLE
         ],
+        nothing="every probe failed or warns",
     )
     terminal.say()
     failed = [finding for finding in found.findings if finding.verdict is ProbeResult.FAIL]
     skipped = sum(finding.verdict is ProbeResult.SKIPPED for finding in found.findings)
     if failed:
         terminal.say(f"NOT SEPARATED: {len(failed)} of {len(found.findings)} attempts worked")
-        for finding in failed:
-            terminal.pairs([(finding.id, finding.got)])
+        _tell_whole(terminal, failed)
         terminal.say(_NOT_COVERED)
     elif not found.proven:
         terminal.say(
@@ -158,7 +165,14 @@ def _show(terminal: Terminal, found: Examination) -> None:
     warned = [one for one in found.findings if one.verdict is ProbeResult.WARNED]
     if warned:
         terminal.say("no hole, but look at these:")
-        terminal.pairs([(finding.id, finding.got) for finding in warned])
+        _tell_whole(terminal, warned)
+
+
+def _tell_whole(terminal: Terminal, findings: Sequence[Finding]) -> None:
+    """What each probe tried, and what it got; never cut."""
+    for finding in findings:
+        terminal.say(f"{finding.verdict.value} {finding.id}")
+        terminal.pairs([("  tried", finding.tried), ("  got", finding.got)])
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
