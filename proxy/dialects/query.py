@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 from msgspec import inspect
 
-from proxy.dialects.strict_json.strict import convert
+from proxy.dialects.strict_json.strict import convert, known_names
 from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def query_as(given: Iterable[tuple[str, str]], shape: type[_Shape]) -> _Shape:
     read: dict[str, JsonValue] = {}
     for name, text in given:
         if name not in numbers:
-            raise MalformedRequest("query: a parameter is not known here")
+            raise MalformedRequest(f"query: a parameter is not known here{known_names(shape)}")
         if name in read:
             raise MalformedRequest(f"query: {name} is given twice")
         bounds = numbers[name]

@@ -89,7 +89,7 @@ def convert(value: JsonValue, shape: type[_T]) -> _T:
     try:
         return msgspec.convert(value, shape, strict=True)
     except msgspec.ValidationError as error:
-        raise MalformedRequest(_describe(str(error))) from None
+        raise MalformedRequest(_describe(str(error), shape)) from None
 
 
 def canonical_json(value: JsonValue) -> str:
@@ -126,18 +126,27 @@ def check_encodable(text: str, where: str) -> None:
         raise MalformedRequest(f"{where}: holds a code point that is not allowed")
 
 
-def _describe(message: str) -> str:
+def known_names(shape: object) -> str:
+    """What may be sent, in our own words, where something else was: ": it may have a, b" or ""."""
+    if not isinstance(shape, type) or not issubclass(shape, msgspec.Struct):
+        return ""
+    names = ", ".join(field.encode_name for field in msgspec.structs.fields(shape))
+    return f": it may have {names}" if names else ": it may have none"
+
+
+def _describe(message: str, shape: object) -> str:
     """Turn msgspec's message into one that cannot contain the peer's words.
 
     msgspec quotes unknown keys and enum values; a refused text that was sent as a key would reach
-    the model again.
+    the model again. So the names that are known are told instead of the one that is not.
     """
     rule, separator, place = message.partition(" - at `")
     where = place.rstrip("`") if separator else "$"
     if rule.startswith(("Expected ", "Object missing required field ")):
         return f"{where}: {rule}"
     if rule.startswith("Object contains unknown field"):
-        return f"{where}: has a field that is not known here"
+        known = "" if separator else known_names(shape)
+        return f"{where}: has a field that is not known here{known}"
     if rule.startswith("Invalid enum value"):
         return f"{where}: not one of the allowed values"
     return f"{where}: not valid"

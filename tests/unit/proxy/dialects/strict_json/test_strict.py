@@ -133,8 +133,10 @@ def test_msgspec_would_have_quoted_it() -> None:
     # The control: without our wording the peer's words come back in the error.
     with pytest.raises(msgspec.ValidationError, match=CANARY):
         msgspec.convert({CANARY: 1}, Shape)
-    with pytest.raises(MalformedRequest, match=r"\$: has a field that is not known here"):
+    with pytest.raises(MalformedRequest, match=r"\$: has a field that is not known here") as told:
         convert({CANARY: 1}, Shape)
+    # What is known is told in its place: those names are ours.
+    assert told.value.detail.endswith(": it may have name, kind")
 
 
 def test_value_without_a_canonical_form_is_malformed() -> None:
