@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -53,8 +54,20 @@ async def _list(context: Context) -> Exit:
             for one in found.alarms
         ],
     )
-    terminal.say(f"{len(found.alarms)} names under alarm in tenant {inert(asked.tenant)}")
+    accepted = sum(one.accepted for one in found.alarms)
+    terminal.say(
+        f"{len(found.alarms)} names under alarm in tenant {inert(asked.tenant)}, "
+        f"{accepted} accepted"
+    )
+    if accepted:
+        terminal.say("take one back with: mnemogate drift revoke NAME")
     return Exit.OK
+
+
+def _pasted(asked: _DriftArguments) -> str:
+    """The name and its tenant as the next command takes them."""
+    where = [] if asked.tenant == DEFAULT_TENANT else ["--tenant", asked.tenant]
+    return inert(shlex.join([*where, "--", asked.name]))
 
 
 async def _accept(context: Context) -> Exit:
@@ -65,8 +78,12 @@ async def _accept(context: Context) -> Exit:
     if terminal.as_json:
         terminal.data(view)
     else:
-        cells = " ".join(view.cells)
-        terminal.say(f"accepted ({cells}): nothing is held for it; what searches show stays capped")
+        terminal.say(
+            f"accepted in tenant {inert(asked.tenant)}: {inert(asked.name)} "
+            f"({' '.join(view.cells)}). Nothing is held for it any more, what searches show stays "
+            "capped.\nThis ends by your word alone: "
+            f"mnemogate drift revoke {_pasted(asked)}"
+        )
     return Exit.OK
 
 
@@ -78,7 +95,10 @@ async def _revoke(context: Context) -> Exit:
     if terminal.as_json:
         terminal.data(view)
     else:
-        terminal.say(f"no longer accepted ({' '.join(view.cells)})")
+        terminal.say(
+            f"no longer accepted in tenant {inert(asked.tenant)}: {inert(asked.name)} "
+            f"({' '.join(view.cells)})"
+        )
     return Exit.OK
 
 
@@ -92,7 +112,7 @@ async def _status(context: Context) -> Exit:
     rows = (
         ("at an alarm", _AT_AN_ALARM.get(view.names, view.names)),
         ("an alarm is", f"{view.alarm_count} memories that mention a name no person said"),
-        ("names under alarm", str(view.alarms)),
+        ("names under alarm", f"{view.alarms}; `mnemogate drift list` says which are accepted"),
         ("names counted", f"{view.names_watched}, room for {view.names_max}"),
         ("words persons said", f"{view.said_words}; these raise no alarm"),
         ("a new name counts from", str(view.names_floor)),

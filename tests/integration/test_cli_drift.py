@@ -32,6 +32,11 @@ def test_as_shipped_all_land_and_a_search_shows_three_of_five(tmp_path: Path) ->
         ]
         accepted = place.command("drift", "accept", "Zephyrpay")
         assert (accepted.code, listed[0]["cell"] in accepted.out) == (Exit.OK, True)
+        assert "1 accepted" in place.command("drift", "list").out
+        # The line that takes it back is pasted as it stands.
+        back = accepted.out.splitlines()[-1].partition(": mnemogate ")[2].split()
+        assert place.command(*back).code == Exit.OK
+        assert place.command("drift", "accept", "Zephyrpay").code == Exit.OK
         assert place.command("drift", "accept", "--", "12").code == Exit.USAGE
         status = place.command("drift", "status", "--json").data
         assert (status["names"], status["alarms"], status["shown_of_ten"]) == ("alarm", 1, 3)
