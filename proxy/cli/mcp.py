@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import re
+import shlex
 import sys
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,6 +25,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import shield
 from proxy.cli.mcp_map import SkeletonView, show_map, skeleton_of, tools_named
+from proxy.cli.terminal import inert
 from proxy.dialects.mcp.maps import MapError
 from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.protocol import StoreProtocol
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from proxy.cli.command import Context
+    from proxy.cli.terminal import Terminal
     from proxy.dialects.mcp.maps import ToolMap
     from proxy.mcp.relay import Deliver
     from proxy.settings.load import Settings
@@ -103,18 +106,28 @@ async def _mcp(context: Context) -> int:
     settings = settings_of(context, check_places=True)
     configure(sys.stderr, settings.telemetry.log_level)
     with opening(settings.state):
-        code = await (_stored(settings) if asked.store else _wrapped(settings, asked))
+        code = await (
+            _stored(settings) if asked.store else _wrapped(context.terminal, settings, asked)
+        )
     return code if code >= 0 else _SIGNALLED - code
 
 
-async def _wrapped(settings: Settings, asked: _McpArguments) -> int:
+async def _wrapped(terminal: Terminal, settings: Settings, asked: _McpArguments) -> int:
     server = Server(asked.server or server_name(asked.words), _map(asked.map))
     front = StdioFront(
         ServerCommand(words=asked.words, environment=child_environment()),
         sys.stdin.buffer,
         sys.stdout.buffer,
     )
-    return await _served(settings, server, front)
+    code = await _served(settings, server, front)
+    if code and not front.heard:
+        # A host shows an exit code at most, and ours would be blamed for it.
+        how = f"code {code}" if code > 0 else f"signal {-code}"
+        terminal.note(
+            f"mnemogate: the server's command ended with {how} and never wrote a message; try it "
+            f"by itself: {inert(shlex.join(asked.words))}"
+        )
+    return code
 
 
 async def _stored(settings: Settings) -> int:
@@ -308,8 +321,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="COMMAND",
         nargs="*",
-        help="the server's command and its arguments, behind `--`; "
-        + "; ".join(f"or `{words}`: {does}" for words, does in _BELOW),
+        help="the server's command and its arguments, behind `--`: this ends when the server "
+        "does, with its exit code; " + "; ".join(f"or `{words}`: {does}" for words, does in _BELOW),
     )
 
 

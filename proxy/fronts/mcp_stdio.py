@@ -73,6 +73,8 @@ class StdioFront:
         self._command = command
         self._stdin = stdin
         self._stdout = stdout
+        # Whether the server has written anything by now.
+        self.heard = False
 
     @property
     def word(self) -> str:
@@ -101,13 +103,24 @@ class StdioFront:
             relay = await stack.enter_async_context(open_relay(pipes.deliver))
             async with asyncio.TaskGroup() as group:
                 up = group.create_task(_up(source, relay, child_sink))
-                down = group.create_task(_down(child_source, relay))
+                down = group.create_task(self._down(child_source, relay))
                 await _ended(child)
                 await asyncio.wait([down], timeout=_LAST_WORDS_S)
                 up.cancel()
                 down.cancel()
             await relay.lost()
         return child.wait()
+
+    async def _down(self, stdout: Source, relay: Relay) -> None:
+        """Pass the server's lines to the relay; at their end all waiting requests are answered."""
+
+        async def take(line: bytes) -> None:
+            self.heard = True
+            await relay.from_server(line)
+
+        await pass_on(stdout, Side.SERVER, take, relay.refused)
+        await relay.flushed(Side.SERVER)
+        await relay.lost()
 
 
 def _started(command: ServerCommand) -> subprocess.Popen[bytes]:
@@ -175,13 +188,6 @@ async def _up(source: Source, relay: Relay, stdin: Sink) -> None:
     await pass_on(source, Side.CLIENT, relay.from_client, relay.refused)
     await relay.flushed(Side.CLIENT)
     stdin.close()
-
-
-async def _down(stdout: Source, relay: Relay) -> None:
-    """Pass the server's lines to the relay; at their end all waiting requests are answered."""
-    await pass_on(stdout, Side.SERVER, relay.from_server, relay.refused)
-    await relay.flushed(Side.SERVER)
-    await relay.lost()
 
 
 async def pass_on(

@@ -260,6 +260,18 @@ def test_a_command_that_is_not_there_ends_with_a_line_that_says_so(place: Place)
     assert done.out == ""
 
 
+def test_a_server_that_ends_before_its_first_message_is_said_to_have_ended(place: Place) -> None:
+    silent = place.command("mcp", "--", "sh", "-c", "exit 7")
+    # Control: of one that said something, its end is no surprise to be told.
+    spoken = place.command(
+        "mcp", "--", "sh", "-c", """echo '{"jsonrpc": "2.0", "method": "x"}'; exit 7"""
+    )
+    assert (silent.code, spoken.code) == (7, 7)
+    assert "ended with code 7 and never wrote a message" in silent.err
+    assert "try it by itself: sh -c 'exit 7'" in silent.err
+    assert "never wrote" not in spoken.err
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [((), "no command"), (("--map", "no-such-map", "--", "x"), "no such map")],
