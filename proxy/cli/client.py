@@ -48,7 +48,8 @@ _MEANING: Final[Mapping[int, tuple[Exit, str]]] = {
 # The API route that lists the valid names, for the message about an unknown name.
 _THERE_IS: Final[Mapping[str, str]] = {
     "memories": "`mnemogate memory list` shows them; check --tenant",
-    "review": "`mnemogate review list` shows what waits",
+    "review": "`mnemogate review list` shows what waits; what was decided before has its verdict "
+    "in the log: `mnemogate audit export`",
     "unsettled": "`mnemogate review unsettled` lists them",
     "sessions": "`mnemogate session list` shows them",
     "tools": "`mnemogate session tools` lists them; check --tenant",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 
 NOBODY = "no memory fits: is the name spelled so (`mnemogate key list`), and is it this --tenant?"
+
+
+REASON_HELP: Final = (
+    "why, for the audit log; kept for good (default: none, the log then says who and when alone)"
+)
 
 
 class _Isolate(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,7 +224,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="also what was derived from one of them, and from that, to the end",
     )
     parser.add_argument("--dry-run", action="store_true", help="name up to 1000, and hide nothing")
-    parser.add_argument("--reason", metavar="TEXT", help="why, for the audit log; kept for good")
+    parser.add_argument("--reason", metavar="TEXT", help=REASON_HELP)
     parser.add_argument(
         "--undo", metavar="INCIDENT", help="show again what it hid and nobody else hides"
     )

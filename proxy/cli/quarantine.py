@@ -18,6 +18,7 @@ from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.isolate import REASON_HELP
 from proxy.cli.progress import working
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert
@@ -112,7 +113,7 @@ async def _each(
 
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
-    parser.add_argument("--reason", metavar="TEXT", help="why, for the audit log; kept for good")
+    parser.add_argument("--reason", metavar="TEXT", help=REASON_HELP)
 
 
 def _quarantine_arguments(parser: argparse.ArgumentParser) -> None:

@@ -25,12 +25,13 @@ from proxy.cli.quarantine import StandingList
 from proxy.cli.review_many import held_id
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import block, inert, iso
-from proxy.seams.observations import whose_words
+from proxy.seams.observations import CLASS_WORDS, whose_words
 from proxy.seams.tenants import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     import argparse
 
+    from policy.model import MemoryClass
     from proxy.cli.command import Context
 
 
@@ -71,8 +72,8 @@ async def _show(context: Context) -> Exit:
             *([] if held.fired is None else [("words that fired", held.fired)]),
             ("principal", held.principal),
             ("tenant", held.tenant),
-            ("held as", held.memory_class.value),
-            ("released as", "-" if held.becomes is None else held.becomes.value),
+            ("held as", _class(held.memory_class)),
+            ("released as", "-" if held.becomes is None else _class(held.becomes)),
             ("source", f"{held.source.value} (by {held.basis.value})"),
             ("ceiling", held.ceiling.value),
             ("claimed source", claimed),
@@ -88,9 +89,15 @@ async def _show(context: Context) -> Exit:
         terminal.say(inert(words))
     terminal.say("text, as written by an untrusted source:")
     terminal.say(block(held.text or ""))
-    terminal.say(f"then: mnemogate review release {inert(held.candidate_id)}, or review deny")
+    terminal.say("then one of:")
+    for verb in ("release", "deny"):
+        terminal.say(f"  mnemogate review {verb} {inert(held.candidate_id)}")
     terminal.say("a release says that the whole of it is so: it counts as your own words then")
     return Exit.OK
+
+
+def _class(memory_class: MemoryClass) -> str:
+    return f"{memory_class.value} ({CLASS_WORDS[memory_class]})"
 
 
 async def _vouch(context: Context) -> Exit:

@@ -26,7 +26,7 @@ from proxy.admin.confirm_links import BadLink
 from proxy.admin.persons_word import PAGE
 from proxy.admin.views import filed_under
 from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
-from proxy.seams.observations import CONFIRM, NEXT, whose_words
+from proxy.seams.observations import CLASS_WORDS, CONFIRM, NEXT, whose_words
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import operator_of
 from storage.errors import StorageError, UnknownCandidate
@@ -257,9 +257,9 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         if candidate is None:
             raise _Refused(410, "Its text is gone.")
         call = call_of(candidate)
-        becomes = class_once_confirmed(candidate, held.memory_class, held.basis).value
+        becomes = class_once_confirmed(candidate, held.memory_class, held.basis)
         first = [
-            ("Would be", f"{becomes} ({_CLASSES[becomes]})"),
+            ("Would be", f"{becomes.value} ({CLASS_WORDS[becomes]})"),
             # The first sentence of the text gives the reason. The other sentences address the
             # agent, so they are left out.
             ("Waits because", f"{NEXT[held.reason].split('. ')[0]} ({held.reason.value})"),
@@ -300,14 +300,6 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             '<button class="yes" name="decision" value="approve">Remember it</button></form>'
             f"<details><summary>Where it comes from</summary>{_facts(rows)}</details>"
         )
-
-
-_CLASSES: Final = {
-    "L1": "policy: it steers what the agent does",
-    "L2": "identity, preference or procedure",
-    "L3": "knowledge",
-    "L4": "an episode",
-}
 
 
 def _facts(rows: list[tuple[str, str]]) -> str:

@@ -18,6 +18,14 @@ _ASK_PERSON: Final = "If the person you work for wants it remembered, ask them t
 _ORDINARY: Final = "Facts and events may be stored as ordinary knowledge without naming a class."
 _OPERATOR: Final = "Only an operator can change that; go on without it."
 
+CLASS_WORDS: Final = {
+    MemoryClass.L1: "policy: it steers what the agent does",
+    MemoryClass.L2: "identity, preference or procedure",
+    MemoryClass.L3: "knowledge",
+    MemoryClass.L4: "an episode",
+}
+"""What a class is for, where a person decides about it."""
+
 NEXT: Final[dict[Reason, str]] = {
     Reason.GATE_UNAVAILABLE: "The gate could not decide. Nothing was stored; try again later.",
     Reason.SOURCE_CLASS_FORBIDDEN: f"This source may not write this class. {_ORDINARY}",

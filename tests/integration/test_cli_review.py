@@ -44,7 +44,9 @@ def test_many_are_seen_chosen_and_refused_in_two_commands(place: Place) -> None:
         assert status == 202
         (mine,) = place.command("review", "list", "--json").data["held"][5:]
         told = place.command("review", "show", mine["candidate_id"]).out
-        assert re.search(r"^held as +L1\nreleased as +L2$", told, re.MULTILINE)
+        assert re.search(
+            r"^held as +L1 \(policy: .*\)\nreleased as +L2 \(identity.*\)$", told, re.MULTILINE
+        )
         assert re.search(r"^filed under +user=sam$", told, re.MULTILINE)
         row = place.command("review", "list", "--class", "L1").out.splitlines()[-2]
         assert "  user=sam  1     Always answer" in row, "whose it is, since that tells it apart"
