@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from policy.model import Channel, Tenant
 from proxy.cli.exits import Exit
 from tests.conformance.canary import new_canary
 from tests.integration.cli_process import Place
+from tests.integration.model_bench import APIS, asking, call, fronted
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from tests.integration.test_model_coupling import answered
+from tests.integration.test_recalls_of_replies import reply_id_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,6 +113,44 @@ async def test_a_persons_feedback_has_the_cause_hidden_and_an_agents_word_sets_n
         assert again["ending"] == "not_reproduced"
         shown = await _operate(front, "GET", f"/incidents/{taken['incident']}")
         assert (shown["state"], shown["signal"]) == ("healed", "person")
+        assert await _found(front) == [right]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_reply_is_held_against_what_its_request_had_and_not_what_a_search_found(
+    tmp_path: Path, api: str
+) -> None:
+    lie, right = "The office is in Porto.", "The office is in Lisbon."
+    unseen = "Where is the office parking? Below the Porto office."
+    async with fronted(tmp_path) as bench:
+        front = bench.front
+        ids = [(await front.write(AGENT_KEY, {"text": text}))[1]["id"] for text in (lie, unseen)]
+        await front.write(OPERATOR_KEY, {"text": right})
+        asked = {"query": "Where is the office?"}
+        _, found = await front.call("POST", "/v1/search", AGENT_KEY, asked)
+        assert {one["text"] for one in found["results"]} == {lie, right, unseen}
+        body = asking(api, f"Where is the office? {call('find', url='x')}", tools=("find",))
+        before = reply_id_in((await bench.ask(api, body)).raw)
+        seen = [one for one in found["results"] if one["text"] != unseen]
+        body = answered(api, body, "call_0000", json.dumps({"results": seen}))
+        wrong = reply_id_in((await bench.ask(api, body)).raw)
+
+        said = {"reply_id": wrong, "forbid": ["Porto"]}
+        dry = await _operate(front, "POST", "/blame", {**said, "dry_run": True})
+        assert (dry["status"], dry["ending"], dry["suspects"]) == (200, "convicted", 2)
+        assert [one["memory"] for one in dry["named"]] == ids[:1]
+        # Control: the reply before it had no memory in its request.
+        innocent = await _operate(front, "POST", "/blame", {**said, "reply_id": before})
+        assert (innocent["status"], innocent["ending"]) == (200, "not_reproduced")
+        nobody = await _operate(front, "POST", "/blame", {**said, "reply_id": "msg_of_nobody"})
+        assert nobody["status"] == 404
+        assert len(await _found(front)) == 3
+        words = ("blame", "--reply", wrong, "--forbid", "Porto", "--json")
+        typed = await asyncio.to_thread(Place(root=tmp_path).command, *words)
+        assert (typed.code, typed.data["ending"]) == (Exit.OK, "healed"), typed.err
+        assert typed.data["incident"]["reply_id"] == wrong
+        # The same search, made again, would show the other one in its place.
+        assert {one["memory"] for one in typed.data["named"]} == set(ids)
         assert await _found(front) == [right]
 
 

@@ -46,7 +46,7 @@ async def test_a_reply_names_the_memories_of_its_request_and_the_reads_that_brou
         assert second.status == 200
 
         ledger = bench.front.sidecar.store.recalls
-        before, after = (_reply_id(one.raw) for one in (first, second))
+        before, after = (reply_id_in(one.raw) for one in (first, second))
         without = await asyncio.to_thread(ledger.reply, TENANT, before)
         reply = await asyncio.to_thread(ledger.reply, TENANT, after)
         (recall,) = await asyncio.to_thread(ledger.recalls, TENANT)
@@ -80,7 +80,7 @@ async def test_an_operator_is_told_what_a_reply_had_seen_without_a_word_of_it(
         assert (await bench.ask("chat", body)).status == 200
         result = json.dumps({"results": found["results"]})
         second = await bench.ask("chat", answered("chat", body, "call_0000", result))
-        told = await _operator(bench, f"replies/{_reply_id(second.raw)}")
+        told = await _operator(bench, f"replies/{reply_id_in(second.raw)}")
         listed = await _operator(bench, f"recalls?memory_id={hit['id']}")
         alone = await _operator(bench, f"recalls/{listed[1]['recalls'][0]['recall_id']}")
         lost = await _operator(bench, "replies/msg_never")
@@ -98,7 +98,8 @@ async def _operator(bench: Bench, path: str) -> tuple[int, Any]:
         return got.status, await got.json(content_type=None)
 
 
-def _reply_id(raw: bytes) -> str:
+def reply_id_in(raw: bytes) -> str:
+    """The API's own id of a reply, whole or streamed."""
     found = re.search(rb'"id": ?"((?:msg|chatcmpl|resp)[^"]*)"', raw)
     assert found is not None, raw[:300]
     return found[1].decode()

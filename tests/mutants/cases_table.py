@@ -17,6 +17,20 @@ _BLAMED: Final = "tests/unit/proxy/aftermath/test_blaming.py"
 
 CASES: Final = (
     Mutant(
+        name="a reply is held against all that its searches found",
+        file="proxy/aftermath/replay.py",
+        old="            return self._of(signal.tenant, hits, searches, lost=reply.incomplete)\n",
+        new="            hits = (hit for one in searches for hit in one.hits)\n"
+        "            return self._of(signal.tenant, hits, searches, lost=reply.incomplete)\n",
+        invariant="what stood in the model's request is what made its reply",
+        tests=(
+            at(
+                "tests/integration/test_blame.py",
+                "test_a_reply_is_held_against_what_its_request_had_and_not_what_a_search_found",
+            ),
+        ),
+    ),
+    Mutant(
         name="a fault in one case ends the sidecar",
         file=_BLAMING,
         old="        except (StorageError, InvariantBroken):\n",
