@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import (
+    after,
     anchors,
     decision,
     growth,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "decision": ("the gate's decision alone", decision.run),
     "anchors": ("a text against a hundred anchors: indexed, and one by one", anchors.run),
+    "after": ("the recall ledger on against off, and a thousand hidden in one act", after.run),
     "writes": ("durable gated writes over HTTP against the bare baseline", writes.run),
     "sqlite": (
         "the same writes against SQLite WAL FULL, ten processes, interleaved",
@@ -50,7 +52,7 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
     "guards": ("five other guards: the same attacks, the same counting", guards.run),
 }
-_HEAVY = frozenset({"neighbours", "growth", "guards", "held"})
+_HEAVY = frozenset({"after", "neighbours", "growth", "guards", "held"})
 
 
 def sections() -> str:

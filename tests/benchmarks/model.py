@@ -35,6 +35,7 @@ WARM_UP = 50
 KEY = "agent-key-of-the-benchmark"
 _MODEL = (sys.executable, str(Path(__file__).parent / "model_upstream.py"))
 _AGAINST = ("before", "now")
+_LEDGER = ("without", "with")
 _SIDECAR = (sys.executable, "-P", "-m", "proxy", "run")
 
 
@@ -66,17 +67,32 @@ def against(before: Path) -> list[str]:
         return lines + _table(old, new, "one refused", _AGAINST)
 
 
+def with_ledger(without: str) -> list[str]:
+    """The same through a sidecar with the settings `without`, and through one as shipped."""
+    with ExitStack() as stack:
+        base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        model_port = upstream(stack)
+        ports = (
+            front(stack, base / "without", model_port, more=without),
+            front(stack, base / "with", model_port),
+        )
+        old, new = (stack.enter_context(_Client(port, "/anthropic/v1/messages")) for port in ports)
+        return _table(old, new, "recall ledger", _LEDGER)
+
+
 def upstream(stack: ExitStack) -> int:
     """The port of a model that answers at once."""
     return int(_started(stack, _MODEL, {}))
 
 
-def front(stack: ExitStack, base: Path, model_port: int, root: Path = ROOT) -> int:
-    """The port of a sidecar of that checkout before the model."""
+def front(
+    stack: ExitStack, base: Path, model_port: int, root: Path = ROOT, *, more: str = ""
+) -> int:
+    """The port of a sidecar of that checkout before the model; `more` are its other settings."""
     base.mkdir(exist_ok=True)
     config = base / "mnemogate.toml"
     url = f"http://127.0.0.1:{model_port}"
-    config.write_text(f'[[model]]\nname = "anthropic"\napi = "anthropic"\nurl = "{url}"\n')
+    config.write_text(f'[[model]]\nname = "anthropic"\napi = "anthropic"\nurl = "{url}"\n{more}')
     return _sidecar(stack, base, config, root)
 
 
@@ -101,7 +117,7 @@ def _table(
         added[turns] = float(np.percentile(columns[2], 50))
         ratio = ratio_of(measured)
         lines.append(f"{turns:5d} | {' | '.join(shown)} | {ratio:6.2f}")
-    if names is _AGAINST:
+    if names in (_AGAINST, _LEDGER):
         return lines
     share = added[HISTORIES[-1]] / added[HISTORIES[0]]
     lines.append(f"a history of {HISTORIES[-1]} turns adds {share:.1f} times what one of 5 does")
