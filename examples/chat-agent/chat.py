@@ -31,8 +31,11 @@ def carried_out(name: str, given: dict[str, str]) -> str:
         # Plain reads of the web, with no header of the model's.
         if not given["url"].startswith(("http://", "https://")):
             return "only http:// and https://"
-        with urllib.request.urlopen(given["url"], timeout=20) as page:  # noqa: S310 - see above
-            return str(page.read(PAGE_BYTES_MAX).decode(errors="replace"))
+        try:
+            with urllib.request.urlopen(given["url"], timeout=20) as page:  # noqa: S310 - see above
+                return str(page.read(PAGE_BYTES_MAX).decode(errors="replace"))
+        except OSError as error:
+            return f"cannot be read: {error}"
     with PROFILE.open("a", encoding="utf-8") as file:
         file.write(f"{given['label']}: {given['content']}\n")
     return "None"
@@ -72,13 +75,15 @@ class Chat:
 
 
 def main() -> None:
-    chat = Chat(
-        os.environ["OPENAI_BASE_URL"],
-        os.environ["OPENAI_API_KEY"],
-        os.environ.get("OPENAI_MODEL", "gpt-5"),
-    )
+    base, key = (os.environ.get(f"OPENAI_{name}") for name in ("BASE_URL", "API_KEY"))
+    if not base or not key:
+        sys.exit("OPENAI_BASE_URL and OPENAI_API_KEY are not set: the sidecar, and the agent's key")
+    chat = Chat(base, key, os.environ.get("OPENAI_MODEL", "gpt-5"))
     for line in sys.stdin:
-        print(chat.say(line.rstrip("\n")), flush=True)
+        try:
+            print(chat.say(line.rstrip("\n")), flush=True)
+        except OSError as error:
+            sys.exit(f"no answer of the model at {base}: {error}")
 
 
 if __name__ == "__main__":

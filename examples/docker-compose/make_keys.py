@@ -29,4 +29,9 @@ def main(gate: Path, gate_uid: int, agent: Path, agent_uid: int) -> None:
     put(done, key, agent_uid)
 
 
-main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+try:
+    main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+except (IndexError, ValueError):
+    sys.exit("make_keys.py GATE_DIR GATE_UID AGENT_DIR AGENT_UID")
+except OSError as error:
+    sys.exit(f"no keys were made: {error}")

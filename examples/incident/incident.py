@@ -8,6 +8,7 @@ directory that is gone afterwards.
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from openai import OpenAI
+try:
+    from openai import OpenAI
+except ModuleNotFoundError:
+    sys.exit("openai is not installed here: pip install openai")
 
 LIE, TRUTH = "Porto", "Lisbon"
 QUESTION = "Where is the office?"
@@ -235,6 +239,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--mnemogate", default=str(beside) if beside.is_file() else "mnemogate")
     asked = parser.parse_args()
+    if shutil.which(asked.mnemogate) is None:
+        sys.exit(f"{asked.mnemogate} is no program: name mnemogate's with --mnemogate PATH")
     with (
         tempfile.TemporaryDirectory() as place,
         serving() as model,

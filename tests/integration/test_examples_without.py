@@ -1,0 +1,72 @@
+"""Each program among the examples, where something ordinary is missing: one line, and exit 1."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.cli_process import DEADLINE_S, ROOT
+from tests.integration.mem0_environment import mem0_python
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Nothing listens at the discard port of this machine, and no browser or model would.
+NOBODY = "http://127.0.0.1:9"
+CASES: dict[str, tuple[list[str], dict[str, str], str]] = {
+    "chat-agent/chat.py, no key": ([], {}, "OPENAI_API_KEY are not set"),
+    "chat-agent/chat.py, no sidecar": (
+        [],
+        {"OPENAI_BASE_URL": NOBODY, "OPENAI_API_KEY": "x"},
+        f"no answer of the model at {NOBODY}: ",
+    ),
+    "incident/incident.py, no client": ([], {}, "openai is not installed here"),
+    "mem0/remember.py, no key": ([], {}, "MNEMOGATE_AGENT_KEY is not set"),
+    "mem0/remember.py, no sidecar": (
+        [],
+        {"MNEMOGATE_AGENT_KEY": "x", "MNEMOGATE_URL": NOBODY, "MEM0_TELEMETRY": "false"},
+        f"no memory at {NOBODY}: ",
+    ),
+    "docker-compose/make_keys.py, no words": ([], {}, "GATE_DIR GATE_UID AGENT_DIR AGENT_UID"),
+    "docker-compose/make_keys.py, no volume": (
+        ["/nonexistent", "1", "/nonexistent", "2"],
+        {},
+        "no keys were made: ",
+    ),
+}
+
+
+def test_every_program_of_the_examples_is_tried() -> None:
+    there = {str(one.relative_to(ROOT / "examples")) for one in ROOT.glob("examples/**/*.py")}
+    assert there == {case.partition(",")[0] for case in CASES}
+
+
+@pytest.mark.parametrize(
+    "case",
+    # The client of Mem0 is installed for the heavy share alone.
+    [
+        pytest.param(case, marks=pytest.mark.heavy) if case.startswith("mem0/") else case
+        for case in CASES
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(tmp_path: Path, case: str) -> None:
+    words, environment, says = CASES[case]
+    program = case.partition(",")[0]
+    python = mem0_python() if program.startswith("mem0/") else sys.executable
+    done = subprocess.run(
+        [str(python), str(ROOT / "examples" / program), *words],
+        input="hello\n",
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), **environment},
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
