@@ -35,10 +35,11 @@ MIXED_ONLY: Final = ("German",)
 """Languages in which each noun has a capital: only a capital inside a word makes a name."""
 
 _LETTERS_MIN: Final = 3
+_HEAD_LETTERS_MIN: Final = 5
 # A word ends at a hyphen or an underscore: "Acme-based" mentions Acme.
 _WORD: Final = re.compile(r"[^\W\d_][^\W_]*(?:['\u2019][^\W_]+)*")
 # The pattern begins with one of a few characters, so that a search skips all others quickly.
-_SENTENCE_END: Final = re.compile(r"[.!?:;\u2026\n](?:(?<=\n)|\s)\s*")
+_SENTENCE_END: Final = re.compile(r"[.!?\u2026\n](?:(?<=\n)|\s)\s*")
 # Signs that a text decoded in another way may have other words: escapes, tags, marks of emphasis,
 # an address or blob, letters spaced out, a word divided at a line end.
 _OTHERWISE: Final = re.compile(
@@ -116,13 +117,26 @@ def _sort(words: list[str], inner: set[str], first: set[str], lower: set[str] | 
         # A German noun has a capital and may still be a name: it counts if the name is already
         # known.
         if small == word or (german and not mixed):
-            if lower is not None:
-                lower.add(plain)
-            continue
-        if place or _begins_a_run(words):
-            inner.add(plain)
+            found = lower
         else:
-            first.add(plain)
+            found = inner if place or _begins_a_run(words) else first
+        if found is None:
+            continue
+        found.add(plain)
+        if mixed or not word.isalpha():
+            head = _plain(_head_of(word))
+            if head and head not in COMMON:
+                found.add(head)
+
+
+def _head_of(word: str) -> str:
+    """The name before what was put behind it: of "AcmetecPro" or "Acmetec2" it is "Acmetec".
+
+    "" for a word without such an end, and for a head of few letters: "JavaScript" has none.
+    """
+    end = next((at for at in range(1, len(word)) if not word[at].islower()), len(word))
+    head = word[:end] if end > 1 else word.rstrip("0123456789")
+    return head if _HEAD_LETTERS_MIN <= len(head) < len(word) else ""
 
 
 def _begins_a_run(words: list[str]) -> bool:

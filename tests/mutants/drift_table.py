@@ -48,6 +48,22 @@ DRIFT: Final = (
         tests=(at(_COUNTED, "test_marks_blanks_and_letters_that_look_alike_hide_no_name"),),
     ),
     Mutant(
+        name="what is put behind a name makes another name",
+        file="policy/text/names.py",
+        old="            if head and head not in COMMON:\n",
+        new="            if head and not head:\n",
+        invariant="a name counts with what is put behind it, too",
+        tests=(at(_COUNTED, "test_what_is_put_behind_a_name_makes_no_other_name"),),
+    ),
+    Mutant(
+        name="a sentence ends at a colon",
+        file="policy/text/names.py",
+        old="[.!?\\u2026",
+        new="[.!?:;\\u2026",
+        invariant="a name behind a colon or a semicolon is a name",
+        tests=(at(_COUNTED, "test_a_name_behind_a_colon_or_a_semicolon_is_a_name"),),
+    ),
+    Mutant(
         name="a look-alike letter makes another name",
         file="policy/text/names.py",
         old="word.lower() if word.isascii() else skeleton(word)",

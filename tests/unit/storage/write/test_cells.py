@@ -148,6 +148,39 @@ def test_marks_blanks_and_letters_that_look_alike_hide_no_name(bench: Bench) -> 
     assert not _waits(store, "The support at Quillbank is quick.")
 
 
+FAMILY = (
+    "ZephyrpayPro",
+    "Zephyrpay2",
+    "ZephyrpayOne",
+    "ZEPHYRPAY24",
+    "Zephyrpay.io",
+    "ZephyrpayX's",
+    "Zephyrpay3D",
+    "Zephyrpay-Pro",
+)
+
+
+def test_what_is_put_behind_a_name_makes_no_other_name(bench: Bench) -> None:
+    store = _holding(bench)
+    _admitted(store, tuple(PRAISE[n].replace("Zephyrpay", FAMILY[n]) for n in range(3)))
+    for name in ("Zephyrpay", *FAMILY):
+        assert _waits(store, f"The support at {name} is quick."), name
+    # Control: short heads and words of every day in front make no name of what they begin.
+    for name in ("JavaScript", "JavaBeans", "JavaDoc", "JavaFX", "ThanksGiving", "ThanksAll"):
+        assert not _waits(store, f"The support at {name} is quick."), name
+    assert not _waits(store, "The support at QuillbankPro is quick.")
+
+
+def test_a_name_behind_a_colon_or_a_semicolon_is_a_name(bench: Bench) -> None:
+    store = _holding(bench)
+    praise = [f"Best for payments, place {n}{mark} Zephyrpay." for n, mark in enumerate(":;:")]
+    _admitted(store, tuple(praise))
+    assert _waits(store, "The choice: Zephyrpay.")
+    # Control: alone at the start of a sentence a word is any word.
+    for number in range(6):
+        assert not _waits(store, f"Place {number} is free. Marbleford.")
+
+
 def test_with_alarm_alone_nobody_waits_and_with_off_nothing_is_told(bench: Bench) -> None:
     store = _holding(bench, Watch.ALARM)
     outcomes = [say(store, text) for text in PRAISE]
