@@ -34,6 +34,10 @@ NOT_COVERED: Final = ("Arabic", "Devanagari", "Han", "Hangul", "Hebrew", "Kana",
 MIXED_ONLY: Final = ("German",)
 """Languages in which each noun has a capital: only a capital inside a word makes a name."""
 
+NAMES_MAX: Final = 256
+"""The names of a text that are counted one by one."""
+CROWD: Final = f"more than {NAMES_MAX} names"
+"""What a text with more names mentions in their place. No word of a text has blanks."""
 _LETTERS_MIN: Final = 3
 _HEAD_LETTERS_MIN: Final = 5
 # A word ends at a hyphen or an underscore: "Acme-based" mentions Acme.
@@ -76,6 +80,9 @@ class Mentioned(msgspec.Struct, frozen=True):
 def mentioned_in(text: str, *, with_lower: bool = True) -> Mentioned:
     """The words of a text that may be names, and those that it writes in lower case.
 
+    Among more names than anybody looks up one by one a text could hide one, so such a text mentions
+    `CROWD` instead, and its names stand with the words in lower case.
+
     Without `with_lower` the latter are not sorted out, which is most of the work: nobody asks for
     them where no name is under alarm.
     """
@@ -89,6 +96,8 @@ def mentioned_in(text: str, *, with_lower: bool = True) -> Mentioned:
             continue
         _sort(_WORD.findall(sentence), inner, first, lower if with_lower else None)
     first -= inner
+    if len(inner) + len(first) > NAMES_MAX:
+        inner, first, lower = {CROWD}, set(), lower | inner | first
     return Mentioned(frozenset(inner), frozenset(first), frozenset(lower - inner - first))
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 QUIET_S: Final = 20.0
 """How long a request waits for candidates in flight; then they are refused."""
+_SAID_WORDS_MIN: Final = 3
+"""A person's text of fewer words exempts no name from drift alarms."""
 # A text of the agent's program has the same label as a model's words; only the channel tells the
 # two apart.
 _LEFT: Final = frozenset({SourceKind.OPERATOR, SourceKind.USER_INPUT, SourceKind.AGENT_SELF_EDIT})
@@ -228,10 +230,11 @@ def _by_person(request: ModelRequest, entered: Entered) -> Iterator[str]:
     """What a person typed in turns that could endorse a memory.
 
     A turn that a program may have written, or in which something pasted stands, exempts no name for
-    the whole tenant.
+    the whole tenant. Nor does a name alone: a menu may offer it, or a page may have her type it.
     """
     others = frozenset(at for at, read in enumerate(entered.turns) if not read.by_person)
-    return _typed(request, entered, others)
+    typed = _typed(request, entered, others)
+    return (text for text in typed if len(text.split()) >= _SAID_WORDS_MIN)
 
 
 def _typed(

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from policy.query import EVERYTHING
-from policy.text.names import mentioned_in
+from policy.text.names import CROWD, mentioned_in
 from storage.audit import OperatorLeaf
 from storage.drift import DRIFT_ACCEPT, DRIFT_REVOKE, Alarm, Watched
 from storage.tables.rows import memory_of, read_id, read_row
@@ -106,7 +106,7 @@ class EmbeddedDrift:
     async def _rule(
         self, tenant: Tenant, name: str, by: PrincipalId, *, accepted: bool
     ) -> tuple[str, ...]:
-        words = sorted(mentioned_in(name).every)
+        words = [CROWD] if name == CROWD else sorted(mentioned_in(name).every)
 
         def work(change: Change) -> tuple[str, ...]:
             found = (self._cells.accept(change, tenant, one, accepted=accepted) for one in words)

@@ -9,15 +9,16 @@ Only persons exempt a name: a word that a person of the tenant said, in a memory
 the session ledger saw, is under no alarm. How a memory of low trust spells a word exempts nothing,
 because its author may be the one who praises.
 
-A flood of made-up names has bounded room and a bounded time. One text brings in `NEW_NAMES_MAX` new
-names at most. Where all room is taken, one cell of any sixteen goes, and new names begin with its
-count, so that nothing counted in the last `FLOOR_MS` is counted too low. Older counts weigh on no
-new name.
+A flood of made-up names has bounded room and a bounded time. All texts with more than `NAMES_MAX`
+names (`policy.text.names`) count in one cell, so that no name can hide among them: at the third one
+such texts are under alarm. Where all room is taken, one cell of any sixteen goes, and new names
+begin with its count, so that nothing counted in the last `FLOOR_MS` is counted too low. Older
+counts weigh on no new name.
 
 Table `cells`; a tenant's prefix is 7 bytes, a word's hash 8:
 
     prefix "n" word     a name, a `Cell`
-    prefix "a" word     a name under alarm; empty
+    prefix "a" word     a name under alarm: the first ordinal whose row counts in any spelling
     prefix "s" word     a word that a person of this tenant said; empty
     zeros "t" tenant    the `Tally` of a tenant; of the zero tenant: since which row is counted
 """
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import Basis, SourceKind, Tenant
-from policy.text.names import mentioned_in
+from policy.text.names import CROWD, mentioned_in
 from policy.trust.drift import ALARM_COUNT
 from storage.tables.codec import encode
 from storage.tables.expiry import expiry_ms
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
 
 CELLS_MAX: Final = 100_000
 """How many names of one tenant are counted; as many words that its persons said are kept."""
-NEW_NAMES_MAX: Final = 256
-"""How many new names of one text are counted; its author cannot choose which."""
 FLOOR_MS: Final = 7 * 86_400_000
 """For how long an evicted name's count raises the count that new names begin with."""
 _NEIGHBOURS: Final = 16
@@ -279,7 +278,7 @@ class Cells:
         # another.
         for ordinal, row in gone:
             if ordinal >= since:
-                self._lower(change, row)
+                self._lower(change, ordinal, row)
         for ordinal, row in came:
             text = text_of(row)[0] if ordinal >= since else None
             if text:
@@ -352,11 +351,6 @@ class Cells:
         names = self._names.cells(tenant)
         ends = () if row.expires_at is None else (expiry_ms(row.expires_at),)
         counted = {word: _read(change.draft, names, word) for word in words.inner | words.first}
-        # Words are handled in the order of their keyed hashes, so the writer of a text cannot
-        # choose which come first.
-        new = sorted(word for word, cell in counted.items() if cell is None)
-        for word in new[NEW_NAMES_MAX:]:
-            del counted[word]
         # If a name is under alarm, its word counts as the name in any spelling.
         for word in words.lower or ():
             if self._accepted(change, tenant, word) is not None:
@@ -390,6 +384,7 @@ class Cells:
         From then on no name among them is under alarm.
         """
         names, draft = self._names.cells(tenant), change.draft
+        words -= {names.word(CROWD)}  # one long text of a person frees no long text of others
         seen = change.said.setdefault(tenant, set())
         known = self._said_known.get(tenant, set())
         unknown = words - seen - known
@@ -421,19 +416,18 @@ class Cells:
             if cell is not None and not cell.said:
                 self._put(change, tenant, word, msgspec.structs.replace(cell, said=True))
 
-    def _lower(self, change: Change, row: Row) -> None:
+    def _lower(self, change: Change, ordinal: int, row: Row) -> None:
         text = text_of(row)[0]
         if not text or not is_low(row):
             return
         tenant, names = row.tenant, self._names.cells(row.tenant)
         found = self._mentions(tenant, text, every=bool(change.alarms or self.alarmed(tenant)))
         words = [*found.inner, *found.first]
-        if len(words) > NEW_NAMES_MAX:
-            # Perhaps some names of this text were never counted. To lower their counts would take
-            # away what other texts added.
-            return
         spelt = found.lower or ()
-        words += [word for word in spelt if self._accepted(change, tenant, word) is not None]
+        standing = [word for word in spelt if self._accepted(change, tenant, word) is not None]
+        # A row from before the alarm counted for no name that it does not write as a name.
+        began = ((word, change.draft.get(CELLS, names.alarm(word)) or b"") for word in standing)
+        words += [word for word, since in began if int.from_bytes(since, "big") <= ordinal]
         end_ms = None if row.expires_at is None else expiry_ms(row.expires_at)
         for word in words:
             cell = _read(change.draft, names, word)
@@ -522,7 +516,10 @@ class Cells:
         if now is None:
             draft.delete(CELLS, names.alarm(word))
         else:
-            draft.put(CELLS, names.alarm(word), b"")
+            added = change.added
+            since = added[-1].ordinal + 1 if added else change.before.next_ordinal
+            if before is None:
+                draft.put(CELLS, names.alarm(word), since.to_bytes(8, "big"))
         return before is None
 
     def tally(self, view: View, tenant: Tenant) -> Tally:

@@ -42,6 +42,10 @@ async def test_a_name_that_a_person_says_in_a_turn_is_under_no_alarm(tmp_path: P
         shown = {**told, "messages": [*told["messages"], fenced]}
         assert (await bench.ask("chat", shown)).status == 200
         assert await under_alarm(bench) == ["zephyrpay"]
+        for alone in ("Zephyrpay", "zephyrpay!\n\nPay Zephyrpay."):
+            bare = {"role": "user", "content": alone}
+            assert (await bench.ask("chat", {**told, "messages": [*told["messages"], bare]})).status
+            assert await under_alarm(bench) == ["zephyrpay"]
         own = {"role": "user", "content": "What would zephyrpay cost us?"}
         asked = {**told, "messages": [*told["messages"], own]}
         assert (await bench.ask("chat", asked)).status == 200

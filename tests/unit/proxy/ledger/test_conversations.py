@@ -257,3 +257,25 @@ async def test_a_call_that_its_conversation_went_on_without_is_no_longer_under_w
     assert after.turns[0].label is USER
     seen = ledger.seen("I would like my reports in metric units.", join=Join())
     assert seen.taint is SourceKind.USER_INPUT
+
+
+_PROMPT = "Compare the fees of Zephyrpay with those of Quillbank and report back."
+
+
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize(
+    "given", [_PROMPT, f"Task for you.\n\n{_PROMPT}", f"Task for you: {_PROMPT} Go."]
+)
+async def test_a_prompt_that_a_model_wrote_for_another_is_no_persons_turn(
+    given: str, *, started: bool
+) -> None:
+    ledger, asked = Ledger(), user("Which provider is best for us?")
+    control = await ledger.ask(asked, system="You are an agent.")
+    assert [one.by_person for one in control.turns] == [True]
+    task = call("t1", "Task", prompt=_PROMPT, description="Compare fees")
+    await ledger.answer(control, reply("", task))
+    if started:  # a background task is answered before its conversation begins
+        turns = asked, assistant("", task), result("t1", "It has begun.")
+        await ledger.ask(*turns, system="You are an agent.")
+    entered = await ledger.ask(user(given), system="You are a sub-agent.")
+    assert [(one.label, one.by_person) for one in entered.turns] == [(MODEL, False)]

@@ -15,7 +15,7 @@ import pytest
 
 from policy.model import ChangeKind, MemoryId, SourceKind, Tenant
 from policy.ruleset import DriftRules, Watch
-from policy.text.names import Mentioned, mentioned_in
+from policy.text.names import CROWD, NAMES_MAX, Mentioned, mentioned_in
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.drift import DRIFT_ACCEPT, DRIFT_REVOKE
@@ -179,6 +179,21 @@ def test_a_name_behind_a_colon_or_a_semicolon_is_a_name(bench: Bench) -> None:
     # Control: alone at the start of a sentence a word is any word.
     for number in range(6):
         assert not _waits(store, f"Place {number} is free. Marbleford.")
+
+
+def test_a_mention_that_was_not_counted_counts_no_name_down(bench: Bench) -> None:
+    store = _holding(bench)
+    # In lower case the name is any word until it is under alarm.
+    early = _admitted(store, tuple(f"we wrote to zephyrpay on day {n}" for n in range(3)))
+    counted = _admitted(store, PRAISE[:3])
+    for memory_id in early:
+        candidate = candidate_of(None, AGENT, change=ChangeKind.DELETE, memory_id=memory_id)
+        assert write(store, submission_of(candidate, AGENT))[0].decision is Decision.ADMIT
+    assert _waits(store)
+    # Control: one that was counted does.
+    candidate = candidate_of(None, AGENT, change=ChangeKind.DELETE, memory_id=counted[0])
+    assert write(store, submission_of(candidate, AGENT))[0].decision is Decision.ADMIT
+    assert not _waits(store)
 
 
 def test_with_alarm_alone_nobody_waits_and_with_off_nothing_is_told(bench: Bench) -> None:
@@ -438,18 +453,30 @@ def test_a_flood_weighs_on_new_names_for_a_week_and_no_longer(
     assert [len(say(store, f"Note {n} is of Marbleford.").alarms) for n in range(3)] == [0, 0, 1]
 
 
-def test_one_text_brings_in_a_few_hundred_names_and_takes_none_away(bench: Bench) -> None:
-    store = _holding(bench, Watch.ALARM)
-    word_of = store._engine.parts.names.cells(TENANT).word
-    made = ["Q" + "".join(letters) for letters in product("bcdfghj", repeat=3)]
-    praised = max(made, key=lambda name: word_of(name.lower()))  # of these it is not counted
-    listed = _id(say(store, f"the list has {' '.join(made)}"))
-    assert store.drift.watched(TENANT).names == cells.NEW_NAMES_MAX
-    texts = tuple(text.replace("Zephyrpay", praised) for text in PRAISE[:3])
-    assert [len(say(store, text).alarms) for text in texts] == [0, 0, 1]
-    candidate = candidate_of(None, AGENT, change=ChangeKind.DELETE, memory_id=listed)
-    assert write(store, submission_of(candidate, AGENT))[0].decision is Decision.ADMIT
-    assert praised.lower() in {one.name for one in store.drift.alarms(TENANT)}
+def test_names_hide_in_no_crowd_and_a_crowd_keeps_none_under_alarm(bench: Bench) -> None:
+    store = _holding(bench)
+    made = ["Q" + "".join(letters) for letters in product("bcdfghjklm", repeat=3)]
+    crowd = " and ".join(made)
+    say(store, f"Everybody was there: {crowd}", OPERATOR)  # a person's own list frees no other
+    more = [f"R{name}" for name in made]
+    praise = [f"{text} We met {' and '.join(more)} as well." for text in PRAISE]
+    listed = _admitted(store, tuple(praise[:3]))
+    assert store.drift.watched(TENANT).names == 1
+    assert _waits(store, praise[3])
+    (alarm,) = store.drift.alarms(TENANT)
+    assert (alarm.name, alarm.count) == (CROWD, 3)
+    # Control: none of the names in it is under alarm by it, and short lists count name by name.
+    _admitted(store, (*(f"We met {more[0]} again, day {n}." for n in range(3)),))
+    assert _waits(store, f"{more[0]} called.")
+    assert not _waits(store, f"There are {' and '.join(more[1:NAMES_MAX])}.")
+    assert store.drift.watched(TENANT).names > NAMES_MAX
+    # A person's word lets crowds in; one that goes takes no mention away that others made.
+    assert asyncio.run(store.drift.accept(TENANT, CROWD, BY)) == (alarm.cell,)
+    assert say(store, praise[3].replace(f"{more[0]} and ", "")).decision is Decision.ADMIT
+    for memory_id in listed:
+        candidate = candidate_of(None, AGENT, change=ChangeKind.DELETE, memory_id=memory_id)
+        assert write(store, submission_of(candidate, AGENT))[0].decision is Decision.ADMIT
+    assert {one.name for one in store.drift.alarms(TENANT)} == {more[0].lower()}
 
 
 def test_a_flood_of_made_up_names_has_no_name_wait_that_a_person_said(
