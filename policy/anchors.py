@@ -127,11 +127,9 @@ class Statements:
     def denied_by(self, skeleton: str) -> frozenset[int]:
         """The statements that a stored text denies.
 
-        Like `contradicted_by`, but every sentence is read.
-
-        A text is not counted as denying a statement because of its length: a stored memory may be
-        honest, and would be hidden. Equal sentences are read once, and only the first sentences
-        that are about the subject of a statement are compared with it, up to a limit.
+        Unlike with `contradicted_by`, length alone never makes a text count as denying: the memory
+        may be honest, and would be hidden. Equal sentences are read once, and each statement is
+        compared with the first sentences about its subject, up to a limit.
         """
         return self._denied(dict.fromkeys(_parts(skeleton)), _COMPARED_MAX)
 

@@ -385,8 +385,6 @@ def contradicted_anchors(candidate: Candidate, facts: Facts, ruleset: Ruleset) -
     """The anchors (registered truths) that a candidate of L1 or L2 contradicts in a trial search.
 
     None for a removal.
-
-    None for a removal.
     """
     if facts.shadow is None or candidate.change in _REMOVALS:
         return ()

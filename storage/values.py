@@ -399,7 +399,7 @@ class Stands(enum.Enum):
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """One change and its state.
 
-    // `candidate` is None if its content is gone, or was not asked for.
+    `candidate` is None if its content is gone, or was not asked for.
 
     `name` is the candidate's id while it waits for a person, else the memory's.
     """

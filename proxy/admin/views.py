@@ -248,7 +248,7 @@ def leaf_view(index: int, data: bytes) -> LeafView:
     fields: dict[str, str | int | float | bool | None] = {"kind": type(leaf).__name__}
     for name in leaf.__struct_fields__:
         value: object = getattr(leaf, name)
-        plain: object = getattr(value, "value", value)  # the value is that of an enum
+        plain: object = getattr(value, "value", value)  # of an enum, its value
         if isinstance(plain, bytes):
             fields[name] = plain.hex()
         elif plain is None or isinstance(plain, str | int | float | bool):

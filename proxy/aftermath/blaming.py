@@ -1,11 +1,8 @@
-"""*Conducts the search for the memories that caused one wrong answer, from a signal to the end.
+"""Conducts the search for the memories that caused one wrong answer, from a signal to the end.
 
-A case (one wrong answer) is on disk before anything is replayed, and so is each of its steps. Cases
-are handled one after the other, so two cases about one memory never act at once: the second finds
-the memory hidden already.
-
-A case is durable before anything is replayed, and each of its steps is. Cases are worked off one
-after the other, so two that are about one memory never act at once: the second finds it hidden.
+A case (one wrong answer) is on disk before anything is replayed, and each of its steps before it is
+acted on. Cases are handled one after the other, so two cases about one memory never act at once:
+the second finds the memory hidden already.
 """
 
 from __future__ import annotations

@@ -107,8 +107,6 @@ class TakingFeedback:
 
         False if the principal's daily limit is used up. Feedback that was stored before the process
         started is counted by `Failures.record`.
-
-        What was stored before a start of the process is counted by `Failures.record`.
         """
         asked = self._asked.setdefault((by.tenant, by.principal_id), deque(maxlen=limit))
         while asked and asked[0] <= now_ms - _DAY_MS:

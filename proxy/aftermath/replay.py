@@ -1,10 +1,7 @@
-"""*Puts together again what a reader or a model was shown, with some memories left out.
+"""Puts together again what a reader or a model was shown, with some memories left out.
 
 The texts are those of the rows that were served, not those of today. A memory that was hidden,
 deleted or changed since is left out: it cannot come back into an answer.
-
-The texts are those of the rows that were served, not those of today. What is hidden, deleted or
-changed since is in no replay: it cannot come back into an answer.
 """
 
 from __future__ import annotations
@@ -54,7 +51,7 @@ class NothingKept(Exception):  # noqa: N818 - reads as what happened
 
 
 class Replays:
-    """Puts together which memories were shown.
+    """Reconstructs which memories an agent was shown before an answer.
 
     Not on the event loop, because each call may read files.
     """

@@ -287,8 +287,6 @@ def _again(asked: _Adopt, server: str, more: str = "") -> str:
     """The command line that a message asks the person to repeat.
 
     A server that stands in no [[mcp]] table needs its own command behind it.
-
-    A server that stands in no [[mcp]] table needs its own command behind it.
     """
     given = "" if asked.map is None else f"--map {inert(shlex.quote(asked.map))}"
     behind = f"-- {inert(shlex.join(asked.words[1:]))}" if asked.words[1:] else ""

@@ -218,9 +218,6 @@ def _one_line(raw: bytes) -> bytes:
 
     Unescaped ones would let a model write a line of its own into its text: an event that was never
     judged.
-
-    If they were sent as they are, a model could write a line of its own into its text: an event
-    that was never judged.
     """
     for mark, escape in _MARKS.items():
         if mark in raw:

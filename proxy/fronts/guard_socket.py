@@ -74,10 +74,10 @@ class GuardFront:
         own_uid: int,
         unbound: set[int],
     ) -> None:
-        """`link_of` makes links that decide without a key; only relays of `own_uid` get one.
+        """`link_of` makes the link to a candidate's page, where a person decides without a key.
 
-        `unbound` collects the uids of peers that are bound to no principal: the gate's own uid, and
-        root.
+        Only relays that run as `own_uid` get such a link. `unbound` is filled with the uids of
+        peers that stand for no principal: only the gate's own uid and root may.
         """
         self._guard = guard
         self._operations = operations

@@ -61,8 +61,6 @@ def weight_of(*texts: str | None, ids_count: int = 0) -> int:
     """The number of writes that one write counts for, by the size of its text and its references.
 
     If every write counted as one, a text of a megabyte would cost as little as one word.
-
-    If every write counted as one, a text of a megabyte would cost as little as one word.
     """
     size = sum(utf8_len(text) for text in texts if text) + _ID_BYTES * ids_count
     return 1 + size // BYTES_PER_WRITE

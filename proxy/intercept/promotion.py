@@ -39,8 +39,6 @@ class VerifiedToken(msgspec.Struct, frozen=True, kw_only=True):
     """What a token is worth for a candidate, and the key under which the store records it as spent.
 
     The key is None without a token.
-
-    The key is None without a token.
     """
 
     state: TokenState

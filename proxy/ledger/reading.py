@@ -483,7 +483,8 @@ class Reader(Printer):
         parts = self.parts(said.text)
         label, why = SourceKind.AGENT_SELF_EDIT, ""
         if ground.begun:
-            # A changed file or a hook's answer was inserted by the program and written by others.
+            # The agent's program puts changed files and answers of hooks into a turn, but others
+            # wrote them.
             label = told_between(said.text, self._rules)
         if label is not SourceKind.AGENT_SELF_EDIT:
             why = "rule"

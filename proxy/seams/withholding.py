@@ -29,8 +29,6 @@ class Watches(Protocol):
         """Note that a candidate was decided, or could not be decided.
 
         `result` is None if nobody waits for the answer any more.
-
-        `result` is None if nobody waits for the answer any more.
         """
         ...
 

@@ -167,8 +167,6 @@ class Cells:
         """The words of a text as keyed hashes.
 
         Words in lower case are included, because a known name in lower case counts too.
-
-        Words in lower case are included, because a known name is one too.
         """
         if not text:
             return frozenset()

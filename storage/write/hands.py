@@ -25,6 +25,6 @@ def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:
 
 
 def keep_hands(draft: Draft, name: bytes, known: IdRecord) -> None:
-    """Record who hides a memory that is being deleted, because its status will no longer tell."""
+    """Record who had hidden a memory that is deleted now, because its status will not tell."""
     by = tuple(sorted(hidden_by(draft, name, known)))
     draft.put(QUARANTINES, name, encode(HiddenBy(by=by)))

@@ -59,7 +59,10 @@ class DriftView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcceptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A name to be exempted from holds, or no longer exempted; of a longer name, each word."""
+    """A name whose drift alarm shall hold no write, or shall again.
+
+    For a name of several words, that applies to each word.
+    """
 
     name: Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
     tenant: TenantName = DEFAULT_TENANT

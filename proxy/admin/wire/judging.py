@@ -1,8 +1,6 @@
 """Requests and answers of the operator API about callers' judges.
 
 POST /judges/{judge}/test               -> JudgeTestView
-
-POST /judges/{judge}/test               -> JudgeTestView
 """
 
 from __future__ import annotations

@@ -96,12 +96,10 @@ class CanaryRunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class CanaryOutcomeView(msgspec.Struct, frozen=True, kw_only=True):
-    """*What the questions of one canary found.
+    """What the questions of one canary found.
 
     It has the memories that say what the canary forbids, and tells whether something that it asks
     for is missing. `failure_id` is "" if nothing is wrong.
-
-    `failure_id`: "" where all is well.
     """
 
     canary_id: str

@@ -75,12 +75,10 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReviewPage(msgspec.Struct, frozen=True, kw_only=True):
-    """*A page of the held candidates that match a filter, oldest first.
+    """A page of the held candidates that match a filter, oldest first.
 
     `total` counts all that match, and `waiting` all that are held. `fits` is the filter in words,
     empty if none was given.
-
-    `fits` is the filter in words, empty where none was given.
     """
 
     held: tuple[HeldView, ...]

@@ -124,8 +124,6 @@ def kept_of(call: Call, refused: frozenset[int]) -> dict[str, JsonValue]:
     """The arguments of a call without some of its items.
 
     An array that loses all of its items stays, empty.
-
-    An array that loses all of its items stays, empty.
     """
     if call.rule is None:
         return call.arguments

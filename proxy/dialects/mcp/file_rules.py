@@ -1,6 +1,7 @@
-"""What a map says of a tool that reads, writes or moves files, memory or not.
+"""What a tool map says of a tool that reads, writes or moves files, memory or not.
 
-Only changes of memory files (`memory_paths`) are judged, so such a tool has no other keys.
+Only changes of memory files (`memory_paths`) are judged. The map's entry for such a tool may have
+the keys of this file and no others.
 """
 
 from __future__ import annotations

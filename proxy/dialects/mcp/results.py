@@ -148,8 +148,6 @@ def uncached(method: str, result: JsonValue) -> JsonValue:
     """The answer with a mark that it must not be cached, in the stateless era.
 
     In the other era the same object.
-
-    In the other era the same object.
     """
     if method not in _CACHED or not isinstance(result, dict) or "resultType" not in result:
         return result

@@ -205,9 +205,6 @@ def arguments_of(value: Json) -> dict[str, Json] | None:
 
     JSON text reaches the agent unchanged, so text with a repeated name counts as invalid: the agent
     might read the other value.
-
-    JSON text reaches the agent unchanged, so text with a repeated name counts as invalid: the agent
-    might read the other value.
     """
     if isinstance(value, dict):
         return value

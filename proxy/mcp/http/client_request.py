@@ -48,7 +48,7 @@ class Exchange:
         self.era = era
         self.headers = headers
         self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
-        # Headers of the server behind that concern the client.
+        # Headers of the server's answer that the client is sent too.
         self.status = 200
         self.passed: dict[str, str] = {}
         # True if the answer's events had ids, so that a client which lost the stream may ask for

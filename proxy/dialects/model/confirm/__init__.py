@@ -1,6 +1,4 @@
 """The question whether a held memory may be stored, put to a person at the end of a model's reply.
 
 Pure functions make that question and read the person's answer.
-
-Makes that question and reads the person's answer: pure functions.
 """

@@ -102,8 +102,6 @@ def block_of(questions: Iterable[TextAsked], had_read: tuple[str, ...]) -> str:
     """The whole question as the person sees it.
 
     `had_read` must be names made by `host_of` or by an operator.
-
-    `had_read` must be names made by `host_of` or by an operator.
     """
     read = f"This conversation had read: {', '.join(map(shown, had_read))}."
     lines = [f"{HEADING} {read}" if had_read else HEADING]
