@@ -37,7 +37,7 @@ class AdmittedAhead(msgspec.Struct, kw_only=True):
     principal: Principal
     server: str
     call_id: str
-    # What identifies the call: server, tool, and each item's arguments as canonical JSON (RFC 8785).
+    # What identifies the call: server, tool, and each item's arguments, canonical (RFC 8785).
     content: bytes
     judged: tuple[Judged, ...]
     candidate_ids: tuple[CandidateId, ...]
