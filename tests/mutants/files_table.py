@@ -13,6 +13,7 @@ _JUDGED_TESTS: Final = "tests/unit/proxy/model/test_files_judged.py"
 _PATHS: Final = "proxy/dialects/files/memory_paths.py"
 _PATHS_TESTS: Final = "tests/unit/proxy/dialects/files/test_memory_paths.py"
 _EDITS: Final = "proxy/dialects/files/edits.py"
+_EDIT_TESTS: Final = "tests/unit/proxy/dialects/files/test_edits.py"
 _HUNKS: Final = "proxy/dialects/files/hunks.py"
 _HUNK_TESTS: Final = "tests/unit/proxy/dialects/files/test_hunks.py"
 _VOUCHING: Final = "storage/write/vouching.py"
@@ -56,10 +57,35 @@ FILES: Final = (
     Mutant(
         name="a path has one reading",
         file=_PATHS,
-        old="    return frozenset({folded_path(path), _stepped(path), _stepped(windows)})\n",
-        new="    return frozenset({folded_path(path)})\n",
+        old="    return frozenset({*map(folded_path, spelled), "
+        "*map(_stepped, spelled | spelled_for_windows)})\n",
+        new="    return frozenset(map(folded_path, spelled))\n",
         invariant="a name that only folds to a step leads no path out of a folder of memory",
         tests=(at(_PATHS_TESTS, "test_every_spelling_of_a_file_of_memory_is_one"),),
+    ),
+    Mutant(
+        name="the codes of an address hide a file of memory",
+        file=_PATHS,
+        old="    whole = {path, unquote(path) if address else path}\n",
+        new="    whole = {path} if address else {path}\n",
+        invariant="a path is judged by each file that a tool may take it for",
+        tests=(at(_PATHS_TESTS, "test_every_spelling_of_a_file_of_memory_is_one"),),
+    ),
+    Mutant(
+        name="what a server expands is judged as it was written",
+        file=_EDITS,
+        old=" or _EXPANDED.search(new):\n",
+        new=":\n",
+        invariant="a text that nobody can tell waits for a person",
+        tests=(at(_EDIT_TESTS, "test_an_edit_that_a_server_may_expand_makes_an_unknown_text"),),
+    ),
+    Mutant(
+        name="a full stop ends a rule that goes on in lower case",
+        file=_HUNKS,
+        old="    if following.lstrip(_QUOTES)[:1].islower():\n",
+        new="    if not following:\n",
+        invariant="a rule is read whole, behind a full stop and a blank line too",
+        tests=(at(_HUNK_TESTS, "test_no_blank_line_and_no_mark_parts_a_rule_that_goes_on"),),
     ),
     Mutant(
         name="a folder is moved onto the files of memory",

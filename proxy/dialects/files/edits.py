@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import zlib
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +37,9 @@ _DIGEST_LEN: Final = 32
 # The name under which an item's arguments hold the whole call, packed. The call is packed because
 # it repeats text that the file had before, which must not be read as words of this call.
 _CALL: Final = "call"
+# Matches what `String.replace` of JavaScript, with which some servers edit, takes for a part of the
+# file: they write another text than the call says.
+_EXPANDED: Final = re.compile(r"\$[$&`']")
 
 
 class FileCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +63,7 @@ class FileCall(msgspec.Struct, frozen=True, kw_only=True):
         for old, new, every in self.edits:
             # Hosts differ in what they do if the old text occurs nowhere, or several times.
             count = text.count(old) if old else 0
-            if count == 0 or (count > 1 and not every):
+            if count == 0 or (count > 1 and not every) or _EXPANDED.search(new):
                 return None
             text = text.replace(old, new)
         return text

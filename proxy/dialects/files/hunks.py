@@ -23,6 +23,7 @@ _MARK: Final = re.compile(r"\s*(?:[-*+\u2022]\s+|\d{1,4}[.)]\s+|#+\s+|>\s*)*")
 # `_ENDED` matches a line whose sentence is over, `_GOES_ON` one whose sentence continues below.
 _ENDED: Final = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201d\u2019)\]*_`]*\s*$")
 _GOES_ON: Final = re.compile(r"[,:;\u2013\u2014-][*_`]*\s*$")
+_QUOTES: Final = " \t*_\"'([\u201c\u2018\u2026"
 # Finds `@file`, which imports a file. Before the `@`, white space as JavaScript defines it is
 # allowed; Python's definition is narrower.
 _IMPORT: Final = re.compile(r"(?:^|[\s\ufeff(\[\"'`*_])@[^\s@]")
@@ -117,7 +118,8 @@ def _beside(lines: list[str], first: int, last: int) -> str:
 
     Next to a neighbour that is an order, every line would read as an order. So such a neighbour is
     left out if it or the new line begins a block of its own, or if a blank line stands behind its
-    last sentence; otherwise the order may go on in the new line.
+    last sentence and the new line begins no sentence in lower case; otherwise the order may go on
+    in the new line.
     """
     above = next((at for at in range(first - 1, -1, -1) if lines[at].strip()), None)
     below = next((at for at in range(last, len(lines)) if lines[at].strip()), None)
@@ -143,6 +145,9 @@ def _is_over(line: str, following: str, *, blank: bool) -> bool:
         return False
     if _OWN_BLOCK.match(following) is not None:
         return True
+    # A paragraph in lower case continues the one before it, whatever ended that one.
+    if following.lstrip(_QUOTES)[:1].islower():
+        return False
     # A paragraph that is indented belongs to the entry of the list before it.
     block = _OWN_BLOCK.match(line) is not None and not following[:1].isspace()
     return blank and (block or _ENDED.search(line) is not None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MEMORY_PATHS: Final = (
     *("MEMORY.md", "CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", ".claude/**"),
     *("AGENTS.override.md", ".cursorrules", ".cursor/rules/**", ".windsurfrules", ".clinerules"),
+    *(".windsurf/rules/**", ".clinerules/**", ".github/instructions/**"),
     *(".github/copilot-instructions.md", "memories/**"),
 )
 """The files that hosts load by themselves at the beginning of later conversations."""
@@ -103,8 +105,12 @@ def readings_of_path(path: str) -> frozenset[str]:
     Both readings are needed: a file system that folds no names takes a look-alike of `..` or of a
     separator as a plain name.
     """
-    windows = path.replace("\\", "/")
-    return frozenset({folded_path(path), _stepped(path), _stepped(windows)})
+    # A tool that takes addresses of files decodes them, and one in C ends a path at a zero byte.
+    address = _plain(path).lstrip().startswith("file:")
+    whole = {path, unquote(path) if address else path}
+    spelled = {one for some in whole for one in (some, some.partition("\0")[0]) if one}
+    spelled_for_windows = {one.replace("\\", "/") for one in spelled}
+    return frozenset({*map(folded_path, spelled), *map(_stepped, spelled | spelled_for_windows)})
 
 
 def _stepped(path: str) -> str:

@@ -122,16 +122,17 @@ def _is_held(text: str | None) -> bool:
     return text is not None and "waits" in text
 
 
-async def test_a_persons_line_gets_into_a_file_full_of_rules(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", [FILE, "C:\\shop\\CLAUDE.md", "\\\\server\\shop\\CLAUDE.md"])
+async def test_a_persons_line_gets_into_a_file_full_of_rules(tmp_path: Path, path: str) -> None:
     async with editor(tmp_path) as at:
         await at.tool("fetch", PAGE, url="https://harbour.example")
         at.messages.append(user(f"Remember: {NOTE}"))
-        await at.reads(RULES)
-        assert await at.edits(LINE, f"{LINE}\n- {NOTE}") is None
+        await at.reads(RULES, path)
+        assert await at.edits(LINE, f"{LINE}\n- {NOTE}", path) is None
         # The next edit is held against the text as it is now.
         at.messages.append(user("Remember: The shop is closed on Mondays."))
         after = RULES.replace(LINE, f"{LINE}\n- {NOTE}\n- The shop is closed on Mondays.")
-        assert await at.writes(after) is None
+        assert await at.writes(after, path) is None
 
 
 OTHER: Final = "/srv/shop/MEMORY.md"
@@ -189,6 +190,8 @@ async def test_what_a_path_that_folds_to_the_files_says_lowers_its_edit(
         "shop/CLAUDE.md",
         "~/CLAUDE.md",
         "C:/shop/CLAUDE.md",
+        "C:\\shop\\CLAUDE.md",
+        "\\\\server\\shop\\CLAUDE.md",
         "\\srv\\shop\\CLAUDE.md",
         "/srv/shop/link/../CLAUDE.md",
         pytest.param(FILE, id="control: a plain absolute path"),

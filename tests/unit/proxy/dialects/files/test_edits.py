@@ -46,6 +46,19 @@ def test_lines_that_come_go_and_import(
     assert (item.change, item.pieces) == (change, pieces)
 
 
+@pytest.mark.parametrize("new", ["cream $& sugar", "cream $$", "$`cream", "cream $'"])
+def test_an_edit_that_a_server_may_expand_makes_an_unknown_text(new: str) -> None:
+    rule = FileRule(path="path", old="old", new="new")
+
+    def change(text: str) -> ChangeKind | None:
+        given: dict[str, JsonValue] = {"path": FILE, "old": "milk", "new": text}
+        item = item_of(read_file_call(rule, given), given, "tea\nmilk")
+        return None if item is None else item.change
+
+    assert change(new) is ChangeKind.UPDATE, "a person decides"
+    assert change("cream for $5, and $HOME") is ChangeKind.CREATE, "control"
+
+
 def test_the_same_text_is_no_change() -> None:
     given: dict[str, JsonValue] = {"path": FILE, "content": "tea\n\nmilk  \n"}
     assert item_of(read_file_call(WRITE, given), given, "tea\nmilk") is None

@@ -27,6 +27,13 @@ PATHS = MemoryPaths(MEMORY_PATHS)
         "/a/cl\u200baude.md",
         "/a/\uff23LAUDE.md",
         "file:///a/GEMINI.md",
+        "file:///a/%43LAUDE.md",
+        "FILE:/a/%2e%63laude%2Frules.md",
+        "/a/CLAUDE.md\0.txt",
+        "file:/a/CLAUDE.md%00.txt",
+        "/a/.clinerules/style.md",
+        "/a/.windsurf/rules/style.md",
+        "/a/.github/instructions/style.instructions.md",
         "/srv/shop/.cursor/rules/style.mdc",
         "AGENTS.override.md",
         # Only another system, or nobody, reads these names as steps.
@@ -44,7 +51,10 @@ def test_every_spelling_of_a_file_of_memory_is_one(path: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/a/CLAUDE.md/../notes.md", "/a/MY_CLAUDE.md", "/a/memories", "/a/claude.md.txt", "/a/b.py"],
+    [
+        *("/a/CLAUDE.md/../notes.md", "/a/MY_CLAUDE.md", "/a/memories", "/a/claude.md.txt"),
+        *("/a/b.py", "/a/%43LAUDE.md", "file:///a/b.py%00CLAUDE.md"),
+    ],
 )
 def test_other_files_are_none(path: str) -> None:
     assert not PATHS.fits(path)
