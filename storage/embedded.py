@@ -32,7 +32,7 @@ from storage.staging.staging import Staging
 from storage.state_directory import StateDirectory, holds_a_store
 from storage.tables.formats import Upgrade
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import LmdbStore
+from storage.tables.lmdb_store import QUARANTINES, LmdbStore
 from storage.values import THE_STORE
 from storage.write.cells import Cells
 from storage.write.checkpoint_copy import CheckpointCopy, check_new_store
@@ -129,7 +129,7 @@ class EmbeddedStore:
         self.audit: AuditReader = EmbeddedAudit(
             store, VerifierKey.of(engine.parts.origin, engine.parts.signer)
         )
-        self.quarantined: Quarantined = EmbeddedQuarantined(store, names)
+        self.quarantined: Quarantined = EmbeddedQuarantined(engine)
         self.objections: Objections = EmbeddedObjections(store)
         self.retained: Retained = EmbeddedRetained(store, names)
         self.forwards: Forwards = EmbeddedForwards(engine, writer)
@@ -332,6 +332,8 @@ class _Assembly:
             engine.remarks["checkpoint copy"] = remark
         operating = Operating(engine)
         file_all_lineage(engine)
+        with store.reading() as view:
+            engine.quarantine_changes = int(any(True for _ in view.keys(QUARANTINES)))
         self._first_transactions(engine, operating, known)
         self._directory.mark_bootstrapped()
         writer = EmbeddedWriter(engine, operating, copy, options.writer)

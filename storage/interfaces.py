@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         Objection,
         Pending,
         Pinned,
+        QuarantinedText,
         Row,
         Sealed,
         Settled,
@@ -347,6 +348,23 @@ class AuditReader(Protocol):
 
 class Quarantined(Protocol):
     """Memories under quarantine, which only an operator may read. Any thread."""
+
+    @property
+    def changes(self) -> int:
+        """A counter that moves before a quarantine or a parole is answered.
+
+        0 as long as nothing is under quarantine, and nothing was since the start.
+        """
+        ...
+
+    def texts(self, tenant: Tenant) -> tuple[QuarantinedText, ...]:
+        """What a tenant's memories under quarantine say, and said in earlier versions.
+
+        The newest memories first, a bounded number of them. A memory that was deleted while
+        somebody hid it counts, and one that was purged does not. Its cost grows with what is under
+        quarantine.
+        """
+        ...
 
     def find(self, tenant: Tenant) -> tuple[Memory, ...]:
         """All quarantined memories of a tenant, oldest first; walks every id of the store."""

@@ -410,6 +410,17 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Candidate | None = None
 
 
+class QuarantinedText(msgspec.Struct, frozen=True, kw_only=True):
+    """What a memory under quarantine says, or said in an earlier version.
+
+    `candidate` has the text and the metadata of that version, kept ones included.
+    """
+
+    candidate_id: CandidateId
+    memory_class: MemoryClass
+    candidate: Candidate
+
+
 class News(msgspec.Struct, frozen=True, kw_only=True):
     """Changes up to a leaf, in order.
 

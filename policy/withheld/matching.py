@@ -54,6 +54,8 @@ class Terms(NamedTuple):
     # Whether the text waits for a person: until the decision only the model's own words are
     # searched for it.
     held: bool = False
+    # Whether a memory under quarantine says the text: then it takes no room from refused texts.
+    withdrawn: bool = False
 
     @property
     def stops_calls(self) -> bool:
@@ -328,16 +330,32 @@ class Withheld:
         known = self._keys.get((printed, terms))
         if known is not None:
             return known, []
+        key = self._refuse(printed, terms, orders, version)
+        self._open_for([printed])
+        return key, self._make_room()
+
+    def withdraw(self, prints: Sequence[Print], version: int) -> list[int]:
+        """Withhold texts of memories that no read shows any more, from now on; returns their keys.
+
+        `version` is the store's at that time. The caller bounds how many words they have.
+        """
+        terms = Terms(withdrawn=True)
+        new = [one for one in dict.fromkeys(prints) if (one, terms) not in self._keys]
+        for printed in new:
+            self._refuse(printed, terms, (), version)
+        self._open_for(new)
+        return [self._keys[printed, terms] for printed in prints]
+
+    def _refuse(self, printed: Print, terms: Terms, orders: tuple[bytes, ...], version: int) -> int:
         key, self._next = self._next, self._next + 1
         self._texts[key] = printed, terms
         self._keys[printed, terms] = key
         self._versions[key] = version
         self._ordered[key] = orders
-        self._words += len(printed.numbers) // NUMBER_LEN
+        self._words += _room_of(printed, terms)
         self._add(key, printed, terms)
         self.generation += 1
-        self._open_for(printed)
-        return key, self._make_room()
+        return key
 
     def _add(self, key: int, printed: Print, terms: Terms) -> None:
         self._index.add(key, printed)
@@ -355,7 +373,7 @@ class Withheld:
             return
         for key, (printed, terms) in gone:
             del self._keys[printed, terms], self._versions[key], self._ordered[key]
-            self._words -= len(printed.numbers) // NUMBER_LEN
+            self._words -= _room_of(printed, terms)
         self._anew()
         for key, (printed, terms) in self._texts.items():
             self._add(key, printed, terms)
@@ -368,8 +386,8 @@ class Withheld:
         for key in sorted(self._texts, key=lambda one: (-len(self._texts[one][0].numbers), one)):
             if left <= WORDS_MAX * 3 // 4:
                 break
-            left -= len(self._texts[key][0].numbers) // NUMBER_LEN
-            going.append(key)
+            left -= _room_of(*self._texts[key])
+            going += [] if self._texts[key][1].withdrawn else [key]
         self.lost_count += len(going)
         self.forgive(going)
         return going
@@ -398,11 +416,12 @@ class Withheld:
         while len(self._stored_open) > OPEN_MAX:
             del self._stored_open[next(iter(self._stored_open))]
 
-    def _open_for(self, printed: Print) -> None:
+    def _open_for(self, prints: Sequence[Print]) -> None:
         if not self._stored:
             return
         fresh = Index()
-        fresh.add(0, printed)
+        for key, printed in enumerate(prints):
+            fresh.add(key, printed)
         for words, stored in self._stored:
             numbers = unpacked(words)
             if fresh.find(numbers, _any):
@@ -500,6 +519,8 @@ class Withheld:
         stretches = [numbers[span.start : span.end] for span in looking.spans(numbers)]
         applies = self._applying(looking.sight)
         keys = {key for one in stretches for key in self._index.keys(one, applies)}
+        # A read brought honest memories beside the withdrawn one.
+        keys = {key for key in keys if not self._texts[key][1].withdrawn}
         there = {tuple(one[at : at + RUN]) for one in stretches for at in range(len(one) - RUN + 1)}
         return min((key for key in keys if self._is_mostly(key, there)), default=None)
 
@@ -556,6 +577,11 @@ class Withheld:
 
 def _any(_: int) -> bool:
     return True
+
+
+def _room_of(printed: Print, terms: Terms) -> int:
+    """How many words of the room for refused texts this text takes."""
+    return 0 if terms.withdrawn else len(printed.numbers) // NUMBER_LEN
 
 
 def _put(table: dict[int, int | tuple[int, ...]], at: int, key: int) -> None:

@@ -13,8 +13,8 @@ from proxy.model.files_judged import files_of
 from proxy.model.reply_notes import ReplyNotes
 from proxy.model.with_ledger import Coupled
 from proxy.seams.operation import memories_of, recalls_of
-from proxy.withhold.state import Told
-from proxy.withhold.withholding import Ruling, Withholding
+from proxy.withhold.state import Ruling, Told
+from proxy.withhold.withholding import Withholding
 from storage.values import THE_STORE
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from proxy.settings.model import ModelUpstream
     from storage.drift import Drift
     from storage.interfaces import SessionLog, Store
+    from storage.values import QuarantinedText
 
 
 class ModelMemory:
@@ -107,6 +108,14 @@ class StoreVerdicts:
         """Those of `memory_ids` that no read of the tenant shows any more. Any thread."""
         reader = self._store.reader
         return frozenset(one for one in memory_ids if reader.get(tenant, MemoryId(one)) is None)
+
+    def quarantine_changes(self) -> int:
+        """A counter of changes of what is under quarantine."""
+        return self._store.quarantined.changes
+
+    def quarantined(self, tenant: Tenant) -> tuple[QuarantinedText, ...]:
+        """What a tenant's memories under quarantine say, newest first. Any thread."""
+        return self._store.quarantined.texts(tenant)
 
     def held(self, tenant: Tenant) -> frozenset[str]:
         """The candidates of a tenant that wait for a person. Any thread."""

@@ -174,6 +174,10 @@ def whose_words(source: SourceKind, had_read: tuple[str, ...] | None) -> str | N
     return f"Not your words; this conversation had read: {', '.join(had_read)}."
 
 
+WITHDRAWN: Final = "withdrawn"
+"""In place of a decision: the memory was admitted, and was taken out of every read since."""
+
+
 def withheld_notice(
     noun: str, decision: str, reason: Reason, candidate_id: str, *, whole: bool = False
 ) -> str:
@@ -181,12 +185,15 @@ def withheld_notice(
 
     Args:
         noun: The kind of place: "result", "text", "reply" or "call".
-        decision: The decision on the memory; after "hold" it waits for a person.
-        reason: The reason of that decision.
+        decision: The decision on the memory; after "hold" it waits for a person. `WITHDRAWN` for a
+            memory that was admitted, and that no read shows any more.
+        reason: The reason of that decision; for a withdrawn memory it is not told.
         candidate_id: The memory's candidate id; "" if an older log has none.
         whole: Whether the whole place was withheld.
     """
     what = f"This {noun}" if whole else f"A part of this {noun}"
+    if decision == WITHDRAWN:
+        return f"{what} was withheld: it repeats a memory that was withdrawn ({candidate_id})."
     became = "waits for a person" if decision == "hold" else "was refused"
     told = ", ".join(filter(None, (reason.value, candidate_id)))
     return f"{what} was withheld: it repeats a memory that {became} ({told})."
@@ -194,7 +201,7 @@ def withheld_notice(
 
 NOTICE: Final = re.compile(
     r"(?:This|A part of this) (?:result|text|reply|call) was withheld: it repeats a memory that "
-    rf"(?:was refused|waits for a person) \((?:{'|'.join(reason.value for reason in Reason)})"
-    r"(?:, [0-9a-f]{1,64})?\)\."
+    rf"(?:(?:was refused|waits for a person) \((?:{'|'.join(reason.value for reason in Reason)})"
+    r"(?:, [0-9a-f]{1,64})?\)|was withdrawn \([0-9a-f]{1,64}\))\."
 )
 """Finds each of these; nobody's words have room in it."""

@@ -341,7 +341,10 @@ class Asking:
 
     def _write(self, record: Stuck) -> None:
         self._kept.apply(record)
-        self._shared.records.append(record)
+        # The store knows which texts were withdrawn, and until when: a record of that in the log
+        # would outlast a parole that comes while nothing runs.
+        if not self._kept.is_withdrawn(record.key_of):
+            self._shared.records.append(record)
 
 
 class Replies:

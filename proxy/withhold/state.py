@@ -14,13 +14,16 @@ import msgspec
 from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotations
 from policy.verdict import Reason
 from policy.withheld.matching import Terms, Withheld
-from policy.withheld.words import Print
+from policy.withheld.words import NUMBER_LEN, Print
+from proxy.seams.observations import WITHDRAWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 STUCK_MAX: Final = 50_000
 """Of each kind and principal, the newest count."""
+WITHDRAWN_WORDS_MAX: Final = 50_000
+"""Words of withdrawn texts that are searched for, for each principal."""
 RESULT, TEXT, BLOCK = 0, 1, 2
 _REJECT: Final = "reject"
 # Reasons for a refusal that concern the class or label in one conversation, and not the text
@@ -43,6 +46,13 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
     decision: str
     reason: Reason
     memory_class: MemoryClass
+
+
+class Ruling(NamedTuple):
+    """The last verdict on a candidate, and the store's version after it."""
+
+    told: Told
+    version: int
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
@@ -139,6 +149,14 @@ class Entry(NamedTuple):
     session: str = ""
 
 
+class Withdrawn(NamedTuple):
+    """One version of a memory that somebody hides: its candidate, and its prints."""
+
+    candidate_id: str
+    memory_class: MemoryClass
+    prints: tuple[Print, ...]
+
+
 class _Refusal(NamedTuple):
     begun: Begun
     told: Told
@@ -147,7 +165,11 @@ class _Refusal(NamedTuple):
 
 
 class Kept:
-    """The withheld texts of one principal. Event loop only; all changes go through `apply`."""
+    """The withheld texts of one principal. Event loop only.
+
+    All changes of what was refused go through `apply`, and of what was withdrawn through
+    `withdraw`. The store knows what was withdrawn, so no record is kept of that.
+    """
 
     def __init__(self, principal: str) -> None:
         self.principal = principal
@@ -157,6 +179,10 @@ class Kept:
         self.waiting: dict[str, Begun] = {}
         self._held: dict[str, _Refusal] = {}
         self._refused: dict[str, _Refusal] = {}
+        # By candidate, the keys of texts that are in no read any more.
+        self._withdrawn: dict[str, tuple[int, ...]] = {}
+        # How many withdrawn texts are not searched for, for lack of room.
+        self.overlooked_count = 0
         self._of_key: dict[int, str] = {}
         self.results: OrderedDict[bytes, Entry] = OrderedDict()
         self.texts: OrderedDict[bytes, Entry] = OrderedDict()
@@ -214,6 +240,39 @@ class Kept:
             keys = self._withhold(begun, record.told, terms, record.version)
             self._held[begun.candidate_id] = _Refusal(begun, record.told, keys, record.version)
 
+    def withdraw(self, withdrawn: Sequence[Withdrawn], version: int) -> None:
+        """Withhold exactly these withdrawn texts, and no longer those that are not among them.
+
+        Of more than `WITHDRAWN_WORDS_MAX` words the first are taken; `version` is the store's.
+        """
+        taken: list[Withdrawn] = []
+        left = WITHDRAWN_WORDS_MAX
+        for one in withdrawn:
+            left -= sum(len(printed.numbers) // NUMBER_LEN for printed in one.prints)
+            if left < 0:
+                break
+            taken.append(one)
+        self.overlooked_count = len(withdrawn) - len(taken)
+        names = {one.candidate_id for one in taken}
+        gone = [name for name in self._withdrawn if name not in names]
+        keys = tuple(key for name in gone for key in self._withdrawn.pop(name))
+        if gone:
+            self._forgive(keys)
+            self._unstick(*gone)
+        new = [one for one in taken if one.candidate_id not in self._withdrawn]
+        prints = [printed for one in new for printed in one.prints]
+        keys_of = dict(zip(prints, self.withheld.withdraw(prints, version), strict=True))
+        for one in new:
+            told = Told(WITHDRAWN, Reason.GATE_UNAVAILABLE, one.memory_class)
+            self._withdrawn[one.candidate_id] = tuple(keys_of[printed] for printed in one.prints)
+            for key in self._withdrawn[one.candidate_id]:
+                self.told.setdefault(key, told)
+                self._of_key.setdefault(key, one.candidate_id)
+
+    def is_withdrawn(self, candidate_id: str) -> bool:
+        """Whether the candidate's text is withheld because its memory is in no read any more."""
+        return candidate_id in self._withdrawn
+
     def _withhold(self, begun: Begun, told: Told, terms: Terms, version: int) -> tuple[int, ...]:
         keys: list[int] = []
         for numbers, whole in begun.prints:
@@ -236,6 +295,10 @@ class Kept:
             for candidate_id, other in others.items()
             for key in other.keys
         }
+        for candidate_id, others in self._withdrawn.items():
+            for key in others:
+                if key in self.told:
+                    still.setdefault(key, (candidate_id, self.told[key]))
         gone = [key for key in keys if key not in still]
         self.withheld.forgive(gone)
         for key in gone:
@@ -251,13 +314,14 @@ class Kept:
             put(self.blocks, record.name, record.told)
             return
         there = self._refused.get(record.key_of) or self._held.get(record.key_of)
-        key = there.keys[0] if there and there.keys else None
+        keys = self._withdrawn.get(record.key_of, ()) if there is None else there.keys
+        key = keys[0] if keys else None
         entry = Entry(key, record.told, record.key_of, record.parts, record.session)
         put(self.results if record.kind == RESULT else self.texts, record.name, entry)
 
-    def _unstick(self, candidate_id: str) -> None:
+    def _unstick(self, *candidate_ids: str) -> None:
         for table in (self.results, self.texts):
-            for name in [name for name, one in table.items() if one.candidate_id == candidate_id]:
+            for name in [name for name, one in table.items() if one.candidate_id in candidate_ids]:
                 del table[name]
                 self.uncovered[name] = 1
 
@@ -308,6 +372,8 @@ class Kept:
             yield Stuck(self.principal, BLOCK, name, told)
         for kind, stuck in ((RESULT, self.results), (TEXT, self.texts)):
             for name, entry in stuck.items():
+                if entry.candidate_id in self._withdrawn:
+                    continue
                 yield Stuck(
                     self.principal,
                     kind,

@@ -9,12 +9,14 @@ import msgspec
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryClass
 from policy.verdict import Reason
+from policy.withheld.words import prints_of
 from proxy.seams.observations import observation_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from policy.model import Candidate
+    from policy.withheld.words import Print, Printer
 
 
 def texts_of(candidate: Candidate) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -50,6 +52,15 @@ def strings_of(metadata_json: str | None) -> Iterator[str]:
         elif isinstance(part, dict):
             for key, value in cast("dict[str, object]", part).items():
                 pending += (key, value)
+
+
+def candidate_prints(printer: Printer, candidate: Candidate) -> list[Print]:
+    """The prints of all that is withheld of a candidate. Any thread."""
+    texts, beside = texts_of(candidate)
+    # The strings of the metadata come first in `beside`. They are hashed together, as they are
+    # again when the memory is shown.
+    strings = tuple(strings_of(candidate.metadata_json)) if beside else ()
+    return prints_of(printer, texts, beside[len(strings) :], strings)
 
 
 def own_texts(page: str | None = None) -> Iterator[str]:

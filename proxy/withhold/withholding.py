@@ -22,7 +22,7 @@ import msgspec
 from policy.model import MemoryClass, SourceKind
 from policy.verdict import Reason
 from policy.withheld.matching import Sight, StoredText
-from policy.withheld.words import Print, Printer, orders_of, prints_of, unpacked
+from policy.withheld.words import Printer, orders_of, unpacked
 from proxy.dialects.model.anthropic.withheld import thinks, withhold
 from proxy.dialects.model.bodies import bare_of_tokens
 from proxy.dialects.model.openai.withheld import withhold_chat, withhold_responses
@@ -38,13 +38,15 @@ from proxy.withhold.state import (
     Kept,
     Record,
     Refused,
+    Ruling,
     Told,
     Waits,
     decode,
     encode,
     put,
 )
-from proxy.withhold.texts import own_texts, strings_of, texts_of
+from proxy.withhold.texts import candidate_prints, own_texts, strings_of, texts_of
+from proxy.withhold.withdrawn import WithdrawnTexts
 from storage.deadline import Due
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.values import Decision, Outcome
@@ -52,12 +54,12 @@ from storage.values import Decision, Outcome
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
-    from policy.model import Candidate, Memory, Principal, PrincipalId, Tenant
+    from policy.model import Memory, Principal, PrincipalId, Tenant
     from proxy.dialects.model.transcript import ModelCall
     from proxy.dialects.model.withheld import Leave
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.seams.observations import ReviewPage
-    from storage.values import Submission
+    from storage.values import QuarantinedText, Submission
 
 BEGUN_S: Final = 10.0
 """How long a decision that the writer has begun is waited for, beyond the deadline."""
@@ -98,6 +100,14 @@ class Verdicts(Protocol):
         """Those of a tenant's memories that no read shows any more. Any thread."""
         ...
 
+    def quarantine_changes(self) -> int:
+        """A counter of changes of what is under quarantine (`Quarantined.changes`)."""
+        ...
+
+    def quarantined(self, tenant: Tenant) -> tuple[QuarantinedText, ...]:
+        """What a tenant's memories under quarantine say, newest first. Any thread."""
+        ...
+
     def held(self, tenant: Tenant) -> frozenset[str]:
         """The candidates of a tenant that wait for a person. Any thread."""
         ...
@@ -105,13 +115,6 @@ class Verdicts(Protocol):
     def decided(self, candidate_id: str) -> Ruling | None:
         """The last verdict on a candidate; None if there is none. Any thread."""
         ...
-
-
-class Ruling(NamedTuple):
-    """The last verdict on a candidate, and the store's version after it."""
-
-    told: Told
-    version: int
 
 
 class _Flight(NamedTuple):
@@ -134,6 +137,9 @@ class Withholding:
         self._kept: dict[str, Kept] = {}
         self._flights: dict[str, _Flight] = {}
         self._seen_leaves: dict[str, int] = {}
+        self._withdrawn = WithdrawnTexts(self._printer, verdicts.quarantined)
+        # By principal, up to which change of what is withdrawn its state is.
+        self._seen_changes: dict[str, int] = {}
         # Our own notices are never withheld, even if somebody proposes to remember them.
         self._own = [self._printer.numbers(text) for text in own_texts()]
 
@@ -149,7 +155,7 @@ class Withholding:
     @property
     def lost_count(self) -> int:
         """How many refused texts were dropped for room: new copies of them are not recognised."""
-        return sum(kept.withheld.lost_count for kept in self._kept.values())
+        return sum(one.withheld.lost_count + one.overlooked_count for one in self._kept.values())
 
     # ---- start and stop of withholding -----------------------------------------------------------
 
@@ -225,7 +231,7 @@ class Withholding:
         texts, beside = texts_of(candidate)
         size = sum(map(len, texts)) + sum(map(len, beside))
         flagged = submission.reading.flagged
-        prints = await self._pace.aside(principal, size, _prints, self._printer, candidate)
+        prints = await self._pace.aside(principal, size, candidate_prints, self._printer, candidate)
         if not prints:
             return None
         orders: tuple[bytes, ...] = ()
@@ -442,6 +448,7 @@ class Withholding:
 
     async def _look_at_store(self, kept: Kept, tenant: Tenant) -> None:
         """Read from the store how held candidates were decided, and which memories are hidden."""
+        await self._look_at_quarantine(kept, tenant)
         leaves = self._verdicts.leaf_count()
         opening = kept.withheld.opening
         if not (kept.waiting or opening) or self._seen_leaves.get(kept.principal) == leaves:
@@ -454,11 +461,22 @@ class Withholding:
                 await self._look_at(kept, candidate_id)
         self._seen_leaves[kept.principal] = leaves
 
-    async def _look_at(self, kept: Kept, candidate_id: str) -> None:
-        """Apply the decision on a held candidate.
+    async def _look_at_quarantine(self, kept: Kept, tenant: Tenant) -> None:
+        """Withhold what quarantined memories say; the store is read only when that has changed."""
+        changes = self._verdicts.quarantine_changes()
+        if self._seen_changes.get(kept.principal, 0) >= changes:
+            return
+        texts = await asyncio.to_thread(self._withdrawn.of, tenant, changes)
+        if self._seen_changes.get(kept.principal, 0) >= changes:
+            return  # another request has read a later state meanwhile
+        kept.withdraw(texts, self._verdicts.version())
+        self._keep_own_words(kept)
+        self._seen_changes[kept.principal] = changes
+        # A quarantined memory that the agent was shown must not exempt its own text any more.
+        self._seen_leaves.pop(kept.principal, None)
 
-        Without a decision, the candidate goes on waiting.
-        """
+    async def _look_at(self, kept: Kept, candidate_id: str) -> None:
+        """Apply the decision on a held candidate; without one, the candidate goes on waiting."""
         if candidate_id not in kept.waiting:
             return
         ruling = await asyncio.to_thread(self._verdicts.decided, candidate_id)
@@ -555,14 +573,6 @@ class Withholding:
 
     def _asked(self, principal_id: PrincipalId, conversation: Conversation = NOWHERE) -> Asking:
         return Asking(self._of(principal_id), self._printer, conversation)
-
-
-def _prints(printer: Printer, candidate: Candidate) -> list[Print]:
-    texts, beside = texts_of(candidate)
-    # The strings of the metadata come first in `beside`. They are hashed together, as they are
-    # again when the memory is shown.
-    strings = tuple(strings_of(candidate.metadata_json)) if beside else ()
-    return prints_of(printer, texts, beside[len(strings) :], strings)
 
 
 def _record_of(begun: Begun, told: Told, version: int) -> Record:

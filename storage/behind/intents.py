@@ -159,6 +159,7 @@ class EmbeddedForwards:
         # others.
         hidden = shown and change.draft.has(QUARANTINES, record.name)
         status = MemoryStatus.QUARANTINED if hidden else status
+        change.quarantines_moved |= hidden
         change.draft.put(IDS, record.name, encode(IdRecord(record.ordinal, status)))
         if shown and not hidden:
             change.live_count += 1

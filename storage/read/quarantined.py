@@ -3,33 +3,60 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from policy.model import MemoryStatus
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.tables.codec import decode_id, ordinal_key
-from storage.tables.lmdb_store import IDS, INCIDENTS, LEAVES
-from storage.tables.rows import chain, history_of, memory_of, read_id, read_row
-from storage.values import PAROLE, QUARANTINE, Hand
+from storage.tables.lmdb_store import IDS, INCIDENTS, LEAVES, QUARANTINES
+from storage.tables.rows import chain, history_of, memory_of, read_id, read_row, text_of
+from storage.values import PAROLE, QUARANTINE, Hand, QuarantinedText
 from storage.write.hands import hidden_by
 from storage.write.quarantine import subject_of
 
 if TYPE_CHECKING:
     from policy.model import HistoryEntry, Memory, MemoryId, PrincipalId, Tenant
     from storage.tables.codec import IdRecord
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import LmdbStore, View
+    from storage.tables.lmdb_store import View
+    from storage.values import Row
+    from storage.write.engine import Engine
 
 _INCIDENT: Final = re.compile(r"incident ([0-9a-f]{16})")
 _HISTORY_BYTES: Final = 8 * 1024 * 1024
+TEXTS_MAX: Final = 10_000
+"""How many memories under quarantine have their texts withheld, those that were written last."""
+_TEXT_BYTES: Final = 64 * 1024
 
 
 class EmbeddedQuarantined:
     """Implements `Quarantined` on the embedded engine."""
 
-    def __init__(self, store: LmdbStore, names: KeyedNames) -> None:
-        self._store = store
-        self._names = names
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._store = engine.parts.store
+        self._names = engine.parts.names
+
+    @property
+    def changes(self) -> int:
+        """A counter of changes of what is under quarantine (`Quarantined.changes`)."""
+        return self._engine.quarantine_changes
+
+    def texts(self, tenant: Tenant) -> tuple[QuarantinedText, ...]:
+        """What the memories said that somebody hides, newest first (`Quarantined.texts`)."""
+        with self._store.reading() as view:
+            hidden = (read_id(view, name) for name in view.keys(QUARANTINES))
+            ordinals = sorted((one.ordinal for one in hidden if one is not None), reverse=True)
+            rows = ((one, read_row(view, one)) for one in ordinals)
+            own = (one for one, row in rows if row.tenant == tenant)
+            return tuple(
+                _said(row)
+                for ordinal in islice(own, TEXTS_MAX)
+                for row in reversed(chain(view, ordinal, _TEXT_BYTES))
+                if not row.erased
+            )
 
     def find(self, tenant: Tenant) -> tuple[Memory, ...]:
         """Every quarantined memory of a tenant, oldest first; walks every id of the store."""
@@ -96,3 +123,12 @@ def _incident_of(view: View, why: str) -> str | None:
     named = _INCIDENT.fullmatch(why)
     known = named is not None and view.get(INCIDENTS, bytes.fromhex(named[1])) is not None
     return named[1] if named is not None and known else None
+
+
+def _said(row: Row) -> QuarantinedText:
+    text, metadata_json, candidate = text_of(row)
+    return QuarantinedText(
+        candidate_id=row.candidate_id,
+        memory_class=row.memory_class,
+        candidate=msgspec.structs.replace(candidate, text=text, metadata_json=metadata_json),
+    )

@@ -123,6 +123,8 @@ class Change:
         # state of alarms: whether the name was accepted, or None if its alarm ended.
         self.counted = Counted()
         self.alarms: dict[tuple[Tenant, bytes], bool | None] = {}
+        # Whether a memory was put under quarantine, or is shown again.
+        self.quarantines_moved = False
         # Candidates judged in this transaction, and the data to keep of those that are held.
         self.judged: tuple[CandidateId, ...] = ()
         self.kept: dict[CandidateId, Contents] = {}

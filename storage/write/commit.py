@@ -253,7 +253,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         ) or kind is ChangeKind.PURGE:
             # An earlier memory with the same id is gone. A person who hid that one has not seen the
             # new one.
-            change.draft.delete(QUARANTINES, name)
+            change.quarantines_moved |= change.draft.delete(QUARANTINES, name)
         elif known is not None and known.status is MemoryStatus.QUARANTINED:
             # For a memory that was hidden before format 5, no record says who hid it.
             keep_hands(change.draft, name, known)

@@ -109,6 +109,9 @@ class Engine:
         self.anchor_changes = 0
         # The function that is called for each hold that nobody decided, once its end is durable.
         self.expired: Callable[[HeldCandidate, Outcome], None] = _unheard
+        # A counter of changes of what is under quarantine, which moves before such a change is
+        # answered; 0 while nothing is, and nothing was since the start.
+        self.quarantine_changes = 0
         # A counter of labels that persons raised. An origin that was read under another count is
         # stale.
         self.labels_raised = 0
@@ -408,6 +411,7 @@ class Engine:
         parts.judge.waiting.adopt(change.held_came.items(), change.held_gone)
         parts.judge.usage.adopt(change)
         parts.judge.cells.adopt(change)
+        self.quarantine_changes += change.quarantines_moved
         self.labels_raised += change.relabelled
         parts.staging.forget(change.judged)
         if change.asker_erases:

@@ -280,6 +280,7 @@ def place(change: Change, name: bytes, known: IdRecord, row: Row, hidden: frozen
     Every quarantine and every parole goes through here. `row` is the memory's newest row. A deleted
     memory stays deleted, and the store goes on to record who hides it.
     """
+    change.quarantines_moved = True
     if hidden:
         change.draft.put(QUARANTINES, name, encode(HiddenBy(by=tuple(sorted(hidden)))))
     else:

@@ -92,9 +92,43 @@ async def test_an_operator_is_told_what_a_reply_had_seen_without_a_word_of_it(
     assert TEA not in json.dumps([told, listed, lost]), "ids and numbers, no text"
 
 
-async def _operator(bench: Bench, path: str) -> tuple[int, Any]:
+async def test_a_convicted_memory_leaves_the_next_request_of_the_same_conversation(
+    tmp_path: Path,
+) -> None:
+    async with fronted(tmp_path) as bench:
+        for text in (TEA, TRAIN):
+            assert (await bench.front.write(AGENT_KEY, {"text": text}))[0] == 201
+        _, found = await bench.front.call("POST", "/v1/search", AGENT_KEY, {"query": "tea, train"})
+        body = asking("chat", f"When is tea? {call('fetch', url='x')}", tools=("fetch",))
+        assert (await bench.ask("chat", body)).status == 200
+        history = answered("chat", body, "call_0000", json.dumps({"results": found["results"]}))
+
+        reply = await bench.ask("chat", history)
+        shown = bench.model.requests[-1].raw
+        named = reply_id_in(reply.raw)
+        blame: dict[str, object] = {"reply_id": named, "forbid": ["green tea"]}
+        done = await _operator(bench, "blame", blame)
+        assert (done[0], done[1]["ending"]) == (200, "healed")
+        assert (await bench.ask("chat", history)).status == 200
+        after = bench.model.requests[-1].raw
+        (culprit,) = done[1]["named"]
+        path = f"memories/{culprit['memory']}/parole"
+        assert (await _operator(bench, path, {"reason": "a trial"}))[0] == 200
+        assert (await bench.ask("chat", history)).status == 200
+        again = bench.model.requests[-1].raw
+    assert b"green tea" in shown, "control: the model saw it"
+    assert b"green tea" not in after
+    assert b"was withdrawn" in after
+    assert TRAIN.encode() in after, "what the same read brought beside it stays"
+    assert b"green tea" in again
+
+
+async def _operator(
+    bench: Bench, path: str, body: dict[str, object] | None = None
+) -> tuple[int, Any]:
     url, headers = bench.front.admin_url, {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    async with bench.front.client.get(f"{url}/api/v1/{path}", headers=headers) as got:
+    method, url = ("GET" if body is None else "POST"), f"{url}/api/v1/{path}"
+    async with bench.front.client.request(method, url, json=body, headers=headers) as got:
         return got.status, await got.json(content_type=None)
 
 

@@ -11,6 +11,8 @@ _FLOW: Final = "tests/unit/policy/withheld/test_flow.py"
 _PROPERTY: Final = "tests/property/test_withheld.py"
 _WITHHOLDING: Final = "tests/unit/proxy/withhold/test_withholding.py"
 _FLIGHT: Final = "tests/unit/proxy/withhold/test_withholding_in_flight.py"
+_WITHDRAWN: Final = "tests/unit/proxy/withhold/test_withdrawn.py"
+_LEAVES: Final = "test_a_quarantined_memory_leaves_the_next_request_and_parole_brings_it_back"
 _BODIES: Final = "tests/unit/proxy/dialects/model/test_withheld.py"
 _REPLY: Final = "tests/unit/proxy/dialects/model/test_replies_withheld.py"
 _COUPLED: Final = "tests/unit/proxy/model/test_with_ledger.py"
@@ -214,6 +216,43 @@ WITHHELD: Final = (
         new="            return Refused(begun.principal, begun.candidate_id, told, version)\n",
         invariant="a held text is withheld from the model's own words alone",
         tests=(_HELD,),
+    ),
+    Mutant(
+        name="a quarantined memory stays in the model's context",
+        file="proxy/withhold/withholding.py",
+        old="        await self._look_at_quarantine(kept, tenant)\n",
+        new="",
+        invariant="no model request that begins after a quarantine carries the memory",
+        tests=(at(_WITHDRAWN, _LEAVES),),
+    ),
+    Mutant(
+        name="a parole leaves the memory withheld",
+        file="proxy/withhold/state.py",
+        old="        gone = [name for name in self._withdrawn if name not in names]\n",
+        new="        gone = [name for name in self._withdrawn if name in ()]\n",
+        invariant="a memory that is shown again stands in model requests again",
+        tests=(at(_WITHDRAWN, _LEAVES),),
+    ),
+    Mutant(
+        name="a withdrawn text outlasts its parole in the log",
+        file="proxy/withhold/asking.py",
+        old="        if not self._kept.is_withdrawn(record.key_of):\n",
+        new="        if record.key_of is not None:\n",
+        invariant="after a restart only what is under quarantine then is withheld",
+        tests=(
+            at(
+                _WITHDRAWN,
+                "test_every_principal_of_the_tenant_is_spared_it_and_a_restart_changes_nothing",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a quarantined memory takes its neighbours along",
+        file="policy/withheld/matching.py",
+        old="        keys = {key for key in keys if not self._texts[key][1].withdrawn}\n",
+        new="",
+        invariant="what a read brought beside a quarantined memory stays",
+        tests=(at(_WITHDRAWN, "test_memories_beside_a_quarantined_one_in_the_same_answer_stay"),),
     ),
     Mutant(
         name="nobody hears of a denial",

@@ -16,7 +16,7 @@ import msgspec
 
 from proxy.dialects.model.reading import text_of
 from proxy.dialects.model.transcript import Where  # noqa: TC001 - msgspec reads the annotation
-from proxy.dialects.strict_json.tolerant import read_body
+from proxy.dialects.strict_json.tolerant import read_body, read_json, write_body
 from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
@@ -144,6 +144,21 @@ def cut(text: str, asks: Asks) -> str:
 def cut_lines(text: str, asks: Asks) -> str:
     """The text without those lines that contain something refused."""
     return _cut(text, asks, _LINE_END, asks.of_lines)
+
+
+def cut_result(text: str, asks: Asks) -> str:
+    """The text of a tool's result without refused lines; of JSON, without refused strings.
+
+    A read brings many memories in one line of JSON, and those beside a refused one stay.
+    """
+    if not text.startswith(("{", "[")) or asks.of(text) is None:
+        return cut_lines(text, asks)
+    try:
+        inside = read_json(text.encode())
+    except (MalformedRequest, UnicodeEncodeError):
+        return cut_lines(text, asks)
+    left = write_body(_sieved(inside, asks, cut_lines)).decode()
+    return cut_lines(text, asks) if asks.of(left) is not None else left
 
 
 def _cut(
@@ -302,7 +317,7 @@ def result(call_id: str, value: Json, asks: Asks) -> tuple[Json, bool]:
     said = asks.of_result(call_id, text)
     if said is not None:
         return said, True
-    return (value if asks.of(text) is None else _sieved(value, asks, cut_lines)), False
+    return (value if asks.of(text) is None else _sieved(value, asks, cut_result)), False
 
 
 class Proposing:

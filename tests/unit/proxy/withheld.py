@@ -69,6 +69,12 @@ class Rig(NamedTuple):
         (item,) = await self.live.writing.judge(AGENT, (proposal,), "native", TRACE)
         return item
 
+    async def update(self, memory_id: MemoryId, text: str) -> WrittenItem:
+        """Propose another text for a memory."""
+        proposal = Proposal(change=ChangeKind.UPDATE, text=text, memory_id=memory_id)
+        (item,) = await self.live.writing.judge(AGENT, (proposal,), "native", TRACE)
+        return item
+
     async def held(self, text: str) -> CandidateId:
         """The id of a memory that reads as an order, and waits for a person."""
         item = await self.write(text, named=False)
