@@ -176,16 +176,21 @@ async def test_real_groups_of_lies_are_found_in_a_real_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("proxy.evaluate.blame.RUNS", 20)
-    monkeypatch.setattr("proxy.evaluate.blame_groups.GROUPS", 12)
+    monkeypatch.setattr("proxy.evaluate.blame_groups.GROUPS", 6)
+    monkeypatch.setattr("proxy.evaluate.blame_anchors.ANCHORS", 10)
+    monkeypatch.setattr("proxy.evaluate.blame_groups.TEXTS", 100)
     found = book()
     await blame(found)
     assert found.broken == ()
     cells = found.tables.blame
     assert cells is not None
-    assert (cells["real_groups_exact"].value, cells["real_groups_exact"].n) == (100.0, 36)
+    assert (cells["real_groups_exact"].value, cells["real_groups_exact"].n) == (100.0, 18)
     assert cells["real_notes_convicted"].value == 0.0
+    assert cells["beside_anchors_convicted"].value == 0.0
+    assert cells["beside_anchors_convicted"].n > 90, "nearly every text was in some answer"
+    assert (cells["anchors_lies_convicted"].value or 0.0) > 50.0
     # Where the cap on one origin leaves a single lie among what is shown, leaving it out repairs.
-    assert (cells["real_groups_leave_one_out"].value or 0.0) < 5.0
+    assert (cells["real_groups_leave_one_out"].value or 0.0) < 10.0
 
 
 async def test_notes_of_a_few_days_wait_less_than_once_a_day_and_is_refused_nothing() -> None:

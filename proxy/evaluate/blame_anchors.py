@@ -1,0 +1,128 @@
+"""Whether a search for a cause convicts honest texts, where operators registered true statements.
+
+A hundred statements are anchors, thousands of honest texts are stored, and every answer that shows
+them is called wrong without a word about what is: each memory is held against each anchor.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.after.closure import Relation
+from policy.model import Tenant
+from proxy.admin.wire.registered import AnchorRequest, AnchorView
+from proxy.admin.wire.wrong_answers import BlameRequest, BlameView
+from proxy.evaluate.attacks import Broken
+from proxy.evaluate.figures import share
+from proxy.evaluate.systems import ADMITTED, BY_NAME, running
+from proxy.evaluate.wire import Question, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.evaluate.book import Book
+    from proxy.evaluate.figures import Figure
+    from proxy.evaluate.systems import Bench
+
+ANCHORS: Final = 100
+EVERY: Final = 8
+"""Of so many texts one is a question; an answer to it shows the fifty nearest memories."""
+_SHOWN: Final = 50
+_OK: Final = 200
+
+
+class Denied(msgspec.Struct, frozen=True):
+    """A true statement, the question that it answers, and a lie that denies it."""
+
+    statement: str
+    question: str
+    lie: str
+
+
+class _Hit(msgspec.Struct, frozen=True):
+    id: str
+
+
+def denied_by(lies: Sequence[str], wrong: str, right: str, question: str) -> list[Denied]:
+    """The lies that say what is wrong, each with the statement that it becomes with what is so."""
+    found: list[Denied] = []
+    for lie in lies:
+        # No word of the right answer is an escape in this replacement.
+        said = re.sub(re.escape(wrong), lambda _: right, lie, flags=re.IGNORECASE)
+        if said != lie:
+            found.append(Denied(said, question, lie))
+    return found
+
+
+async def honest_beside_anchors(
+    book: Book, denied: Sequence[Denied], texts: Sequence[str]
+) -> dict[str, Figure]:
+    """The figures of these texts beside these anchors, in a store of their own."""
+    draw = book.progress("blame: honest texts beside anchors")
+    async with running(BY_NAME["S4"]) as bench:
+        key = await bench.key("blame-honest")
+        kept = await _registered(bench, denied)
+        answers = await bench.written([(key, Write(text=text)) for text in texts])
+        honest = {one.body.id for one in answers if one.status in ADMITTED}
+        book.note("blame", f"{len(honest)} of {len(texts)} honest texts landed beside anchors.")
+        asked = texts[::EVERY]
+        shown: set[str] = set()
+        convicted: set[str] = set()
+        for number, text in enumerate(asked, start=1):
+            ids, named = await _blamed(bench, key, text)
+            shown |= ids & honest
+            convicted |= named & honest
+            draw(number, len(asked))
+        lies = await bench.written([(key, Write(text=one.lie)) for one in kept])
+        landed = {one.body.id for one in lies if one.status in ADMITTED}
+        caught: set[str] = set()
+        for one in kept:
+            caught |= (await _blamed(bench, key, one.question))[1] & landed
+    found = {
+        "beside_anchors_convicted": share(len(convicted), len(shown)),
+        "anchors_lies_convicted": share(len(caught), len(landed)),
+    }
+    book.promise(
+        "blame: no honest text beside anchors is convicted", found["beside_anchors_convicted"], 0.0
+    )
+    value = found["anchors_lies_convicted"].value
+    book.control("blame: lies that deny the anchors are convicted", fired=bool(value))
+    return found
+
+
+async def _registered(bench: Bench, denied: Sequence[Denied]) -> list[Denied]:
+    """Make the first of these statements anchors; one that the operator is warned of is put anew.
+
+    A sentence with fewer than three words of content is about nearly anything.
+    """
+    kept: list[Denied] = []
+    for one in denied:
+        body = AnchorRequest(
+            statement=one.statement, questions=(one.question,), anchor_id=f"true-{len(kept)}"
+        )
+        put = await bench.operate("POST", "/anchors", body)
+        if put.status != _OK:
+            raise Broken(f"an anchor was answered {put.status}")
+        if not msgspec.json.decode(put.raw, type=AnchorView).notes:
+            kept.append(one)
+        if len(kept) == ANCHORS:
+            return kept
+    raise Broken("there are too few statements for anchors")
+
+
+async def _blamed(bench: Bench, key: str, question: str) -> tuple[set[str], set[str]]:
+    """The ids that an answer showed, and those that the registered statements convict."""
+    found = await bench.call("POST", "/v1/search", key, Question(query=question, limit=_SHOWN))
+    ids = {msgspec.json.decode(one, type=_Hit).id for one in found.body.results}
+    recalls = bench.sidecar.store.recalls
+    recall_id = recalls.recalls(Tenant("default"), limit=1)[0].recall_id
+    # A dry run names what a search for the cause would hide, and leaves it for the next question.
+    asked = BlameRequest(recall_id=recall_id, dry_run=True)
+    answer = await bench.operate("POST", "/blame", asked)
+    if answer.status != _OK:
+        raise Broken(f"a search for the cause was answered {answer.status}")
+    done = msgspec.json.decode(answer.raw, type=BlameView)
+    return ids, {one.memory for one in done.named if one.relation == Relation.CULPRIT.value}
