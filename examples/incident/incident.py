@@ -224,7 +224,8 @@ def story(sidecar: Sidecar, model: Model) -> None:
     sidecar.post("/v1/memories", agent_key, {"text": DERIVED, "derived_from": ids[:1]})
     told(model, Agent(sidecar))
     # While nobody says that this is wrong, it is said again in each conversation.
-    reply_id = told(model, Agent(sidecar))
+    agent = Agent(sidecar)
+    reply_id = told(model, agent)
     words = ("key", "add", "ada", "--channel", "user", "--tenant", "default", "--json")
     persons_key = json.loads(sidecar.command(*words))["plain"]
     said = {"reply_id": reply_id, "verdict": "wrong", "forbid": LIE}
@@ -232,6 +233,8 @@ def story(sidecar: Sidecar, model: Model) -> None:
     print(f"POST /v1/feedback {json.dumps(said)}")
     print(ended(sidecar, noted["incident"]), end="")
     told(model, Agent(sidecar))
+    # The conversation that was wrong sends its earlier results again, and they are withheld.
+    told(model, agent)
 
 
 def main() -> None:

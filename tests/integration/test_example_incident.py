@@ -46,4 +46,5 @@ async def test_one_feedback_hides_what_made_an_answer_wrong_as_the_readme_shows(
     said = _lines(out)
     assert said == _lines(README.split("\n```\n")[2])
     # Control: the same question was answered wrongly before anybody said so, in two conversations.
-    assert said[0] == said[1] != said[-1]
+    # After that it is right in a third one, and in the second, which sends its history again.
+    assert said[0] == said[1] != said[-2] == said[-1]
