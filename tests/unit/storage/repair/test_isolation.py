@@ -260,6 +260,26 @@ def test_lineage_is_filed_once_for_a_store_that_grew_up_without_it(bench: Bench)
     store.close()
 
 
+def test_what_was_hidden_before_there_was_a_table_of_it_is_withheld_after_a_start(
+    bench: Bench,
+) -> None:
+    store = bench.open()
+    root = id_of(say(store, "root"))
+    asyncio.run(store.writer.quarantine(root, TENANT, BY))
+    draft = store.lmdb.begin()
+    for key in list(draft.keys(QUARANTINES)):
+        draft.delete(QUARANTINES, key)
+    draft.delete(META, b"lineage")
+    draft.commit()
+    assert store.quarantined.texts(TENANT) == ()  # control: the table is what is read
+    store.close()
+    store = bench.open()
+    assert store.quarantined.changes == 1
+    assert [one.candidate.text for one in store.quarantined.texts(TENANT)] == ["root"]
+    assert store.reader.check().problems == ()
+    store.close()
+
+
 def test_a_purge_leaves_neither_lineage_nor_who_hid_it(bench: Bench) -> None:
     store = bench.open()
     root = id_of(say(store, "root", LEAKED))
