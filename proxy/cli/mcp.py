@@ -199,14 +199,15 @@ async def electing(settings: Settings) -> AsyncGenerator[Election]:
         # The import runs in a thread, because it loads LMDB, FAISS and the embedder while messages
         # already pass.
         app = await asyncio.to_thread(importlib.import_module, "proxy.compose.app")
-        composition = app.Composition(listen=False, guards=True)
+        asked_for = asyncio.Event()
+        composition = app.Composition(listen=False, guards=True, hand_over=asked_for.set)
         # The MCP host's log gets the verdicts, but no line for each request of a relay.
         quiet = msgspec.structs.replace(settings.telemetry, access_log=False)
         own = msgspec.structs.replace(settings, telemetry=quiet)
         async with app.compose(own, composition) as sidecar:
             if sidecar.shown_keys:
                 _LOG.warning("keys were made and not shown: `mnemogate key rotate` makes new ones")
-            yield Opened(sidecar.halted, sidecar.direct)
+            yield Opened(sidecar.halted, sidecar.direct, asked_for)
 
     election = Election(settings.state / SOCKET, open_gate)
     try:

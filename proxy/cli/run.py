@@ -21,14 +21,20 @@ from proxy.cli.neighbours import foreign
 from proxy.cli.pointing import first_write, for_the_agent, for_the_operator, mcp_entry, pointed
 from proxy.cli.terminal import now_ms, waiting
 from proxy.compose.observe_mode import BANNER
+from proxy.guard.client import asked_to_hand_over
+from proxy.guard.election import STAND_BACK_S
+from proxy.guard.wire import SOCKET
 from proxy.seams.observations import CONFIRM
 from proxy.settings.load import MARKER, SETTINGS, elsewhere
 from proxy.settings.model import unset_in
 from proxy.settings.wider import wider_rules, wider_settings
+from storage.errors import StoreLocked
 from telemetry.logs import configure
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
@@ -51,6 +57,8 @@ SWITCH_S: Final = 0.0005
 GC_YOUNG: Final = 20_000
 GC_MIDDLE: Final = 20
 GC_OLD: Final = 20
+# Seconds between two attempts to open a state directory that a wrapper is giving up.
+_RETRY_S: Final = 0.05
 
 
 class _Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +109,7 @@ async def _run(context: Context) -> Exit:
     async with AsyncExitStack() as stack:
         new_store = not (settings.state / MARKER).exists()
         with opening(settings.state):
-            sidecar = await stack.enter_async_context(compose(settings))
+            sidecar = await _opened(stack, settings, compose)
         _settle()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, asked_to_stop.set)
@@ -130,6 +138,30 @@ async def _run(context: Context) -> Exit:
             then="the log says which; `mnemogate audit verify` checks the store",
         )
     return Exit.OK
+
+
+async def _opened(
+    stack: AsyncExitStack,
+    settings: Settings,
+    compose: Callable[[Settings], AbstractAsyncContextManager[Sidecar]],
+) -> Sidecar:
+    """The sidecar, if need be in the place of an MCP wrapper that is the gate and gives it up.
+
+    Raises:
+        StoreLocked: Another process has the state directory, and keeps it.
+    """
+    loop = asyncio.get_running_loop()
+    end_s, given = loop.time() + STAND_BACK_S, False
+    while True:
+        try:
+            return await stack.enter_async_context(compose(settings))
+        except StoreLocked:
+            # Of several wrappers another one may have taken the place that the first one left, so
+            # each that has it is asked. One that is just closing answers nobody.
+            given = await asked_to_hand_over(settings.state / SOCKET) or given
+            if not given or loop.time() >= end_s:
+                raise
+            await asyncio.sleep(_RETRY_S)
 
 
 async def _first(*events: asyncio.Event) -> None:

@@ -90,6 +90,8 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     # If true, the socket for relays and a free loopback port for operators are opened: an MCP
     # wrapper became the gate.
     guards: bool = False
+    # A function that ends this gate, for a wrapper that gives its place to a sidecar.
+    hand_over: Callable[[], None] | None = None
 
     @property
     def guarding(self) -> bool:
@@ -162,7 +164,7 @@ async def compose(
         fronts = Fronts(
             data=await mcp.open(stack, services.memory_front(dialects, halted.set), model),
             admin=services.admin_front(health, halted.set),
-            guard=services.guard_front(halted.set),
+            guard=services.guard_front(halted.set, composition.hand_over),
         )
         listening = Listening(settings, surroundings, halted)
         data, admin = await listening.open(

@@ -385,7 +385,9 @@ class Services:
             surroundings=self._foundation.surroundings,
         )
 
-    def guard_front(self, halt: Callable[[], None]) -> GuardFront:
+    def guard_front(
+        self, halt: Callable[[], None], hand_over: Callable[[], None] | None
+    ) -> GuardFront:
         """The front of the gate's own socket."""
         return GuardFront(
             guard=self.guard,
@@ -396,6 +398,7 @@ class Services:
             link_of=self.confirming.link_of,
             own_uid=os.geteuid(),
             unbound=self._unbound,
+            hand_over=hand_over,
         )
 
 

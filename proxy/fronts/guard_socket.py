@@ -73,11 +73,13 @@ class GuardFront:
         link_of: Callable[[CandidateId], str | None],
         own_uid: int,
         unbound: set[int],
+        hand_over: Callable[[], None] | None = None,
     ) -> None:
         """`link_of` makes the link to a candidate's page, where a person decides without a key.
 
         Only relays that run as `own_uid` get such a link. `unbound` is filled with the uids of
-        peers that stand for no principal: only the gate's own uid and root may.
+        peers that stand for no principal: only the gate's own uid and root may. `hand_over` ends
+        this gate for a sidecar of that uid; None for the gate of a sidecar.
         """
         self._guard = guard
         self._operations = operations
@@ -91,6 +93,7 @@ class GuardFront:
         self._sending: dict[str, set[CandidateId]] = {}
         self._present: Counter[str] = Counter()
         self._unbound = unbound
+        self._hand_over = hand_over
 
     async def answer(self, incoming: Incoming) -> Answered:
         """The answer to a relay's request; failures are problem details."""
@@ -153,6 +156,11 @@ class GuardFront:
                 return await self._guard.pin(principal, asked.server, asked.tools)
             case wire.OneCandidate():
                 return await self._guard.decided(principal, CandidateId(asked.candidate_id))
+            case wire.HandOver():
+                if self._hand_over is None or not self._is_own(incoming):
+                    raise NotFound
+                self._hand_over()
+                return wire.Done()
             case _:
                 await self._noted(asked, principal)
                 return wire.Done()

@@ -291,6 +291,27 @@ class GuardClient:
                 pass
 
 
+async def asked_to_hand_over(socket: Path) -> bool:
+    """Ask the gate at a socket for its place; whether it gives it up.
+
+    A wrapper that became the gate does, for a process of its own uid. A sidecar does not.
+    """
+    connector = aiohttp.UnixConnector(path=str(socket))
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, trust_env=False) as session,
+            session.post(
+                f"{_ORIGIN}{wire.API}/hand_over",
+                data=wire.ENCODER.encode(wire.HandOver()),
+                timeout=aiohttp.ClientTimeout(total=ANSWER_S),
+                allow_redirects=False,
+            ) as response,
+        ):
+            return response.status == _OK
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return False
+
+
 def _divided(parts: tuple[_T, ...]) -> Iterator[tuple[_T, ...]]:
     """Divide strings into groups, each small enough for one request.
 

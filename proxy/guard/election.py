@@ -37,6 +37,9 @@ _LOG: Final = logging.getLogger("mnemogate.election")
 # Seconds between two attempts, while another process has the lock and does not serve yet.
 PAUSE_S: Final = 0.1
 READY_S: Final = 30.0
+# Seconds that a wrapper which gave up its place waits for the sidecar that asked for it. This is
+# less than `READY_S`, so that requests find this process again where the sidecar does not come.
+STAND_BACK_S: Final = 20.0
 
 _T = TypeVar("_T")
 
@@ -47,6 +50,8 @@ class Opened(NamedTuple):
     # Set when the gate must stop.
     halted: asyncio.Event
     direct: Direct
+    # Set when a sidecar of the same user asked for the place.
+    asked_for: asyncio.Event
 
 
 class OpenGate(Protocol):
@@ -63,11 +68,20 @@ class Election:
     Event loop only.
     """
 
-    def __init__(self, socket: Path, open_gate: OpenGate, pause_s: float = PAUSE_S) -> None:
+    def __init__(
+        self,
+        socket: Path,
+        open_gate: OpenGate,
+        pause_s: float = PAUSE_S,
+        stand_back_s: float = STAND_BACK_S,
+    ) -> None:
+        self._stand_back_s = stand_back_s
         self._socket = socket
         self._open_gate = open_gate
         self._pause_s = pause_s
         self._may_lead = True
+        # Until this time of the loop, in seconds, the place is left to a sidecar that asked for it.
+        self._back_until_s = 0.0
         self._there = asyncio.Event()
         self.leads = False
         self._own: Direct | None = None
@@ -86,7 +100,7 @@ class Election:
         """
         while True:
             await self._follow()
-            if self._may_lead:
+            if self._may_lead and asyncio.get_running_loop().time() >= self._back_until_s:
                 await self._lead()
             await asyncio.sleep(self._pause_s)
 
@@ -126,11 +140,17 @@ class Election:
     async def _lead(self) -> None:
         """Become the gate, unless another process is by now."""
         try:
-            async with self._open_gate() as (halted, self._own):
+            async with self._open_gate() as (halted, self._own, asked_for):
                 self.leads = True
                 self._there.set()
                 _LOG.info("this process is the gate")
-                await halted.wait()
+                await _first(halted, asked_for)
+                # Requests wait for the next gate from here on, and do not meet this one's end.
+                self._there.clear()
+                if not halted.is_set():
+                    self._back_until_s = asyncio.get_running_loop().time() + self._stand_back_s
+                    _LOG.info("this process hands the gate over to a sidecar")
+                    return
                 # The gate stopped because an invariant broke, so this process must not become the
                 # gate again.
                 self._may_lead = False
@@ -141,6 +161,15 @@ class Election:
             self.leads = False
             self._own = None
             self._there.clear()
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Return when one of the events is set."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(event.wait()) for event in events]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
 
 
 class ElectedGuard:

@@ -87,7 +87,13 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     """The gate's answer to a request that returns nothing."""
 
 
-Asked = GuardedCall | Settlement | Strings | Segment | ToolList | ServerName | OneCandidate
+class HandOver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of a `hand_over` request: `mnemogate run` starts, and asks a wrapper for its place."""
+
+
+Asked = (
+    GuardedCall | Settlement | Strings | Segment | ToolList | ServerName | OneCandidate | HandOver
+)
 ASKS: Final[dict[str, type[msgspec.Struct]]] = {
     "judge": GuardedCall,
     "settle": Settlement,
@@ -97,6 +103,7 @@ ASKS: Final[dict[str, type[msgspec.Struct]]] = {
     "unsettled": ServerName,
     "decided": OneCandidate,
     "perform": Performance,
+    "hand_over": HandOver,
 }
 
 ENCODER: Final = msgspec.json.Encoder()

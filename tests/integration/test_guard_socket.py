@@ -14,7 +14,9 @@ from policy import query
 from policy.labels.editing import Edit
 from policy.model import CandidateId, ChangeKind, MemoryClass, SourceKind
 from policy.verdict import Reason
-from proxy.guard.client import GuardClient
+from proxy.compose.app import Composition
+from proxy.fronts.guard_socket import GuardFront
+from proxy.guard.client import GuardClient, asked_to_hand_over
 from proxy.guard.wire import REQUEST_BYTES_MAX, SOCKET
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Forwarded, PinnedTool, Segment
@@ -267,3 +269,25 @@ async def test_an_operator_sees_what_is_unsettled_and_says_what_he_found(gate: G
         async with gate.live.client.post(url, headers=who, json={"done": True}) as response:
             assert response.status == status
     assert gate.live.sidecar.store.reader.status().live_count == 1
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_wrapper_gives_its_place_to_a_process_of_its_own_uid_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, own: bool
+) -> None:
+    def anothers(*_: object) -> bool:
+        return False
+
+    if not own:
+        monkeypatch.setattr(GuardFront, "_is_own", anothers)
+    asked_for = asyncio.Event()
+    async with running(tmp_path, Composition(hand_over=asked_for.set)) as live:
+        assert await asked_to_hand_over(live.state / SOCKET) is own
+    assert asked_for.is_set() is own
+
+
+async def test_a_sidecar_gives_its_place_to_nobody(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        assert not await asked_to_hand_over(live.state / SOCKET)
+    # Nor does anybody where there is no gate.
+    assert not await asked_to_hand_over(live.state / SOCKET)

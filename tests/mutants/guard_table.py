@@ -361,4 +361,30 @@ GUARD: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="whoever may ask the gate may ask for its place",
+        file="proxy/fronts/guard_socket.py",
+        old="                if self._hand_over is None or not self._is_own(incoming):\n",
+        new="                if self._hand_over is None:\n",
+        invariant="only a process of the gate's own uid takes its place",
+        tests=(
+            at(
+                "tests/integration/test_guard_socket.py",
+                "test_a_wrapper_gives_its_place_to_a_process_of_its_own_uid_alone",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a wrapper that handed its place over takes it again at once",
+        file="proxy/guard/election.py",
+        old=" and asyncio.get_running_loop().time() >= self._back_until_s:\n",
+        new=":\n",
+        invariant="a place that was asked for is left to whoever asked",
+        tests=(
+            at(
+                "tests/unit/proxy/guard/test_election.py",
+                "test_a_place_that_was_asked_for_is_left_to_whoever_asked",
+            ),
+        ),
+    ),
 )

@@ -37,6 +37,7 @@ class Place:
         self.serving = False
         self.open: list[asyncio.StreamWriter] = []
         self.halted: list[asyncio.Event] = []
+        self.asked_for: list[asyncio.Event] = []
 
     @asynccontextmanager
     async def open_gate(self) -> AsyncGenerator[Opened]:
@@ -52,8 +53,9 @@ class Place:
             server = await asyncio.start_unix_server(self._serve, str(self.socket))
             halted = asyncio.Event()
             self.halted.append(halted)
+            self.asked_for.append(asyncio.Event())
             try:
-                yield Opened(halted, direct_to(Slow(b"")))
+                yield Opened(halted, direct_to(Slow(b"")), self.asked_for[-1])
             finally:
                 self.serving = False
                 server.close()
@@ -76,7 +78,7 @@ def place(tmp_path: Path) -> Place:
 
 @asynccontextmanager
 async def standing(place: Place) -> AsyncGenerator[tuple[Election, asyncio.Task[None]]]:
-    election = Election(place.socket, place.open_gate, pause_s=0.001)
+    election = Election(place.socket, place.open_gate, pause_s=0.001, stand_back_s=3_600)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(election.run())
         await election.ready(10)
@@ -106,6 +108,23 @@ async def test_when_the_gate_ends_another_one_takes_over(place: Place) -> None:
                 await asyncio.sleep(0.001)
         await second.ready(1)
         assert not first.leads
+    assert place.opened == 2
+
+
+async def test_a_place_that_was_asked_for_is_left_to_whoever_asked(place: Place) -> None:
+    async with standing(place) as (wrapper, _):
+        place.asked_for[0].set()
+        async with asyncio.timeout(10):
+            while wrapper.leads:  # noqa: ASYNC110 - looked at from outside
+                await asyncio.sleep(0.001)
+        # As many turns as it took the wrapper to become the gate, and more: it stays back.
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        assert place.opened == 1
+        # The sidecar that asked comes, and the wrapper follows it.
+        async with place.open_gate():
+            await wrapper.ready(10)
+            assert not wrapper.leads
     assert place.opened == 2
 
 
