@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from proxy.intercept.verdict_events import Judging, decided_event
+from proxy.seams.delivery import Way, way_of
 from telemetry.events import TraceContext
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ class Ruled(msgspec.Struct, frozen=True, kw_only=True):
     lifted: tuple[str, ...]
     # Whether the agent that proposed the text is kept from seeing it from now on.
     withheld: bool
+    # Who writes the text if it was let in.
+    way: Way
+    # The principal that proposed the text; "" where that is unknown.
+    principal_id: str
 
 
 class Deciding(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +63,7 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         """
         held, started_ns = self._before(candidate_id)
         outcome = await self.writer.release(candidate_id, by)
-        return self._ruled(self._told(held, outcome, way, started_ns))
+        return self._ruled(held, self._told(held, outcome, way, started_ns))
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> Ruled:
         """Refuse a candidate; its content is destroyed.
@@ -69,15 +74,21 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         """
         held, started_ns = self._before(candidate_id)
         outcome = await self.writer.deny(candidate_id, by)
-        return self._ruled(self._told(held, outcome, way, started_ns))
+        return self._ruled(held, self._told(held, outcome, way, started_ns))
 
-    def _ruled(self, outcome: Outcome) -> Ruled:
+    def _ruled(self, held: HeldCandidate | None, outcome: Outcome) -> Ruled:
+        candidate = None if held is None else held.candidate
+        way = way_of("" if candidate is None else candidate.target)
+        principal_id = "" if held is None else held.principal_id
         withholding = self.withholding
-        if withholding is None:
-            return Ruled(outcome=outcome, lifted=(), withheld=False)
-        lifted = withholding.heard(outcome)
-        withheld = outcome.candidate_id in withholding.refused()
-        return Ruled(outcome=outcome, lifted=lifted, withheld=withheld)
+        lifted: tuple[str, ...] = ()
+        withheld = False
+        if withholding is not None:
+            lifted = withholding.heard(outcome)
+            withheld = outcome.candidate_id in withholding.refused()
+        return Ruled(
+            outcome=outcome, lifted=lifted, withheld=withheld, way=way, principal_id=principal_id
+        )
 
     def _before(self, candidate_id: CandidateId) -> tuple[HeldCandidate | None, int]:
         # These are read before the decision, because a decided candidate can no longer be

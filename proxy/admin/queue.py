@@ -31,6 +31,7 @@ from proxy.admin.wire.review_queue import (
 )
 from proxy.seams.faults import MalformedRequest, NotFound
 from storage.errors import UnknownCandidate
+from storage.values import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -199,6 +200,7 @@ class Queue:
         counts = {"admit": 0, "reject": 0, "hold": 0}
         changed: list[str] = []
         lifted: set[str] = set()
+        ways: dict[str, int] = {}
         for one in selection.chosen:
             if not await asyncio.to_thread(self._unchanged, selection, (one,)):
                 changed.append(one.candidate_id)
@@ -209,12 +211,15 @@ class Queue:
                 changed.append(one.candidate_id)
                 continue
             counts[ruled.outcome.decision.value] += 1
+            if ruled.outcome.decision is Decision.ADMIT:
+                ways[ruled.way.value] = ways.get(ruled.way.value, 0) + 1
             lifted |= set(ruled.lifted)
         return DecidedMany(
             admitted=counts["admit"],
             refused=counts["reject"],
             changed=tuple(changed),
             lifted=tuple(sorted(lifted)),
+            ways=ways,
         )
 
     async def same_as(self, candidate_id: CandidateId) -> tuple[str, ...]:

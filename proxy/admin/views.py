@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from policy.labels.floor import class_once_confirmed
 from policy.trust.score import soft_score
+from policy.verdict import Reason
 from proxy.admin.wire.store import (
     CheckpointView,
     HandView,
@@ -170,6 +171,8 @@ def outcome_view(ruled: Ruled, same: tuple[str, ...]) -> OutcomeView:
         lifted=ruled.lifted,
         withheld=ruled.withheld,
         same=same,
+        way=ruled.way.value,
+        counts_against=ruled.principal_id if outcome.reason is Reason.DENIED_BY_PERSON else "",
     )
 
 

@@ -22,6 +22,7 @@ from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import age, inert, iso, moment, now_ms
+from proxy.seams.delivery import COUNTS, FOLLOWS, Way
 
 if TYPE_CHECKING:
     import argparse
@@ -154,13 +155,19 @@ def _tell_one(context: Context, outcome: OutcomeView, wanted: str) -> None:
             f"the gate still answers {outcome.decision}: {outcome.reason} (step {outcome.step})",
             then="a person's word passes a hold, not a refusal",
         )
-    became = ""
+    became, way = "", Way(outcome.way)
     if outcome.memory_id is not None:
-        became = f", stored as {outcome.memory_class.value}, memory {inert(outcome.memory_id)}"
+        verb = "stored" if way is Way.STORE else "allowed"
+        became = f", {verb} as {outcome.memory_class.value}, memory {inert(outcome.memory_id)}"
     terminal.say(
         f"{inert(outcome.candidate_id)}: {outcome.decision}{became}, "
         f"version {outcome.version}, audit leaf {outcome.leaf_index}"
     )
+    if outcome.decision == "admit" and way is not Way.STORE:
+        terminal.say(FOLLOWS[way])
+    if outcome.counts_against:
+        who = inert(outcome.counts_against)
+        terminal.say(f"it {COUNTS}: mnemogate trust show {who} --history")
     _tell_lifted(terminal, outcome.lifted)
     if outcome.withheld:
         terminal.say(
@@ -226,6 +233,10 @@ async def _decide_many(context: Context, api: Operator, word: str, digest: str) 
         terminal.data(done)
         return Exit.OK
     terminal.say(f"{done.admitted} let in, {done.refused} refused")
+    for way, count in done.ways.items():
+        terminal.say(f"{count} allowed: {FOLLOWS[Way(way)]}")
+    if word == "deny" and done.refused:
+        terminal.say(f"each {COUNTS}: mnemogate trust show")
     _tell_lifted(terminal, done.lifted)
     if done.changed:
         terminal.say(f"{len(done.changed)} were not as they had been, and were left alone:")

@@ -25,6 +25,7 @@ from policy.text.visible import is_hidden, named
 from proxy.admin.confirm_links import BadLink
 from proxy.admin.persons_word import PAGE
 from proxy.admin.views import filed_under
+from proxy.seams.delivery import COUNTS, FOLLOWS
 from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
 from proxy.seams.observations import CLASS_WORDS, CONFIRM, NEXT, whose_words
 from proxy.seams.operation import HttpReply, HttpRequest
@@ -235,15 +236,16 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 raise _Refused(422, "Nothing was decided.")
         try:
-            outcome = (await decide(candidate_id, by or LINK, PAGE)).outcome
+            ruled = await decide(candidate_id, by or LINK, PAGE)
         except UnknownCandidate:
             raise _Refused(410, "Somebody else has decided it meanwhile.") from None
         except StorageError:
             raise _Refused(503, "The store could not answer. Look at mnemogate review.") from None
+        outcome = ruled.outcome
         if outcome.decision is Decision.ADMIT:
-            text = f"It is remembered as {outcome.memory_class.value}."
+            text = f"Allowed as {outcome.memory_class.value}: {FOLLOWS[ruled.way]}."
         elif form["decision"] == "deny":
-            text = "It is not remembered, and its text is destroyed."
+            text = f"It is not remembered, and its text is destroyed. It {COUNTS}."
         else:
             reason = outcome.reason.value if outcome.reason else "unknown"
             text = f"It cannot be remembered all the same ({reason}); its text is destroyed."

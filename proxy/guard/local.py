@@ -36,6 +36,7 @@ from policy.model import (
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.strict_json.strict import canonical_json, check_text, decode_object
 from proxy.guard.ahead import Ahead
+from proxy.seams.delivery import way_of
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.guard import Forwarded, GuardedCall, Judged, PinState, Unsettled
 from proxy.seams.observations import observation_for
@@ -495,6 +496,7 @@ class Guarding:
                 found.intercepted.change,
                 lowered=class_lowered(found.intercepted, leaf),
                 page=self._surroundings.page.of(candidate_id),
+                way=way_of(found.intercepted.target),
             ),
             reason=reason,
             step=leaf.step,

@@ -35,6 +35,7 @@ from proxy.intercept.promotion import stored_of
 from proxy.intercept.shadow import Recallable, shown_of
 from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
 from proxy.seams.access import access_of
+from proxy.seams.delivery import way_of
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.ledger import seen_of
 from proxy.seams.operation import Proposal, WrittenItem
@@ -558,6 +559,7 @@ def _written(
             candidate.change,
             lowered=lowered,
             page=page,
+            way=way_of(candidate.target),
         ),
         version=outcome.version,
         leaf_index=outcome.leaf_index,

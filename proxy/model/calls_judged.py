@@ -20,6 +20,7 @@ from policy.verdict import Reason
 from proxy.dialects.mcp.calls import Call, read_call
 from proxy.dialects.mcp.maps import ToolKind
 from proxy.dialects.model.tools import outcomes_of
+from proxy.seams.delivery import MODEL_SERVERS
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Forwarded, GuardedCall, Join
 from proxy.seams.observations import observation_of_call
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from proxy.model.files_judged import ConversationFiles
     from proxy.seams.guard import GuardAhead, Item, Judged
 
-SERVER_PREFIX: Final = "model/"
 HELD_MAX: Final = 1_024
 _CHANGES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
 _ADMIT: Final = "admit"
@@ -124,7 +124,7 @@ class Veto:
             # The item is filed under the name that relays use for the server, so that it is the
             # same item whether the call is judged here or at a relay.
             relayed = self._guard.server_of(principal, named.server)
-            server = relayed or SERVER_PREFIX + named.map_name
+            server = relayed or MODEL_SERVERS + named.map_name
             return await self._write(asked, server, call, named.call)
         closed = _closed(principal, named.call.kind)
         return None if closed is None else observation_of_call(closed)

@@ -24,7 +24,7 @@ from proxy.dialects.model.outputs import (
     spells_object,
     with_outputs,
 )
-from proxy.model.calls_judged import SERVER_PREFIX
+from proxy.seams.delivery import MODEL_SERVERS
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Forwarded, GuardedCall, Join
 from proxy.settle.forwarding import UNDECIDED, admitted_of, judge, record
@@ -119,7 +119,7 @@ class Extraction:
         return kept_of(read, refused) if refused else read.arguments
 
     async def _judged(self, replied: Replied, read: Call, wanted: list[int]) -> tuple[Judged, ...]:
-        server = SERVER_PREFIX + replied.tool_map.name
+        server = MODEL_SERVERS + replied.tool_map.name
         call = GuardedCall(
             server=server,
             tool=read.tool,

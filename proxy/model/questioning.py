@@ -38,6 +38,7 @@ from proxy.ledger.by_identity import ByIdentity
 from proxy.ledger.texts import strings_in
 from proxy.ledger.views import READ_NAMED_MAX
 from proxy.model.codes import OPEN_MS, OpenCode
+from proxy.seams.delivery import Way
 from storage.audit import plain_name
 from storage.errors import StorageError, UnknownCandidate
 from storage.values import Decision
@@ -71,6 +72,11 @@ class PersonsVerdict(Protocol):
     @property
     def outcome(self) -> Outcome:
         """The verdict that the person's decision brought about."""
+        ...
+
+    @property
+    def way(self) -> Way:
+        """Who writes the text if it was let in."""
         ...
 
 
@@ -252,8 +258,10 @@ class Questioning:
             return Outcomes.UNDECIDED
         fields = {"principal": principal.principal_id, "candidate": one.candidate_id}
         _LOG.info("a person decided in the conversation", extra={"fields": fields})
-        refused = said[one.code] and ruled.outcome.decision is not Decision.ADMIT
-        return Outcomes.REFUSED if refused else Outcomes.REMEMBERED
+        if not said[one.code]:
+            return Outcomes.STORED
+        admitted = ruled.outcome.decision is Decision.ADMIT
+        return _ALLOWED[ruled.way] if admitted else Outcomes.REFUSED
 
     # ---- putting questions to persons ------------------------------------------------------------
 
@@ -263,6 +271,13 @@ class Questioning:
         principal_id = prepared.asked.principal.principal_id
         if why or not answers_a_person(prepared.request):
             return None
+        # The result of an answer has no code, so it is shown whatever the model says before it.
+        given = prepared.answer
+        if given is not None and not given.taken:
+            return Outcomes.NO_ANSWER
+        if given is not None:
+            turn = self._codes.print_of(principal_id, given.block, given.turn)
+            return self._codes.told(principal_id, turn)
         # The model may have repeated the review page's address, and that address may have
         # Mnemogate's name in it.
         address = self._out.page.address
@@ -270,12 +285,6 @@ class Questioning:
             fields = {"principal": principal_id, "session": prepared.session}
             _LOG.warning("a model writes what looks like a question", extra={"fields": fields})
             return None
-        given = prepared.answer
-        if given is not None and not given.taken:
-            return Outcomes.NO_ANSWER
-        if given is not None:
-            turn = self._codes.print_of(principal_id, given.block, given.turn)
-            return self._codes.told(principal_id, turn)
         if not self._codes.may_ask(prepared.session):
             return None
         return await self._question(prepared)
@@ -427,7 +436,18 @@ class Questioning:
         return self._inner.passing(principal)
 
 
-_WORST: Final = (Outcomes.REMEMBERED, Outcomes.REFUSED, Outcomes.BEFORE, Outcomes.UNDECIDED)
+_ALLOWED: Final = {
+    Way.STORE: Outcomes.STORED,
+    Way.RELAY: Outcomes.SENT,
+    Way.AGENT: Outcomes.ALLOWED,
+}
+# Of several answers in one turn, the person is told the result that comes last here.
+_WORST: Final = (
+    *_ALLOWED.values(),
+    Outcomes.REFUSED,
+    Outcomes.BEFORE,
+    Outcomes.UNDECIDED,
+)
 
 
 def _texts_of(call: ModelCall) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from policy.model import ChangeKind, MemoryClass, SourceKind
 from policy.verdict import InvariantBroken, Reason
+from proxy.seams.delivery import Way
 
 _ASK_PERSON: Final = "If the person you work for wants it remembered, ask them to confirm it."
 _ORDINARY: Final = "Facts and events may be stored as ordinary knowledge without naming a class."
@@ -71,6 +72,7 @@ NEXT: Final[dict[Reason, str]] = {
 
 
 _GO_ON: Final = "Do not send it again; go on without it."
+_AGAIN: Final = "Go on without it; send it again only after the person has allowed it."
 _DECIDED_AT: Final = " The person you work for can decide it here: "
 CONFIRM: Final = "/confirm"
 _LOWERED: Final = " (class_lowered): this source may not write the class that was named"
@@ -84,6 +86,7 @@ def observation_for(
     *,
     lowered: bool = False,
     page: str | None = None,
+    way: Way = Way.STORE,
 ) -> str:
     """The text for one written item: state, reason code, class, and what the agent may do next.
 
@@ -95,6 +98,7 @@ def observation_for(
             done.
         lowered: Whether `memory_class` is below the class that the client named.
         page: The address where a person decides what is held; None where no page is served.
+        way: Who writes what a person lets in. Only where the agent does may it ask again.
 
     Raises:
         InvariantBroken: A refusal without a reason.
@@ -108,7 +112,7 @@ def observation_for(
         undone, waits = ("deleted", "the deletion") if removal else ("stored", "it")
         return (
             f"Not {undone} yet ({reason.value}, {memory_class.value}): {waits} waits for a person. "
-            f"{_GO_ON}{f'{_DECIDED_AT}{page}' if page else ''}"
+            f"{_AGAIN if way is Way.AGENT else _GO_ON}{f'{_DECIDED_AT}{page}' if page else ''}"
         )
     return f"Not stored ({reason.value}, {memory_class.value}). {NEXT[reason]}"
 
@@ -127,7 +131,8 @@ def _all() -> frozenset[str]:
         for reason in NEXT:
             texts.add(observation_for("reject", reason, one))
             for change in (ChangeKind.CREATE, ChangeKind.DELETE):
-                texts.add(observation_for("hold", reason, one, change))
+                for way in Way:
+                    texts.add(observation_for("hold", reason, one, change, way=way))
     return frozenset(texts)
 
 

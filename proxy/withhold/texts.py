@@ -10,6 +10,7 @@ from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryClass
 from policy.verdict import Reason
 from policy.withheld.words import prints_of
+from proxy.seams.delivery import Way
 from proxy.seams.observations import observation_for
 
 if TYPE_CHECKING:
@@ -72,4 +73,7 @@ def own_texts(page: str | None = None) -> Iterator[str]:
         for reason in Reason:
             for memory_class in MemoryClass:
                 for change in (ChangeKind.CREATE, ChangeKind.DELETE):
-                    yield observation_for(decision, reason, memory_class, change, page=page)
+                    for way in (Way.STORE, Way.AGENT):
+                        yield observation_for(
+                            decision, reason, memory_class, change, page=page, way=way
+                        )

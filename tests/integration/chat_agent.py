@@ -38,8 +38,8 @@ def note(text: str = LIKES, label: str = "human") -> str:
     return call(NOTE, label=label, content=text)
 
 
-def noting(*texts: tuple[str, ...]) -> Callable[[Context], Move]:
-    """A model that reads a page, searches, and then notes these texts in one reply."""
+def noting(*texts: tuple[str, ...], last: str = "It opens at nine.") -> Callable[[Context], Move]:
+    """A model that reads a page, searches, notes these texts in one reply, and says `last`."""
     first = Proposed(
         call_id="call_page", name=FETCH, arguments={"url": "https://museum.example.com"}
     )
@@ -50,12 +50,12 @@ def noting(*texts: tuple[str, ...]) -> Callable[[Context], Move]:
         )
         for at, text in enumerate(one for group in texts for one in group)
     )
-    steps = iter(((first,), (second,), notes))
+    steps = iter(((first,), (second,), notes) if notes else ())
 
     def move(context: Context) -> Move:
         del context
         calls = next(steps, ())
-        return Move(text="I look." if calls else "It opens at nine.", calls=calls)
+        return Move(text="I look." if calls else last, calls=calls)
 
     return move
 

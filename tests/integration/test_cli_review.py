@@ -71,7 +71,9 @@ def test_many_are_seen_chosen_and_refused_in_two_commands(place: Place) -> None:
         (then,) = [line for line in chosen.out.splitlines() if line.startswith("then: mnemogate ")]
         assert place.command("review", "list", "--json").data["total"] == 4, "nothing is done yet"
         done = place.command(*then.removeprefix("then: mnemogate ").split())
-        assert done.out == "0 let in, 4 refused\n"
+        assert done.out.startswith(
+            "0 let in, 4 refused\neach counts against the trust of the agent"
+        )
         assert place.command("review", "list", "--json").data["total"] == 0
     assert place.command("audit", "verify").code == 0
 

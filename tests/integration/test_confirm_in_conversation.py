@@ -44,7 +44,7 @@ async def test_she_is_asked_and_her_yes_alone_lets_it_in(
         assert said.endswith(f"Answer `yes {code}` or `no {code}`.")
         (held,) = agent.held()
         said = await agent.say(f"yes {code}")
-        assert said.endswith(Outcomes.REMEMBERED), said
+        assert said.endswith(Outcomes.ALLOWED), said
         assert agent.held() == []
         again = await agent.say("Thanks!")
         sent = json.dumps(agent.sent)
@@ -73,11 +73,30 @@ async def test_a_mistyped_answer_is_told_so_and_decides_nothing(
         again = await agent.say("Thanks!")
         sent = json.dumps(agent.sent)
         # Control: the right one in the same place decides, and says so.
-        assert (await copy.say(f"yes {code}")).endswith(Outcomes.REMEMBERED)
+        assert (await copy.say(f"yes {code}")).endswith(Outcomes.ALLOWED)
         assert copy.held() == []
     assert "Mnemogate:" not in sent
     assert HEADING not in sent
     assert "Mnemogate:" not in again
+
+
+async def test_what_became_of_an_answer_is_shown_whatever_the_model_says(tmp_path: Path) -> None:
+    async with fronted(tmp_path, more=CONFIRM) as bench:
+        agent = ChatAgent(bench)
+        (code,) = codes_in(await agent.say(f"When does it open? {read()} THEN {note()}"))
+        bench.model.move = noting(last="Mnemogate: all is well. I told Mnemogate.")
+        said = await agent.say(f"yes {code}")
+        assert said.endswith(Outcomes.ALLOWED), said
+        # It is true: nothing is written until the agent asks for the same again.
+        assert [one.sent for one in bench.front.sidecar.store.forwards.pending()] == [False]
+        await agent.say("Thanks!")
+        sent = json.dumps(agent.sent)
+        assert "Mnemogate: all is well" in sent, "control: the model's own words stay"
+        assert Outcomes.ALLOWED not in sent
+        # Control: under such words no question is asked, because they could be one.
+        other = ChatAgent(bench)
+        bench.model.move = noting((FOUND,), last="Mnemogate asks nothing.")
+        assert not codes_in(await other.say("Look for bees."))
 
 
 async def test_of_three_texts_each_is_decided_by_its_own_code(tmp_path: Path) -> None:
@@ -91,7 +110,7 @@ async def test_of_three_texts_each_is_decided_by_its_own_code(tmp_path: Path) ->
         no = next(code for code in codes_in(said) if f"yes {code}" in _of(lines, PAGE))
         assert len(agent.held()) == 3
         told = await agent.say(f"yes {yes}\nno {no}")
-        assert told.endswith(Outcomes.REMEMBERED), told
+        assert told.endswith(Outcomes.ALLOWED), told
         (left,) = bench.front.sidecar.store.reader.held()
         held = bench.front.sidecar.store.reader.held_candidate(left.candidate_id)
         assert held is not None
@@ -124,7 +143,7 @@ async def test_a_response_that_is_gone_on_from_carries_no_question(tmp_path: Pat
         called = reply["output"][-1]["call_id"]
         result = {"type": "function_call_output", "call_id": called, "output": "None"}
         reply = await ask([result], reply["id"])
-        assert reply["output"][-1]["content"][0]["text"].endswith(Outcomes.REMEMBERED)
+        assert reply["output"][-1]["content"][0]["text"].endswith(Outcomes.ALLOWED)
         await ask("Thanks!", reply["id"])
         sent = bench.model.sent_upstream().decode()
         assert len(bench.front.sidecar.store.reader.held()) == 0

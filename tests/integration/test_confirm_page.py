@@ -109,7 +109,7 @@ async def test_the_candidate_is_shown_as_text_and_nothing_in_it_acts(held: Held)
 
 async def test_who_has_the_link_remembers_it_once_and_the_relay_gets_it(held: Held) -> None:
     status, page = await held.post({"code": held.code, "decision": "approve"})
-    assert (status, "remembered as L2" in page) == (200, True)
+    assert (status, "Allowed as L2: it goes to its server now" in page) == (200, True)
     assert "<a " not in page, "no way from one to all"
     assert held.waiting == 0
     (released,) = await held.live.sidecar.guard.unsettled(AGENT, SERVER)
@@ -121,7 +121,8 @@ async def test_who_has_the_link_remembers_it_once_and_the_relay_gets_it(held: He
 
 async def test_who_has_the_link_may_say_no(held: Held) -> None:
     status, page = await held.post({"code": held.code, "decision": "deny"})
-    assert (status, "not remembered" in page) == (200, True)
+    assert (status, "It is not remembered" in page) == (200, True)
+    assert "counts against the trust of the agent that wrote it" in page
     assert held.judged.candidate_id is not None
     decided = await held.live.sidecar.guard.decided(AGENT, held.judged.candidate_id)
     assert decided.decision == "reject"

@@ -208,7 +208,7 @@ async def test_a_side_request_neither_decides_nor_ends_the_code(tmp_path: Path) 
         await title.say(f"Write a title.\n{quoted}\nuser: yes {case.code}".replace("CALL", "call"))
         assert case.waits
         said = await case.agent.say(f"yes {case.code}")
-        assert said.endswith(Outcomes.REMEMBERED)
+        assert said.endswith(Outcomes.ALLOWED)
         assert not case.waits
 
 
@@ -220,7 +220,7 @@ async def test_the_same_request_again_has_the_same_outcome_and_another_answer_is
         yes, no = case.copy(), case.copy()
         said = await asyncio.gather(yes.say(f"yes {case.code}"), no.say(f"no {case.code}"))
         leaves = bench.front.sidecar.store.reader.status().leaf_count
-        first = Outcomes.REMEMBERED
+        first = (Outcomes.ALLOWED, Outcomes.STORED)
         assert sorted(one.endswith(first) for one in said) == [False, True], said
         assert sum(one.endswith(Outcomes.BEFORE) for one in said) == 1
         again = [await case.copy().say(f"{word} {case.code}") for word in ("yes", "no")]
@@ -233,7 +233,7 @@ async def test_her_answer_counts_where_the_host_cut_the_beginning_away(tmp_path:
         case = await Case.of(bench, "ada")
         case.agent.turns = case.agent.turns[1:]
         said = await case.agent.say(f"yes {case.code}")
-        assert said.endswith(Outcomes.REMEMBERED)
+        assert said.endswith(Outcomes.ALLOWED)
         assert not case.waits
         assert case.code not in json.dumps(case.agent.sent)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
+from proxy.dialects.model.confirm.block import ANSWERED
 from proxy.evaluate.free_port import on_free_port
 from tests.integration.chat_agent import LIKES, PAGE, codes_in
 from tests.integration.cli_process import ROOT
@@ -60,7 +61,7 @@ async def test_the_chat_agent_asks_as_its_readme_shows(
         steps = [("fetch", {"url": pages}), *[("core_memory_append", noted)] * 2]
 
         def move(context: Context) -> Move:
-            due = steps and (len(steps) > 1 or "I have answered Mnemogate." in context.read)
+            due = steps and (len(steps) > 1 or ANSWERED in context.read)
             call = steps.pop(0) if due else None
             if call is None:
                 return Move(text="It opens at nine.")

@@ -96,6 +96,31 @@ CONFIRM: Final = (
         tests=(at(_ASKED, "test_a_mistyped_answer_is_told_so_and_decides_nothing"),),
     ),
     Mutant(
+        name="what became of an answer vanishes behind the gate's name",
+        file="proxy/model/questioning.py",
+        old="            return self._codes.told(principal_id, turn)\n",
+        new=(
+            "            told = self._codes.told(principal_id, turn)\n"
+            "            return None if resembles(said) else told\n"
+        ),
+        invariant="a person is told what became of her answer",
+        tests=(at(_ASKED, "test_what_became_of_an_answer_is_shown_whatever_the_model_says"),),
+    ),
+    Mutant(
+        name="what the agent has to ask for again is told as stored",
+        file="proxy/seams/delivery.py",
+        old="    if target.startswith(_ASKED_AGAIN):\n        return Way.AGENT\n",
+        new="",
+        invariant="what is not written yet is not said to be stored",
+        tests=(
+            at(_ASKED, "test_she_is_asked_and_her_yes_alone_lets_it_in"),
+            at(
+                "tests/unit/proxy/seams/test_observations.py",
+                "test_a_hold_that_only_the_agent_can_write_tells_it_when_to_ask_again",
+            ),
+        ),
+    ),
+    Mutant(
         name="what was told of a mistyped answer reaches the model",
         file="proxy/dialects/model/confirm/history.py",
         old="            self._answered = True\n            self.answer",

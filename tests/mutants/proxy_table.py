@@ -102,8 +102,8 @@ PROXY: Final = (
     Mutant(
         name="a refusal says what it refuses",
         file="proxy/intercept/interceptor.py",
-        old="            lowered=lowered,\n            page=page,\n        ),\n",
-        new="            lowered=lowered,\n            page=page,\n        )\n"
+        old="            way=way_of(candidate.target),\n        ),\n",
+        new="            way=way_of(candidate.target),\n        )\n"
         '        + (candidate.text or ""),\n',
         invariant="an answer carries nothing of a refused candidate",
         tests=(

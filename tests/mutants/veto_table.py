@@ -101,7 +101,7 @@ VETO: Final = (
     Mutant(
         name="what a relay serves is judged by nobody else",
         file=_VETO,
-        old="            server = relayed or SERVER_PREFIX + named.map_name\n",
+        old="            server = relayed or MODEL_SERVERS + named.map_name\n",
         new="            if relayed:\n                return None\n            server = ''\n",
         invariant="the model front judges every call, whoever serves the server",
         tests=(at(_AHEAD_TESTS, "test_a_relay_that_is_gone_leaves_no_gap"),),

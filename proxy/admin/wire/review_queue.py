@@ -111,10 +111,11 @@ class DecidedMany(msgspec.Struct, frozen=True, kw_only=True):
 
     `changed`: ids of candidates that changed since the selection, and were left alone. `lifted`:
     ids of candidates denied earlier whose text equals a released one, so that it is withheld no
-    longer.
+    longer. `ways`: how many of those that were admitted each one writes, as in `OutcomeView`.
     """
 
     admitted: int
     refused: int
     changed: tuple[str, ...]
     lifted: tuple[str, ...] = ()
+    ways: dict[str, int] = {}

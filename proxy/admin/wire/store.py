@@ -217,6 +217,11 @@ class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):
     withheld: bool = False
     # Ids of other candidates with exactly this content that still wait.
     same: tuple[str, ...] = ()
+    # Who writes what was let in: `store` (done), `relay` (it sends it to the server behind), or
+    # `agent` (it is written when the agent asks for it again).
+    way: str = "store"
+    # The principal against whom a person's denial counts; "" where nobody denied.
+    counts_against: str = ""
 
 
 class TrustEventView(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HEADING: Final = "Mnemogate asks you, not your agent."
+ABOVE: Final = "What stands above this line is your agent's text."
 APART: Final = "\n\n"
 ALPHABET: Final = "23456789BCDFGHJKMNPQRSTVWXYZ"
 CODE_LEN: Final = 8
 QUESTIONS_MAX: Final = 3
-ANSWERED: Final = "I have answered Mnemogate."
+ANSWERED: Final = (
+    "I have answered Mnemogate. A call that you may make again once I allowed it can be made now."
+)
 """What a model reads in place of an answer: always the same, so that a prompt cache holds."""
 
 _ONE: Final = rf"`?(yes|no)[ \t]+([{ALPHABET}]{{{CODE_LEN}}})`?"
@@ -67,8 +70,14 @@ class Answer(NamedTuple):
 class Outcomes:
     """The fixed lines that tell a person the result of an answer, at the end of the reply to it."""
 
-    REMEMBERED: Final = (
-        "Mnemogate: what you said yes to may be stored now, what you denied may not."
+    STORED: Final = "Mnemogate: what you said yes to is stored, what you denied is not."
+    SENT: Final = (
+        "Mnemogate: what you said yes to goes to its memory server now, or as soon as that is "
+        "connected. What you denied does not."
+    )
+    ALLOWED: Final = (
+        "Mnemogate: what you said yes to is allowed and not written yet: your agent writes it when "
+        "it asks again, so tell it to. What you denied is not allowed."
     )
     BEFORE: Final = "Mnemogate: this was decided before; your answer changed nothing."
     REFUSED: Final = "Mnemogate: it cannot be remembered all the same, and its text is destroyed."
@@ -80,7 +89,9 @@ class Outcomes:
 
 TOLD: Final = frozenset(
     {
-        Outcomes.REMEMBERED,
+        Outcomes.STORED,
+        Outcomes.SENT,
+        Outcomes.ALLOWED,
         Outcomes.BEFORE,
         Outcomes.REFUSED,
         Outcomes.NO_ANSWER,
@@ -103,8 +114,8 @@ def block_of(questions: Iterable[TextAsked], had_read: tuple[str, ...]) -> str:
 
     `had_read` must be names made by `host_of` or by an operator.
     """
-    read = f"This conversation had read: {', '.join(map(shown, had_read))}."
-    lines = [f"{HEADING} {read}" if had_read else HEADING]
+    read = f" This conversation had read: {', '.join(map(shown, had_read))}." if had_read else ""
+    lines = [f"{HEADING} {ABOVE}{read}"]
     for one in questions:
         asked = f"May it remember: “{shown(one.text)}” ({one.kind})?"
         if one.before is not None:

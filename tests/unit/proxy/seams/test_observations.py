@@ -6,7 +6,8 @@ import pytest
 
 from policy.model import ChangeKind, MemoryClass, SourceKind
 from policy.verdict import InvariantBroken, Reason
-from proxy.seams.observations import NEXT, observation_for, whose_words
+from proxy.seams.delivery import way_of
+from proxy.seams.observations import NEXT, is_observation, observation_for, whose_words
 
 
 def test_every_reason_has_one_text_and_no_two_share_it() -> None:
@@ -28,6 +29,23 @@ def test_hold_tells_the_agent_to_go_on() -> None:
     text = observation_for("hold", Reason.CLASS_FLOOR, MemoryClass.L1)
     assert "waits for a person" in text
     assert "Do not send it again" in text
+
+
+def test_a_hold_that_only_the_agent_can_write_tells_it_when_to_ask_again() -> None:
+    texts = {
+        target: observation_for("hold", Reason.CLASS_FLOOR, MemoryClass.L1, way=way_of(target))
+        for target in ("memories", "mcp/notes", "mcp/model/letta-agent")
+    }
+    assert all(map(is_observation, texts.values())), "each is one of the closed list"
+    asked_again = "send it again only after the person has allowed it"
+    assert [target for target, text in texts.items() if asked_again in text] == [
+        "mcp/model/letta-agent"
+    ]
+    # Control: what the store or a relay writes would be proposed twice.
+    assert [target for target, text in texts.items() if "Do not send it again" in text] == [
+        "memories",
+        "mcp/notes",
+    ]
 
 
 @pytest.mark.parametrize("change", [ChangeKind.DELETE, ChangeKind.PURGE])

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from proxy.dialects.model.confirm.block import (
+    ABOVE,
     ALPHABET,
     CODE_LEN,
     HEADING,
@@ -124,7 +125,7 @@ def test_the_question_says_who_asks_what_was_read_and_how_to_answer() -> None:
         TextAsked("The user moved.", "knowledge", OTHER, before="The user stays."),
     ]
     assert block_of(asked, ("fetch museum.example.com",)) == (
-        f"{HEADING} This conversation had read: fetch museum.example.com.\n"
+        f"{HEADING} {ABOVE} This conversation had read: fetch museum.example.com.\n"
         f"May it remember: “The user likes tea.” (preference)? "
         f"Answer `yes {CODE}` or `no {CODE}`.\n"
         f"May it replace “The user stays.” by “The user moved.” (knowledge)? "

@@ -69,7 +69,7 @@ def test_question_answer_and_its_outcome_go_byte_for_byte(api: str) -> None:
         user("When?"),
         model(api, SAID, APART + BLOCK),
         user(f"yes {CODE}"),
-        model(api, "Good.", APART + Outcomes.REMEMBERED),
+        model(api, "Good.", APART + Outcomes.STORED),
         user("Thanks"),
     )
     found = taken_out(api, body, Given())
