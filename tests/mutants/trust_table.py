@@ -123,6 +123,19 @@ TRUST: Final = (
         tests=(at(_INTAKE_TESTS, "test_a_denial_counts_and_its_leaf_says_why"),),
     ),
     Mutant(
+        name="a conviction costs nothing",
+        file="storage/write/case_records.py",
+        old="                if leaf_index is not None and guilty:\n",
+        new="                if leaf_index is None and guilty:\n",
+        invariant="whose memory caused a wrong answer pays for it",
+        tests=(
+            at(
+                "tests/integration/test_trust_moves.py",
+                "test_what_turns_out_badly_costs_whoever_wrote_it",
+            ),
+        ),
+    ),
+    Mutant(
         name="an anchor contradicted costs nothing",
         file="storage/write/judging.py",
         old="docket.contradicts = contradicted_anchors(docket.candidate, facts, ruleset)",
