@@ -190,7 +190,7 @@ def test_tables_say_what_is_wrong_with_them(tmp_path: Path) -> None:
         ({"name": "j"}, "exactly one of command and url"),
         ({**good, "url": "https://a.example/"}, "exactly one of command and url"),
         ({"name": "j", "command": ["judge"]}, "absolute path"),
-        ({"name": "j", "command": ["/nonexistent/x"]}, "no such program"),
+        ({"name": "j", "command": ["/nonexistent/x"]}, "there is no program"),
         ({"name": "J"}, "name"),
         ({"name": "j", "url": "http://a.example/"}, "https://"),
         ({"name": "j", "url": "https://u:p@a.example/"}, "url"),
