@@ -51,7 +51,7 @@ _EMPTY: Final = _words(
     "must may might can could to for in on at by with from as so just also only very please "
     "all any every always"
 )
-# A word such as "is" parts a statement: its subject stands before the word, its value behind.
+# A word such as "is" divides a statement: its subject stands before the word, its value after it.
 _STATES: Final = _words(
     "is are was were be must should shall will can may has have costs cost use uses needs "
     "need requires require to for at by with from in on within after before until equals "

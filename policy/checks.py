@@ -288,7 +288,8 @@ def _matrix_finding(
         done = provenance.basis is Basis.VOUCHED or facts.token in _FORGED
         return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)
     reason = Reason.CLASS_FLOOR if reading.flagged else Reason.SOURCE_CLASS_FORBIDDEN
-    # A refusal is a hold where it rests on taint alone and the client named no forbidden class.
+    # A write that would be refused is held instead if only the session's taint speaks against it,
+    # and the client did not itself name a class that is forbidden to it.
     return Objection(reason, holds=provenance.basis not in FIRM_BASES)
 
 

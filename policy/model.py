@@ -34,8 +34,8 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 Text = Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
 
 
-# Enum members are single objects, so three enums below are hashed by identity. `Enum` itself would
-# compute the hash in Python, two dozen times per verdict.
+# Every member of an enum exists once, so three of the enums below use its identity as its hash.
+# `Enum` itself would compute a hash in Python, two dozen times per verdict.
 
 
 class SourceKind(enum.Enum):
@@ -157,8 +157,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A proposed change of memory, not yet judged. Its canonical bytes are what is judged.
 
-    Every field is under the digest. Absent and default fields are left out of the canonical form,
-    which keeps it injective: a default has exactly one spelling, the absent one.
+    The digest covers every field. A field that is absent or has its default is left out of the
+    canonical bytes, so that two different candidates never have the same bytes, and one candidate
+    never has two spellings.
     """
 
     change: ChangeKind
@@ -295,7 +296,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 class Entity(msgspec.Struct, frozen=True, kw_only=True):
     """One id that live memories of a tenant are filed under."""
 
-    kind: str  # what the id names: "user", "agent", "run" or "app"
+    kind: str  # what kind of thing the id names: "user", "agent", "run" or "app"
     name: str
     count: int
     first_at_ms: int

@@ -30,7 +30,7 @@ BISECT_ABOVE: Final = 12
 
 
 class Control(enum.Enum):
-    """A replay that checks the replaying itself: it asks about no suspect."""
+    """A kind of replay that only checks that replaying works; it asks about no suspected memory."""
 
     EVERYTHING = "everything"
     NO_SUSPECT = "no_suspect"
@@ -62,7 +62,8 @@ class Open(enum.Enum):
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     """One memory that may be to blame, with what decides when it is put back.
 
-    Its trust in 0..1, the time it was written (Unix ms), and its score in the search that failed.
+    Its trust is a number from 0 to 1, its time is that of its writing (Unix ms), and its score is
+    the one that it had in the search that led to the wrong answer.
     """
 
     memory_id: str
@@ -76,8 +77,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     A judge that is `deterministic` judges each replay once. Any other judge is asked about the same
     replay until one answer leads by `lead`, `repeats_max` times at most. At a lead of three, a
-    judge that errs one time in ten convicts one innocent memory in a hundred; at four, three in a
-    thousand.
+    judge that errs one time in ten blames one innocent memory in a hundred; at a lead of four,
+    three in a thousand.
     """
 
     deterministic: bool = False
@@ -296,9 +297,9 @@ class Plan:
     def _first_culprit(
         self, ids: Sequence[str]
     ) -> Generator[tuple[frozenset[str], Control | None], bool, int]:
-        """The index of the first suspect that, added to those before it, brings the failure."""
-        # Bisection: the first `good` suspects together cause no failure, and the first `bad` ones
-        # do.
+        """The index of the first suspect that brings the wrong answer back, beside those before."""
+        # Bisection: with the first `good` suspects present the answer is right, with the first
+        # `bad` ones it is wrong.
         good, bad = 0, len(ids)
         while bad - good > 1:
             middle = (good + bad) // 2

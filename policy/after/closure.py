@@ -55,11 +55,11 @@ class ForPerson(enum.Enum):
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
     """One stored memory, with what decides about the act for it.
 
-    `step` is the ordinal of the version that is to blame, `back_to` that of the last version before
-    with another text: None where the memory began with the wrong text, or where another server has
-    the text. `mended` is the ordinal of the later version since which no read shows the text that
-    was to blame, by a source that is trusted more, or because that step was taken back: another
-    edit by the author of a lie mends nothing. None where the memory was not mended.
+    `step` is the number of the version that is to blame. `back_to` is the number of the last
+    version before it that had another text; None if the memory began with the wrong text, or if the
+    text is kept on another server. `mended` is the number of a later version that put an end to the
+    wrong text, made by a source that is trusted more or by taking the wrong step back; another edit
+    by the author of a lie does not count. It is None if there is no such version.
     """
 
     memory_id: MemoryId
@@ -96,11 +96,11 @@ def closure_of(
 ) -> Closure:
     """What to do with each culprit and what was derived from it: each memory once, culprits first.
 
-    `children` gives the memories of which a step later than `Fact.step`, and not later than
-    `Fact.mended`, names the memory as a parent. A memory that was mended is left alone, and those
-    derived from it before that are not. A memory that is merely outdated was true once, so memories
-    derived from it stay. The walk ends one memory above `blast_max`. With `proposes` every act is
-    left to a person.
+    `children` must give the memories that were derived from a memory while it was wrong: after the
+    version `Fact.step`, and not after the version `Fact.mended`. Nothing is done to a memory that
+    was mended, but the memories derived from it before are acted on. A memory that is merely
+    outdated was true once, so nothing is done to memories derived from it. The walk stops as soon
+    as it found one memory more than `blast_max`. With `proposes` every act is left to a person.
     """
     found: dict[MemoryId, Consequence] = {}
     for fact in culprits:

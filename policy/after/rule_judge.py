@@ -27,8 +27,9 @@ _NO_MATCHER: Final = Matcher()
 class RegisteredRule(msgspec.Struct, frozen=True, kw_only=True):
     """An anchor or a canary, in the form in which it judges memories.
 
-    `statement` is what is true; "" for a canary, which has a matcher alone. `label` is that of the
-    person or program that vouches for the rule: only memories with a lower label can fail the rule.
+    `statement` is what is true; "" for a canary, which has only words to find and words to forbid.
+    `label` is that of the person or program that vouches for the rule: only memories with a lower
+    label can fail the rule.
     """
 
     rule_id: str
@@ -56,8 +57,8 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
 class RuleVerdicts(msgspec.Struct, frozen=True, kw_only=True):
     """What the rules say of the memories of one answer.
 
-    `doubted` are the ids of rules that a memory fails which the rule cannot blame, because its
-    label is no lower than the rule's: without any suspect the answer would still fail that rule.
+    `doubted` are the ids of rules that contradict a memory with a label as high as the rule's own.
+    Such a memory is not blamed, so leaving out others would not make the answer right.
     """
 
     failing: tuple[Failing, ...]
@@ -134,7 +135,7 @@ class RuleJudge:
         return self.judged(memories).failing
 
     def judged(self, memories: Iterable[JudgedMemory]) -> RuleVerdicts:
-        """As `failing`, with the rules that memories of an equal or higher label fail as well."""
+        """As `failing`, and also the rules that memories of an equal or higher label contradict."""
         failed: list[Failing] = []
         doubted: set[str] = set()
         for memory in memories:

@@ -122,7 +122,7 @@ class Resemblance(NamedTuple):
     """How much of one text stands in another, as shares from 0 to 1.
 
     `copied` counts words in shared runs, `retold` the weight of all shared words, and `alike` is
-    the cosine of the two texts' word weights.
+    the cosine of the angle between the two texts' word weights.
     """
 
     copied: float
@@ -271,8 +271,8 @@ class Index:
     def add(self, key: int, prints: Prints) -> int:
         """Add a text under a key of its own; returns how many hashes the index stores for it."""
         kept = prints.kept
-        # The index does not store the order of the runs: only for the text that is looked up does
-        # it count.
+        # The index does not store the order of the runs. The order matters only for the text that
+        # is looked up.
         self._texts[key] = (prints._replace(runs=()), kept)
         names = _names(prints, kept)
         for name in names:
@@ -337,5 +337,8 @@ def _names(prints: Prints, kept: frozenset[int]) -> set[int]:
 
 
 def _telling(prints: Prints) -> list[int]:
-    """The words that do not stand in every text, as index keys that no run and no mark has."""
+    """The words that tell texts apart, as keys of the index: those that not every text has.
+
+    No run and no mark has the same key as a word.
+    """
     return [~word for word, rank in prints.words.items() if rank]

@@ -86,7 +86,7 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
 
 
 def read_beside(reading: Reading, text: str) -> Reading:
-    """A copy of `reading` with the flags of `text` added, because `text` is stored beside it."""
+    """A copy of `reading` with the flags of another text added: readers see both together."""
     found = language_of(skeleton(text))
     return msgspec.structs.replace(
         reading,
@@ -260,9 +260,9 @@ def label_rule(
 ) -> LabelRule:
     """The rule for labels, by the class that a candidate is judged as; taint where none is given.
 
-    Containment needs a text to search for and a known class. A removal has no such text. A change
-    on a server behind us has one only where it is an `edit` of a text that is known whole from our
-    own verdicts. An edit that adds no word counts as a removal.
+    Containment can be used only for a candidate that has a text and a known class. A removal has no
+    text. A change on another server has one only where it is an `edit` of a text that is known
+    whole from our own verdicts. An edit that adds no word counts as a removal.
     """
     if candidate.text is None or candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
         return LabelRule.TAINT
@@ -298,8 +298,9 @@ def derive_edit(
 class Attested(NamedTuple):
     """The label that a candidate was given when it was intercepted.
 
-    `tainted` is the label under rule `taint`, where `provenance` rests on containment. `edit` is
-    the edit for which both labels were found.
+    If the label in `provenance` was found by containment, `tainted` is the label that the rule
+    `taint` would have given. `edit` is the edit of a known text that the labels were found for, if
+    the candidate is one.
     """
 
     provenance: Provenance
@@ -346,8 +347,8 @@ def standing_label(
     """The label that a candidate is judged by, made anew at the moment of decision.
 
     Other writes may have come between interception and decision, so the label of an edit counts
-    only while the text to be edited is still the same. Class and text are read again, and of the
-    rule then and the rule now the stricter one counts.
+    only while the text to be edited is still the same. Class and text are read again, and the
+    stricter rule counts: the one at interception or the one now.
     """
     provenance, tainted, edit = attested
     if tainted is None:

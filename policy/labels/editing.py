@@ -42,8 +42,10 @@ class How(enum.Enum):
 class Effect(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """How a call to another server changes the text that the server keeps under the call's key.
 
-    `text` and `old` number strings among the call's arguments that a read shows, or are `NOTHING`.
-    They are no texts, because the candidate's metadata keeps the effect, and is read like its text.
+    `text` and `old` say which of the call's strings are the new and the old text: each is a
+    string's number among those that a read shows, or `NOTHING`. They are numbers and not texts,
+    because the effect is kept in the candidate's metadata, where every text would be judged once
+    more.
     """
 
     how: How
@@ -94,7 +96,8 @@ def _replaced(before: str, old: str | None, said: str) -> str | None:
 def _places_of(text: str, old: str) -> int:
     """How often the old text occurs, overlapping occurrences included; counts up to two.
 
-    Servers differ in how they count overlapping occurrences, so these are no single occurrence.
+    Servers differ in how they count overlapping occurrences, so a text that overlaps itself counts
+    as occurring twice.
     """
     at, count = text.find(old), 0
     while at >= 0 and count < 2:  # noqa: PLR2004 - one, or more than one

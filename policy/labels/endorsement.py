@@ -40,7 +40,8 @@ ASKED_MAX: Final = 512
 _FILED_WORDS_MAX: Final = 4
 _FILED_WORD_LEN_MAX: Final = 16
 _FILED_DIGITS_MAX: Final = 8
-# A text that was rewritten to speak of "the user" is longer than the turn that it came from.
+# A text that was rewritten to speak of "the user" is longer than the turn that it came from, so a
+# candidate may be so many times as long as a turn.
 _TEXT_LEN_MAX: Final = 4 * TURN_LEN_MAX
 
 _NAME_WORD: Final = re.compile(r"[^\W_]+(?:['][^\W_]+)*")
@@ -111,7 +112,10 @@ def endorsed_by(turn: str, user_turns: UserTurns | None) -> tuple[str, ...]:
 
 
 def wanted_by(asked: Asked) -> frozenset[str] | None:
-    """The texts that one turn must endorse for the whole candidate; None where no turn could."""
+    """The texts that one turn of a person must have to endorse the whole candidate.
+
+    None if no turn could endorse it.
+    """
     if not asked.sayable or len(asked.texts) + len(asked.names) > ASKED_MAX:
         return None
     if any(len(text) > _TEXT_LEN_MAX for text in asked.texts):

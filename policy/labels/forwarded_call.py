@@ -42,7 +42,7 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str
     key: str
     pieces: tuple[str, ...]
-    # What the call does to the text under its key, where a tool map says so.
+    # What the call does to the text under its key, if a tool map says so.
     effect: Effect | None = None
 
 

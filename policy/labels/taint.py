@@ -34,7 +34,7 @@ class Joined(enum.Enum):
     CALL = "call"
     # The session is found by the candidate's words, which a model of that session said.
     TEXT = "text"
-    NONE = "none"  # The ledger found no session for the candidate.
+    NONE = "none"  # The ledger found no session that the candidate belongs to.
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):

@@ -157,7 +157,8 @@ def _begins_a_run(words: list[str]) -> bool:
 
 
 def _plain(word: str) -> str:
-    if word.isalpha() and word.isascii():  # such a word has no ending to be taken off
+    # A word of plain ASCII letters has no ending such as "'s" to be taken off.
+    if word.isalpha() and word.isascii():
         return word.lower()
     # The skeleton is made of the word as it came: capitals of two scripts may look alike where
     # their small letters do not.

@@ -59,9 +59,9 @@ def _alone(line: str) -> str:
 
 
 def repeated(text: str) -> Iterator[str]:
-    """The other forms in which this text may be quoted; None if it is plain words already.
+    """The other forms in which this text may be quoted.
 
-    None where it is plain words already.
+    None if the text is plain words already.
     """
     bare = _INLINE.sub("", text) if "<" in text else text
     lines = [_without_marks(line) for line in bare.split("\n")]

@@ -129,7 +129,8 @@ def _parts(text: str) -> list[str]:
 
 def _is_end(text: str, start: int, mark: re.Match[str]) -> bool:
     if mark[0].startswith("..") or mark.end() == len(text):
-        return False  # The marks are an ellipsis ("..."), or the paragraph ends here anyway.
+        # No sentence ends here: the mark is an ellipsis ("..."), or the last one of the paragraph.
+        return False
     if mark[0] != ".":
         return True
     word = _LAST_WORD.search(text[max(start, mark.start() - _WORD_LEN_MAX) : mark.start()])

@@ -35,7 +35,8 @@ _GROUP_STEP: Final = 6
 # takes less than twenty milliseconds.
 _PIECE_LEN: Final = 1_024
 
-# What a match must see behind its end: a point or comma, and the digit behind it.
+# So many characters after a match have to be known, to see whether a number goes on: a point or
+# comma, and a digit after it.
 _BEHIND_LEN: Final = 2
 
 _REPEAT: Final = re.compile(r"[*+?]|\{([0-9]{1,3})(?:(,)([0-9]{0,3}))?\}")
@@ -81,7 +82,7 @@ class WholeWords:
         return None
 
     def replaced(self, by: str, text_skeleton: str) -> str:
-        """The skeleton, which is short, with `by` in the place of each match."""
+        """The given short skeleton, in which each match is replaced by `by`."""
         return self._pattern.sub(lambda _found: by, text_skeleton)
 
 
@@ -142,7 +143,10 @@ class _Reader:
         self._depth = 0
 
     def read(self) -> tuple[str, int]:
-        """The pattern in the form of `re`, with letters as in skeletons; its longest match."""
+        """The whole pattern, translated for Python's `re`, and the length of its longest match.
+
+        Letters are written as skeletons have them.
+        """
         source, cost = self._alternatives()
         if self._at < len(self._text):
             raise EntryError("a closing bracket without its opening one", self._at)

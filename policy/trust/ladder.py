@@ -1,7 +1,7 @@
 """The trust ladder of a principal, which only goes down, and all else that is known of its trust.
 
-The ladder is fed by structural violations alone: what the principal's program must have done, and
-no page can have its model do. Only the ladder leads to refusals. Score and latch
+Only structural violations move a principal down: acts that its program must have done itself,
+because no page can make a model do them. Only the ladder leads to refusals. Score and latch
 (`policy.trust.score`) are fed by outcomes; they hold writes for a person, and never unlock anything
 that the ladder has closed.
 """
@@ -32,10 +32,10 @@ _RUNG = {TrustLevel.TRUSTED: 2, TrustLevel.DEGRADED: 1, TrustLevel.UNTRUSTED: 0}
 class TrustState(msgspec.Struct, frozen=True, kw_only=True):
     """The trust in one principal, or in one origin (a server's tool), which has no ladder.
 
-    `good` and `bad` are discounted weights of outcomes, and `cusum` is the sum of evidence against
-    it. While it is latched, `probation_left` is how many good outcomes in a row are still missing,
-    in a probation that began at `probation_since_ms`. `good_today` outcomes counted on `good_day`.
-    Times are Unix milliseconds.
+    `good` and `bad` are the weights of its good and bad outcomes, of which old ones count less.
+    `cusum` is the sum of the evidence against it. While it is latched, `probation_left` is how many
+    good outcomes in a row are still missing, in a probation that began at `probation_since_ms`.
+    `good_today` outcomes counted on `good_day`. Times are Unix milliseconds.
     """
 
     level: TrustLevel = TrustLevel.TRUSTED

@@ -1,6 +1,6 @@
 """The soft score and the latch of a principal: what outcomes make of trust.
 
-Neither grants anything.
+Neither the score nor the latch ever permits anything.
 
 The score forgets, so it says how a principal behaves now. The latch adds up evidence (CUSUM, Page
 1954: the log-likelihood of one bad outcome in five against one in twenty), so a row of good
@@ -43,7 +43,7 @@ _GOOD_EVIDENCE: Final = math.log((1 - _BAD_SHARE) / (1 - _HONEST_SHARE))
 
 
 def has_room(state: TrustState, rule: OutcomeRule, at_ms: int) -> bool:
-    """Whether one more outcome may count today: good ones cannot be earned in bulk."""
+    """Whether one more good outcome may count today: many of them in one day must not buy trust."""
     if not rule.good or day_of(at_ms) != state.good_day:
         return True
     return state.good_today < GOOD_PER_DAY_MAX

@@ -54,7 +54,8 @@ class Flow:
         # How many of the first held words are already left out: they belong to a refused stretch
         # that goes on behind them.
         self._gone = 0
-        self._shown: list[int] = []  # The last words that were shown since something was left out.
+        # The last words that were shown, so far as they came after something was left out.
+        self._shown: list[int] = []
 
     @property
     def holds(self) -> bool:

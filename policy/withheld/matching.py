@@ -33,7 +33,7 @@ _REST: Final = RUN // 2
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Every run of a refused text; a text shorter than a run counts as one run."""
+    """Every run of a refused text (eight words in a row). A shorter text counts as one run."""
     if len(numbers) < RUN:
         yield numbers
         return
@@ -99,7 +99,7 @@ class Span(NamedTuple):
 class Index:
     """The runs of many refused texts.
 
-    Each text has a number, its `key`; a run that several texts share is found under the lowest.
+    Each text has a number, its `key`; a run that several texts share is found under the lowest key.
     """
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class Index:
     def begun_at(self, numbers: Sequence[int]) -> int:
         """The position from which the last words may still become a run, when more words follow.
 
-        Where no such position exists, it is the number of the words.
+        If the last words cannot begin a refused run, the position is behind all words.
         """
         begins = self._begins
         if begins is None:
@@ -244,7 +244,7 @@ class Looking:
         self._typed = typed
 
     def stretches(self, numbers: Sequence[int]) -> list[Span]:
-        """The refused stretches of a text at this place, exempt ones included."""
+        """The refused stretches of a text at this place, also those that may be shown."""
         return self._withheld.stretches(numbers, self.sight)
 
     def spans(self, numbers: Sequence[int]) -> list[Span]:
@@ -260,7 +260,7 @@ class Looking:
         return self._withheld.begun_at(numbers)
 
     def is_open(self, stretch: Sequence[int]) -> bool:
-        """Whether some exempt text contains this stretch (`Withheld.is_open`)."""
+        """Whether some text that may be shown contains this stretch whole (`Withheld.is_open`)."""
         return self._withheld.is_open(stretch, self.sight, self._typed)
 
 
@@ -306,7 +306,7 @@ class Withheld:
 
     @property
     def holds(self) -> bool:
-        """Whether some text that waits for a person is withheld in all conversations."""
+        """Whether some text that still waits for a person is withheld in all conversations."""
         return self._counts["", True] > 0
 
     @property
@@ -335,7 +335,7 @@ class Withheld:
         return key, self._make_room()
 
     def withdraw(self, prints: Sequence[Print], version: int) -> list[int]:
-        """Withhold texts of memories that no read shows any more, from now on; returns their keys.
+        """Withhold, from now on, texts of memories that no read shows; returns the texts' keys.
 
         `version` is the store's at that time. The caller bounds how many words they have.
         """
@@ -395,7 +395,7 @@ class Withheld:
     # ---- words of refused texts that may be shown all the same -----------------------------------
 
     def show(self, numbers: Sequence[int], stored: StoredText) -> None:
-        """Add the text of a memory, which may exempt refused stretches."""
+        """Add the text of a stored memory: refused words that it contains may be shown."""
         entry = packed(numbers), stored
         if entry in self._stored:
             self._stored.move_to_end(entry)
@@ -429,12 +429,12 @@ class Withheld:
 
     @property
     def opening(self) -> frozenset[str]:
-        """The ids of the memories that exempt some refused stretch."""
+        """The ids of the memories whose texts have refused words, which may therefore be shown."""
         ids = (stored.memory_id for _, stored in self._stored_open)
         return frozenset(one for one in ids if one)
 
     def unshow(self, memory_ids: frozenset[str]) -> None:
-        """Forget the texts of these memories, because the memories no longer exist."""
+        """Forget texts of memories that no longer exist: they exempt no refused words any more."""
         stored = [one for one in self._stored if one[1].memory_id in memory_ids]
         for one in stored:
             del self._stored[one]
@@ -444,9 +444,9 @@ class Withheld:
             self.generation += 1
 
     def open(self, numbers: Sequence[int]) -> None:
-        """Add a trusted text, which exempts what it contains.
+        """Add a trusted text: refused words that it contains whole may be shown.
 
-        Only its refused stretches are kept.
+        Only the refused stretches of the text are kept.
         """
         for span in self._index.find(numbers, _any):
             words = packed(numbers[span.start : span.end])
@@ -493,7 +493,7 @@ class Withheld:
         return applies
 
     def stretches(self, numbers: Sequence[int], sight: Sight) -> list[Span]:
-        """The refused stretches of a text at this place, exempt ones included."""
+        """The refused stretches of a text at this place, also those that may be shown."""
         return self._index.find(numbers, self._applying(sight))
 
     def whole(self, numbers: Sequence[int], looking: Looking) -> int | None:
@@ -519,7 +519,7 @@ class Withheld:
         stretches = [numbers[span.start : span.end] for span in looking.spans(numbers)]
         applies = self._applying(looking.sight)
         keys = {key for one in stretches for key in self._index.keys(one, applies)}
-        # A read brought honest memories beside the withdrawn one.
+        # The read may have brought honest memories with the withdrawn one.
         keys = {key for key in keys if not self._texts[key][1].withdrawn}
         there = {tuple(one[at : at + RUN]) for one in stretches for at in range(len(one) - RUN + 1)}
         return min((key for key in keys if self._is_mostly(key, there)), default=None)
@@ -550,7 +550,7 @@ class Withheld:
         return min(keys, default=None)
 
     def is_rest(self, numbers: Sequence[int], key: int) -> bool:
-        """Whether a line beside a removed stretch is another piece of the refused text."""
+        """Whether a line beside a removed stretch is a further piece of the same refused text."""
         if key not in self._texts:
             return False
         text = self._texts[key][0].numbers
@@ -570,7 +570,7 @@ class Withheld:
     def begun_at(self, numbers: Sequence[int]) -> int:
         """The position from which the last words may still become a run, when more words follow.
 
-        Where no such position exists, it is the number of the words.
+        If the last words cannot begin a refused run, the position is behind all words.
         """
         return self._index.begun_at(numbers)
 
@@ -580,7 +580,7 @@ def _any(_: int) -> bool:
 
 
 def _room_of(printed: Print, terms: Terms) -> int:
-    """How many words of the room for refused texts this text takes."""
+    """How many words of the limited room for refused texts this text takes."""
     return 0 if terms.withdrawn else len(printed.numbers) // NUMBER_LEN
 
 

@@ -138,7 +138,7 @@ class Printer:
 class Print(NamedTuple):
     """The words of one refused text as hashes.
 
-    `whole`: the text is too plain to be searched for in others.
+    `whole`: the text says too little to be searched for inside others; only an equal text is found.
     """
 
     numbers: bytes

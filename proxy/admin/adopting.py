@@ -1,6 +1,6 @@
 """Takes in what another server kept before the gate stood in front of it, labelled `unknown`.
 
-A person may ask for the labels to be raised.
+An operator may have them raised afterwards.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STATES: Final = {Decision.REJECT.value: "flagged", Decision.HOLD.value: "held"}
 
 
 class Adopts(Protocol):
-    """What adopting old items needs of the guard of a protocol."""
+    """What the taking in of old items needs of the part that guards servers of one protocol."""
 
     async def adopt(
         self,
@@ -38,7 +38,8 @@ class Adopts(Protocol):
     ) -> tuple[WrittenItem, ...]:
         """A verdict for each item that the server kept.
 
-        An item taken in before gets its first verdict again. `approved_by` was shown all of each.
+        An item taken in before gets its first verdict again. The person `approved_by` was shown all
+        of each item.
         """
         ...
 
@@ -92,7 +93,7 @@ class Adopting:
     async def _vouched(
         self, by: Principal, tenant: Tenant, server: str, asked: AdoptRequest
     ) -> AdoptView:
-        """Take in one item as the own words of a person who was shown all of it."""
+        """Take in one item as a person's own words, after that person was shown all of it."""
         if asked.lift or len(asked.items) != 1:
             raise MalformedRequest("items: a person vouches for one at a time, after reading it")
         (one,) = await self._guard.adopt(tenant, server, asked.tool, asked.items)

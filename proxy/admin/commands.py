@@ -305,7 +305,10 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def ids(self, asked: IdsQuery) -> IdList:
-        """The ids that begin with the characters a person typed; for a whole id, only that id."""
+        """The whole ids that begin with the characters that a person typed.
+
+        A whole id gives only itself.
+        """
         found: Iterable[str]
         match asked.kind:
             case IdKind.HELD:
@@ -534,7 +537,10 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _orphans(self) -> tuple[tuple[OrphanView, ...], tuple[str, ...]]:
-        """Observations whose entity is gone, and the tenants that could not be checked for them."""
+        """The observations (texts about an entity of the knowledge graph) whose entity is gone.
+
+        Also the tenants that could not be checked for such observations.
+        """
         found: list[OrphanView] = []
         unread: list[str] = []
         for tenant in (one.tenant for one in self.reader.usage()):

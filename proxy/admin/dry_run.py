@@ -38,14 +38,15 @@ if TYPE_CHECKING:
     from policy.verdict import Verdict
     from proxy.admin.wire.dry_run import ExplainRequest
 
-# Id of the candidate of a dry run. Real candidates have random ids, so 32 zeros are never one.
+# The id that a dry run gives its candidate. Real candidates have random ids, so 32 zeros are never
+# one of theirs.
 NOBODY: Final = CandidateId("0" * 32)
 
 
 class Explainer(msgspec.Struct, frozen=True, kw_only=True):
     """Asks the gate itself about a hypothetical write.
 
-    A permit in its answer is dropped: only the writer can spend one.
+    The gate may answer with a permit to commit. It is dropped, because only the writer can use one.
     """
 
     gate: Gate
@@ -119,7 +120,7 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _seen(asked: ExplainRequest) -> Seen | None:
-    """The evidence that a session ledger would give.
+    """The evidence that a session ledger would give about the hypothetical write.
 
     None if the request assumes that there is no model front.
     """

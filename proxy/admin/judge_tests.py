@@ -1,4 +1,4 @@
-"""Callers' judges, tried by an operator: one question about one set, asked twice."""
+"""Lets an operator try a caller's judge: one question about the same memories, asked twice."""
 
 from __future__ import annotations
 

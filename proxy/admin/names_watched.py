@@ -81,7 +81,7 @@ class NamesWatched:
 
 
 def _tenant(asked: AcceptRequest) -> Tenant:
-    """The tenant that a request names, after a check that a tenant may have such a name."""
+    """The tenant that a request names, after a check that it is a valid name."""
     if not mentioned_in(asked.name).every:
         raise MalformedRequest("name: no word of three letters or more that could be a name")
     return Tenant(asked.tenant)

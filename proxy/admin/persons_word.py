@@ -91,14 +91,16 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _before(self, candidate_id: CandidateId) -> tuple[HeldCandidate | None, int]:
-        # These are read before the decision, because a decided candidate can no longer be
+        # The candidate's texts are read before the decision: a decided candidate can no longer be
         # decrypted.
         return self.reader.held_candidate(candidate_id), self.surroundings.clock_ns()
 
     async def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId, way: str
     ) -> dict[CandidateId, bool]:
-        """Refuse as many candidates as one transaction takes; True stands for each that was held.
+        """Refuse as many held candidates as one transaction has time for.
+
+        For each, True if it was held.
 
         Candidates missing in the answer were not reached: pass them again.
 
@@ -128,8 +130,8 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         if held is not None:
             out = self.surroundings
             span = Judging(
-                # The decision joins the trace of the original write, so that a reader of the trace
-                # sees the final outcome.
+                # The decision is reported in the trace of the original write, so that a reader of
+                # the trace sees the outcome.
                 context=TraceContext(
                     trace_id=held.trace_id or out.random_hex(16), span_id=out.random_hex(8)
                 ),

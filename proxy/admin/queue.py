@@ -159,7 +159,8 @@ class Queue:
                 for one in some
                 if one.candidate_id not in unasked and not decided.get(one.candidate_id)
             ]
-            # Pause for as long as the refusals took, so that other requests get half of the time.
+            # After each batch pause for as long as it took, so that other requests get half of the
+            # time.
             took_s = (self._out.clock_ns() - started_ns) / 1e9
             await self._out.wait(min(took_s, _PAUSE_S_MAX))
         return DecidedMany(admitted=0, refused=refused, changed=tuple(changed))
@@ -223,7 +224,10 @@ class Queue:
         )
 
     async def same_as(self, candidate_id: CandidateId) -> tuple[str, ...]:
-        """The other held candidates with this candidate's content; none if it is not held."""
+        """The other held candidates whose content equals that of this one.
+
+        None if this one is not held.
+        """
         await asyncio.to_thread(self._learn, await asyncio.to_thread(self._reader.held))
         content = self._contents.get(candidate_id)
         return tuple(
@@ -249,7 +253,10 @@ class Queue:
         return found, len(held)
 
     def _learn(self, held: Iterable[HeldCandidate]) -> None:
-        """Hash new candidates, and forget decided ones. Runs in a thread."""
+        """Compute the hashes of new candidates' contents, and forget those of decided ones.
+
+        Runs in a thread.
+        """
         known = self._contents
         ids = [one.candidate_id for one in held]
         came = self._reader.held_contents([one for one in ids if one not in known])

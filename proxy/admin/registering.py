@@ -183,7 +183,7 @@ def _checked(matcher: Matcher) -> Matcher:
 
 
 def _caught(statement: str, matcher: Matcher, entry: str) -> bool:
-    """Whether the comparison alone finds that a wrong version of the statement denies it."""
+    """Whether comparing sentences is enough to find that a wrong version denies the statement."""
     if entry.startswith(PATTERN_PREFIX):
         return False
     stated, wrong = skeleton(statement), skeleton(entry)

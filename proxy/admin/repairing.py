@@ -106,9 +106,10 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def undo(self, by: Principal, incident_id: str) -> IsolationView:
-        """Show what this isolation hid, except memories hidden for another reason too.
+        """Undo an isolation or a rewind.
 
-        Of a rewind: put the memories that it meant into the state right before it.
+        What an isolation hid is shown again, except memories that are hidden for another reason
+        too. The memories of a rewind get back the state that they had right before it.
         """
         return _isolation_view(await self.incidents.undo(incident_id, by.principal_id))
 

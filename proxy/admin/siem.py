@@ -111,7 +111,7 @@ def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None)
 
 
 def _asked(leaf: VerdictLeaf, intercepted: InterceptedLeaf) -> Record:
-    """The fields that come from the client's request, for the record of its verdict."""
+    """The fields of a verdict's record that come from what the client asked for."""
     trace_id, caller = recorded_parts(intercepted.trace_id)
     record: Record = {
         "event.action": f"memory-{intercepted.change.value}",

@@ -109,7 +109,7 @@ class Tracing(msgspec.Struct, frozen=True, kw_only=True):
             target=seen.target,
             approved_by=leaf.approved_by,
             memory_class=leaf.memory_class,
-            # The label comes from the leaf, so it is the judged one, from before a person may have
+            # The label is read from the log: it is the one that was judged, before any person
             # vouched for the memory.
             source=leaf.source,
             ceiling=ceiling_of(leaf),

@@ -74,7 +74,7 @@ def memory_view(memory: Memory) -> MemoryView:
 
 
 def hand_view(hand: Hand) -> HandView:
-    """Who hides a memory."""
+    """Who hides a memory, in the form of the operator API."""
     return HandView(by=hand.by, at_ms=hand.at_ms, why=hand.why, incident_id=hand.incident_id)
 
 
@@ -251,7 +251,8 @@ def leaf_view(index: int, data: bytes) -> LeafView:
     fields: dict[str, str | int | float | bool | None] = {"kind": type(leaf).__name__}
     for name in leaf.__struct_fields__:
         value: object = getattr(leaf, name)
-        plain: object = getattr(value, "value", value)  # of an enum, its value
+        # The value of a member of an enum, which is what JSON shows.
+        plain: object = getattr(value, "value", value)
         if isinstance(plain, bytes):
             fields[name] = plain.hex()
         elif plain is None or isinstance(plain, str | int | float | bool):

@@ -73,7 +73,10 @@ _KINDS: Final = {
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one round of replays. `why` is a fixed word for what is still open."""
+    """The result of one round of replays.
+
+    `why` is a fixed word for why it could not name a culprit.
+    """
 
     ending: Ending
     places: tuple[Place, ...]
@@ -85,7 +88,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Told(msgspec.Struct):
-    """The parts of a case that its telemetry trace tells, collected while the case is handled."""
+    """What telemetry tells about a case, collected while the case is handled."""
 
     started_ns: int = 0
     error_type: str = ""
@@ -268,8 +271,8 @@ class Blaming:
         case = await asyncio.to_thread(self._cases.get, case_id)
         known = self._signals.get(case_id)
         if known is None:
-            # The words that the answer should have said were in the memory of a process that has
-            # ended.
+            # The signal said which words a right answer has, and only the process that took it knew
+            # them. It has ended.
             await self._moved(case, CaseStep.NEEDS_PERSON, _open("restarted"))
             return
         signal, whole_cause = known
@@ -303,7 +306,7 @@ class Blaming:
             why=found.why or ("incomplete" if evidence.lost else ""),
         )
         if found.ending is Ending.NOT_REPRODUCED:
-            # After a conviction the search finds only right memories now, which is what was wanted.
+            # When the memories to blame were hidden, the same search must find only right memories.
             step = CaseStep.NOT_REPRODUCED if first else CaseStep.HEALED
             return await self._moved(case, step, progress)
         if found.ending is Ending.NOT_MEMORY_CAUSED and first:
@@ -333,7 +336,10 @@ class Blaming:
         return case
 
     def _tell(self, case: Case) -> None:
-        """Count a step of a case. The last step also writes the trace of the whole case."""
+        """Count a step of a case in the metrics.
+
+        The last step also writes the trace of the whole case.
+        """
         told = self._told.setdefault(case.case_id, _Told())
         ended = not case.under_way
         self._out.record(
@@ -393,7 +399,7 @@ class Blaming:
     async def _fails(
         self, case_id: str, signal: Signal, evidence: Evidence, places: tuple[Place, ...]
     ) -> bool:
-        """Whether the memories that a search finds now make the answer wrong.
+        """Whether the memories that a search finds now still make the answer wrong.
 
         True also if nobody can tell.
         """
@@ -476,7 +482,7 @@ class Blaming:
 
 
 def _accused(culprits: Iterable[Place], beside: Iterable[Place]) -> list[Accused]:
-    """The culprits, and which of them were true once: a newer, more trusted memory denies these."""
+    """The culprits, and which of them were true once: a newer, more trusted memory denies those."""
     trusted = [one.memory for one in beside if one.memory.source.trust >= _TRUSTED.trust]
     accused: list[Accused] = []
     for one in culprits:
@@ -497,8 +503,8 @@ def _accused(culprits: Iterable[Place], beside: Iterable[Place]) -> list[Accused
 def _judged(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
     """Judge each memory alone. The answer is wrong if one memory is, so no set is replayed.
 
-    The second control is a look at what no rule can blame: where a memory that is trusted as much
-    as a rule fails it, nobody is blamed by that rule, and at the end a person is needed.
+    If a rule contradicts a memory that is trusted as much as the rule itself, that rule blames
+    nobody, and at the end a person is needed.
     """
     found = judge.judged(
         JudgedMemory(
@@ -543,9 +549,11 @@ def _planned(done: Done, places: tuple[Place, ...]) -> Round:
 
 
 def _suspects(places: Iterable[Place]) -> tuple[tuple[Suspect, ...], frozenset[str]]:
-    """The memories less trusted than an operator's word, most believed first.
+    """The memories that are trusted less than an operator's word, the most believed first.
 
-    And the other ones.
+    And all others.
+
+    Only the former may be to blame.
     """
     trusted: set[str] = set()
     suspects: list[Suspect] = []

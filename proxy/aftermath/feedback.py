@@ -61,7 +61,7 @@ class TakingFeedback:
     async def take(self, by: Principal, said: GiveFeedback) -> Noted:
         """Record what a principal says of an answer in its tenant.
 
-        Open a case if such a word counts.
+        The search for a culprit begins if the word of this kind of principal counts.
 
         Raises:
             MalformedRequest: Not exactly one answer or memory is named.
@@ -105,8 +105,8 @@ class TakingFeedback:
     def _counted(self, by: Principal, now_ms: int, limit: int) -> bool:
         """Count a feedback before any work is done for it.
 
-        False if the principal's daily limit is used up. Feedback that was stored before the process
-        started is counted by `Failures.record`.
+        False if the principal's daily limit is used up. The count begins with the process; what was
+        stored before is counted by `Failures.record`.
         """
         asked = self._asked.setdefault((by.tenant, by.principal_id), deque(maxlen=limit))
         while asked and asked[0] <= now_ms - _DAY_MS:

@@ -188,7 +188,10 @@ async def _run(command: tuple[str, ...], asked: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _one_error() -> Generator[None]:
-    """What a pipe to the judge failed with counts as no answer, and comes out of no group."""
+    """Turn a failure of the pipe to the judge into "no answer".
+
+    Task groups wrap it, so it is unwrapped first.
+    """
     try:
         yield
     except ExceptionGroup as several:

@@ -1,4 +1,4 @@
-"""Puts together again what a reader or a model was shown, with some memories left out.
+"""Reconstructs what a reader or a model was shown, with some memories left out.
 
 The texts are those of the rows that were served, not those of today. A memory that was hidden,
 deleted or changed since is left out: it cannot come back into an answer.
@@ -26,7 +26,7 @@ _LISTED_MAX: Final = 50
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory as it was shown: the row that was served, and the cosine by which it ranked."""
+    """One memory as an answer showed it: its version then, and the cosine by which it ranked."""
 
     memory: Memory
     score: float
@@ -94,7 +94,7 @@ class Replays:
         return Evidence(tenant=signal.tenant, shown=(Place(memory=memory, score=1.0),), searches=())
 
     def still_shown(self, evidence: Evidence) -> tuple[Place, ...]:
-        """Those of the places whose memories a read could still show unchanged."""
+        """Those of the shown memories that a read could still show, and show unchanged."""
         return tuple(one for one in evidence.shown if self._stands(one.memory))
 
     def fresh(self, evidence: Evidence) -> tuple[Place, ...]:

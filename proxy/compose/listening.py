@@ -166,7 +166,7 @@ class Listening:
 
 @contextmanager
 def _moved_by(setting: str) -> Generator[None]:
-    """Turn a failure to bind an address into an error that names the setting for that address."""
+    """Turn a failure to bind an address into an error that names the setting of that address."""
     try:
         yield
     except OSError as error:

@@ -153,7 +153,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         return blaming, self.feedback(blaming)
 
     def feedback(self, cases: OpensCases) -> TakingFeedback:
-        """The part that takes feedback on answers."""
+        """The part that takes what people and programs say of answers."""
         return TakingFeedback(
             failures=self.store.failures,
             reader=self.store.reader,
@@ -299,7 +299,8 @@ class Services:
     def unbound_uids(self) -> tuple[int, ...]:
         """The uids of relays that are bound to no principal.
 
-        It is empty unless a model front judges calls before the relays do.
+        Such a relay's calls cannot be found in the model's sessions. Empty where no model front
+        judges calls.
         """
         return tuple(sorted(self._unbound)) if self._foundation.settings.models else ()
 
@@ -319,7 +320,7 @@ class Services:
                 yield
 
     def page_served_at(self, admin: Address | None, *, tls: bool) -> None:
-        """The sidecar listens: people decide there, or at the address that the settings name."""
+        """Note where people decide: the sidecar's own listener, or the address in the settings."""
         webhook = self._foundation.settings.review_webhook
         page_url = None if webhook is None else webhook.page_url
         self.confirming.serve_at(admin, tls=tls, page_url=page_url)
@@ -407,7 +408,7 @@ def _explainer(gate: Gate, store: Store, probe: _TextProbe) -> Explainer:
 
 
 class _TextProbe:
-    """Asks the trial search about a text for which no vector was made yet."""
+    """Asks the trial search about a text that has no vector yet."""
 
     def __init__(self, shadow: Shadow, embedder: Embedder) -> None:
         self._shadow = shadow

@@ -32,7 +32,7 @@ _NONCE: Final[Schema] = {
 class Described(msgspec.Struct, frozen=True, kw_only=True):
     """What a routing table says about one route.
 
-    `{name}` in the template is its variable segment.
+    `{name}` in the route's template is its variable segment.
     """
 
     method: str

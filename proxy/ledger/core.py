@@ -63,7 +63,7 @@ _Came: TypeAlias = "tuple[PrincipalId | str | SourceKind | int, ...]"
 
 
 class _UnderWay(threading.local):
-    """The records of an entry that is not complete yet, kept by the thread that reads it."""
+    """The records of a request that is still being read, kept by the thread that reads it."""
 
     records: list[Record] | None = None
 
@@ -90,7 +90,7 @@ class Core:
 
     @contextmanager
     def whole(self) -> Generator[None]:
-        """Join the records of an entry into one unit: the disk never has a part of an entry."""
+        """Join the records of one entry (what a request brings): the disk has all or none."""
         found = self._under_way.records = []
         try:
             yield
@@ -189,7 +189,7 @@ class Core:
     def _shown(
         self, book: Book, texts: Iterable[str], label: SourceKind, tenant: str, now_ms: int
     ) -> None:
-        """Note words that reached an agent by a front without sessions, such as a memory search."""
+        """Note words that an agent was shown outside of any session, such as a search's results."""
         told = self.reader.elsewhere(*texts)
         short, long = packed(told.short), packed(told.long)
         tenant = tenant or book.sentences.tenant
@@ -332,7 +332,7 @@ class Core:
         return ring
 
     def _lost(self, kept: RingText) -> None:
-        """Mark the session of a text as one that cannot be searched completely any more."""
+        """Mark a session as not completely searchable any more, because its text was dropped."""
         session = self.state.session(kept.session)
         kind = kept.origin.kind
         if session is not None and kind.trust < SourceKind.MODEL_INFERENCE.trust:

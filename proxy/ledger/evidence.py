@@ -182,7 +182,7 @@ def _says(call: CallMade, asked: tuple[_CandidateText, ...]) -> bool:
 
 
 def _meet(book: Book, calls: list[CallMade]) -> tuple[SessionState, SourceKind] | None:
-    """The first call's session, and the lowest taint of the sessions of all given calls."""
+    """The session of the first of these calls, and the lowest taint of the sessions of all."""
     sessions = [one for call in calls if (one := book.sessions.get(call.session)) is not None]
     if not sessions or len(sessions) < len(calls):
         return None

@@ -121,7 +121,7 @@ class Hearsay:
     def share(
         self, tenant: str, principal: str, trust: int, found: Iterable[int], at_ms: int
     ) -> None:
-        """Add sentences of which all principals of the tenant may be told."""
+        """Add sentences that every principal of the tenant may be told were said before."""
         self._now_ms = max(self._now_ms, at_ms)
         if trust in _TRUSTS:
             salt = _salt("tenant", tenant, trust)
@@ -131,7 +131,8 @@ class Hearsay:
     def forget(self, principal: str, one: int) -> None:
         """Add sentences that were dropped from a principal's table.
 
-        Only this principal is told of such sentences, without their speaker.
+        From then on the filter still tells this principal that such a sentence was said, but not by
+        whom.
         """
         self._add(principal, one ^ _salt("principal", principal, 0))
 
@@ -205,7 +206,7 @@ class Hearsay:
 
 @lru_cache(maxsize=1_024)
 def _scopes(tenant: str, principal: str) -> tuple[tuple[int, int], ...]:
-    """The audiences and labels whose sentences this principal may hear of.
+    """The audiences and labels under which this principal may look up who said a sentence.
 
     The lowest label comes first.
     """

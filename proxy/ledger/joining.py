@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
 
 class _Numbered(NamedTuple):
-    """The hash of one turn, and what the turn adds to the hash of the history."""
+    """The hash of one turn, and the bytes by which that turn changes the hash of the history."""
 
     digest: int
     by_model: bool
@@ -64,7 +64,7 @@ class _Numbered(NamedTuple):
 
 
 class Numbering:
-    """Computes hashes of turns, with a cache: most turns of a history were hashed before."""
+    """Computes hashes of turns. Most are in its cache: a request repeats the turns before it."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -276,7 +276,8 @@ def most_of(
     """The highest label that a user turn of this conversation may get.
 
     A conversation that begins during a call may belong to the call (a sub-agent); then its user
-    turns are the model's words. The same holds for one that begins with unseen turns of a model.
+    turns are the model's words. A conversation that begins with turns of a model which the ledger
+    never saw gets the same treatment.
     """
     there = session.conversations.get(history.root)
     if there is not None:

@@ -32,7 +32,7 @@ class Once(threading.local):
     """
 
     def __init__(self) -> None:
-        """Outside of the context nothing is cached: no text stays here longer than its request."""
+        """While no request is being read, nothing is cached: no text outlives its request."""
         self._known: dict[tuple[Callable[[str], Any], str], Any] | None = None
 
     def __enter__(self) -> Self:

@@ -107,7 +107,10 @@ class Printer:
                     yield self.print(tail) ^ TAIL, is_long(tail)
 
     def somebodys(self, text: str) -> list[int]:
-        """The fingerprints of sentences that can identify a speaker: not of common short ones."""
+        """The fingerprints of sentences that can identify a speaker.
+
+        Short common ones are left out.
+        """
         said = resting(self.once.sentences(text))
         return [self.print(one) for one in said if not is_nobodys(one)]
 
@@ -134,7 +137,7 @@ class Printer:
                     yield said ^ TAIL
 
     def arguments(self, arguments: object) -> int:
-        """The fingerprint of a call's arguments, whatever their order."""
+        """The fingerprint of a call's arguments, the same in whatever order they stand."""
         try:
             data = msgspec.json.encode(arguments, order="deterministic")
         except (UnicodeEncodeError, OverflowError, TypeError, ValueError):

@@ -191,7 +191,8 @@ class Reader(Printer):
         label, why = SourceKind.TOOL_RESULT, ""
         if relayed is not None and relayed.label.trust < label.trust:
             label, why = relayed.label, "relayed"
-        # A call has one answer of the gate: more of them would let their sender spell with them.
+        # The gate answers each call once. More such answers would let whoever sends them spell a
+        # text with them.
         ours = said.call_id not in found.by_gate and self.is_given(said.text, ground.book)
         if ours:
             found.by_gate.add(said.call_id)
@@ -250,7 +251,10 @@ class Reader(Printer):
                 found.heard(told, label)
 
     def _echoed(self, said: Said, call: CallMade | None, label: SourceKind, found: TurnSum) -> None:
-        """Whether a result, which then lowers no label, only repeats the model or our notices."""
+        """Whether a tool's result only repeats the model or our notices.
+
+        Then it lowers no label.
+        """
         server, tool = (call.row.server, call.row.tool) if call else ("", "")
         found.row(Row("tool", label, len(said.text), "echo", server, tool, _name(said.call_id)))
         if said.call_id:
@@ -556,7 +560,7 @@ class Reader(Printer):
 def _said_before(
     prints: Iterable[int], book: Book, label: SourceKind, why: str = ""
 ) -> tuple[SourceKind, str]:
-    """A text's label, lowered to that of the first speakers of its sentences, and the reason."""
+    """A text's label, lowered to that of whoever said its sentences first, and why."""
     for one in resting(prints):
         source = book.sentences.source(one)
         if source is not None and source.trust < label.trust:
@@ -592,5 +596,5 @@ def _name(name: str | None) -> str:
 
 
 def _nobodys(ground: TurnGround) -> SourceKind:
-    """The label of a text that adds nothing to the session: the session's own."""
+    """The label of a text that adds nothing of its own to a session: the session's label."""
     return meet(SourceKind.MODEL_INFERENCE, ground.session.taint or SourceKind.UNKNOWN)

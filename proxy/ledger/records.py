@@ -36,7 +36,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 class CallRow(msgspec.Struct, frozen=True, array_like=True):
     """A call that a model made.
 
-    `exact` has prints of its whole strings, `parts` those of sentences.
+    `exact` has fingerprints of its whole strings, `parts` those of their sentences.
     """
 
     key: int
@@ -61,7 +61,7 @@ class Began(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Keyed(msgspec.Struct, frozen=True, array_like=True):
-    """The record of names, reply ids and history hashes by which a session is found."""
+    """The record of names, reply ids and history hashes by which a session is found again."""
 
     session: str
     keys: Prints
@@ -85,7 +85,7 @@ class Conversed(msgspec.Struct, frozen=True, array_like=True):
 class Typed(msgspec.Struct, frozen=True, array_like=True):
     """The record of what a person typed in one turn.
 
-    The record has the whole texts that the turn endorses, and the fingerprints to find them by.
+    It has fingerprints of the whole texts that the turn endorses.
     """
 
     # Older logs have fingerprints of single sentences here. They no longer endorse anything.
@@ -186,7 +186,7 @@ class Marked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Forgotten(msgspec.Struct, frozen=True, array_like=True):
-    """In a snapshot: sentences of others that were dropped for room, as a bit filter."""
+    """In a snapshot: others' sentences that were dropped for lack of room, as a bit filter."""
 
     principal: str
     bits: bytes

@@ -245,9 +245,9 @@ class Entering:
     ) -> SourceKind:
         """The label of a summary, by the sessions whose words it may sum up.
 
-        It is the label of this session, of the sessions that said the words, or of any other
-        session. A session that has read nothing has nothing to summarise, so its summary is of
-        another session.
+        It is the label of this session, of other sessions that said the words, or, if nobody is
+        known to have said them, of any other session. A session that has read nothing has nothing
+        to summarise, so its summary is of another session.
         """
         own = session.taint if session.falls else None
         if own is not None and own.trust < SourceKind.MODEL_INFERENCE.trust:

@@ -44,7 +44,7 @@ class RingText(NamedTuple):
     origin: Origin
     # The id of the session whose context the text entered; "" if no front could tell.
     session: str
-    # The turn that the text stands in, for the report that the text was dropped.
+    # The turn that the text stands in. It is named when the text is dropped from the index.
     digest: int
     # Whether these are a model's own words: they are no source, but the texts they were made of
     # are.
@@ -128,7 +128,7 @@ class Ring:
         return len(self._kept)
 
     def keeps(self, key: int) -> bool:
-        """Whether this text is indexed, and stays so until half of the index is replaced."""
+        """Whether this text is indexed, and stays so until half of the index was replaced."""
         here = bool(self._kept) and self._kept[0].key <= key
         return here and self.next - key <= SEGMENTS_MAX // 2
 
@@ -145,7 +145,7 @@ class Ring:
         return self._found(prints, self._of.get("", set()) | self._of.get(session, set()))
 
     def bringing(self, text: str, known: str, session: str) -> list[RingText]:
-        """The texts of one session from which `text` may have the words that `known` lacks.
+        """The texts of one session that may have brought those words of `text` that `known` lacks.
 
         The model's own words are no source: the texts that they were made of are searched instead.
         """

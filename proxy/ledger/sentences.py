@@ -122,7 +122,7 @@ class Sentences:
         self._first(found, USER_FIRST)
 
     def told(self, found: Iterable[int]) -> None:
-        """Note sentences of the agent's own program as such."""
+        """Note sentences that the agent's own program put into a conversation."""
         self._first(found, HOST_FIRST)
 
     def _first(self, found: Iterable[int], first: int) -> None:
@@ -160,7 +160,7 @@ class Sentences:
             oldest = next(iter(self._marks))
             mark = self._marks.pop(oldest)
             if mark != USER_FIRST:
-                # A person's own sentences need no entry in the filter.
+                # A person's own sentences are left out of the filter: they lower no label.
                 self._hearsay.forget(self._principal, oldest)
 
     def by_mark(self) -> dict[int, bytes]:
@@ -196,7 +196,8 @@ class Recalls:
             else:
                 self._known[one] = (label, memory_id)
             if len(self._known) > RECALLS_MAX:
-                # A memory that was dropped here counts as text that nobody recalled: unknown.
+                # A served memory that was dropped from this table is not recognised any more: its
+                # text then counts as unknown.
                 self._known.popitem(last=False)
 
     def get(self, one: int) -> tuple[SourceKind, MemoryId] | None:

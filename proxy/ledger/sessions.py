@@ -100,7 +100,7 @@ class Sessions:
 
     @staticmethod
     def scar(now_ms: int) -> bytes:
-        """The record that marks a log as incomplete.
+        """The record that marks a log of which a part was lost, for later starts.
 
         It is written if a part of the log was lost.
         """

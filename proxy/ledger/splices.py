@@ -148,7 +148,7 @@ def _label(inside: str, rule: _Span) -> Inside:
 
 
 def _apart(found: list[Piece]) -> list[Piece]:
-    """Merge overlapping spans; the lower label counts."""
+    """Cut overlapping spans so that none overlap; where two overlapped, the lower label counts."""
     apart: list[Piece] = []
     for piece in found:
         if apart and piece.start < apart[-1].end:

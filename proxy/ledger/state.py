@@ -149,7 +149,7 @@ class SessionState:
     def taint_but(self, file: int) -> SourceKind:
         """The session's taint without what one file brought in.
 
-        A file's own text lowers no edit of that file.
+        An edit of a file is not lowered by what was read from that same file.
         """
         taint = SourceKind.UNKNOWN if self.taint is None else self.taint
         if file not in self.brought:
@@ -158,7 +158,7 @@ class SessionState:
         return reduce(meet, others, SourceKind.MODEL_INFERENCE)
 
     def hide(self, digest: int, label: SourceKind) -> None:
-        """Note that a part of the given turn can no longer be searched."""
+        """Note that some text of the given turn can no longer be searched."""
         self.unread[digest] = meet(self.unread.get(digest, label), label)
 
     @property
@@ -414,7 +414,7 @@ def _lower(known: dict[int, SourceKind], more: dict[int, SourceKind]) -> None:
 
 
 def unread_of(session: SessionState) -> dict[int, SourceKind]:
-    """Turns from which a text may come, and whose own texts cannot be searched any more."""
+    """Turns that a text may come from, although their own texts cannot be searched any more."""
     return {
         digest: label
         for digest, (label, _) in session.labels.items()

@@ -42,7 +42,7 @@ _NAME_PARTS_MAX: Final = 8
 
 @lru_cache(maxsize=1_024)
 def standing(text: str, model: str = "") -> str:
-    """The parts of a text that stay the same: without numbers, dates and the model's own name."""
+    """The parts of a text that stay the same between requests: without numbers and dates."""
     numbered = _VARYING.sub("0", text)
     words: list[str] = re.findall(r"[A-Za-z]{3,}", model)
     parts = words[:_NAME_PARTS_MAX]

@@ -46,7 +46,7 @@ class TurnRead(NamedTuple):
 
 
 class TurnGround(NamedTuple):
-    """What must be known of a conversation to read one of its turns."""
+    """What has to be known of a conversation before one of its turns can be read."""
 
     book: Book
     session: SessionState

@@ -142,7 +142,7 @@ def shown(state: State, session: SessionState, now_ms: int) -> SessionView:
 
 
 def _began_under(book: Book | None, session: SessionState) -> BeganUnderView | UnsetType:
-    """The newest call of the parent session that was made before this session began."""
+    """The newest call that the parent session had made when this session began."""
     under = any(one.row.why == "under_a_call" for one in session.shown)
     for one in reversed(book.calls.values()) if book is not None and under else ():
         if one.session == session.parent and one.at_ms <= session.began_ms and not one.used:

@@ -83,7 +83,7 @@ class UnknownView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BeganUnderView(msgspec.Struct, frozen=True, kw_only=True):
-    """The open call during which a session began, and what would end that state."""
+    """The unanswered call during which a session began, and what would end its effect."""
 
     call: OriginView
     needs: str

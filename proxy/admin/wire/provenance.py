@@ -64,7 +64,7 @@ class ProvenanceNode(msgspec.Struct, frozen=True, kw_only=True):
 class ProvenanceView(msgspec.Struct, frozen=True, kw_only=True):
     """A memory's provenance: the memory itself, and then all memories that it came from.
 
-    `cut`: some memories are left out, because there are too many.
+    `cut` is true if some memories are left out, because there are too many.
     """
 
     memories: tuple[ProvenanceNode, ...]

@@ -16,19 +16,19 @@ _Limit = Annotated[int, Meta(ge=0, le=PAGE_MAX)]
 
 
 class TenantQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The tenant."""
+    """The tenant that is asked about."""
 
     tenant: TenantName = DEFAULT_TENANT
 
 
 class AnyTenantQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The tenant; all tenants if absent."""
+    """The tenant that is asked about; all tenants if it is absent."""
 
     tenant: TenantName | None = None
 
 
 class MemoriesQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose memories, and which page of them."""
+    """Which memories to list: of whom, and which page of the listing."""
 
     user_id: str | None = None
     offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
@@ -47,19 +47,19 @@ class RecallsQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class LeavesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which leaves of the audit log."""
+    """Which part of the audit log to list."""
 
     offset: Annotated[int, Meta(ge=0, le=INDEX_MAX)] = 0
     limit: _Limit = 100
 
 
 class LeafQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which leaf of the audit log."""
+    """Which leaf of the audit log to prove."""
 
     leaf: Annotated[int, Meta(ge=0, le=INDEX_MAX)]
 
 
 class SessionsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many sessions."""
+    """How many sessions to list."""
 
     limit: _Limit = 100

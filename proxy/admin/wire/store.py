@@ -162,7 +162,7 @@ class PurgeView(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     version: int
     leaf_index: int
-    bytes_saved: int | None  # None where the files were not rewritten
+    bytes_saved: int | None  # null where the files were not rewritten
 
 
 class HeldView(msgspec.Struct, frozen=True, kw_only=True):
@@ -413,7 +413,7 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OrphanView(msgspec.Struct, frozen=True, kw_only=True):
-    """One observation whose entity is gone."""
+    """One observation of the knowledge graph in store mode whose entity is gone."""
 
     tenant: str
     memory_id: str
@@ -435,6 +435,6 @@ class CheckView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompactView(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that the rewrite gave back."""
+    """How many bytes the rewriting of the store gave back to the disk."""
 
     bytes_saved: int

@@ -123,9 +123,9 @@ def _made(
     hunks: tuple[Hunk, ...],
     went: tuple[str, ...] = (),
 ) -> Item:
-    """Make the item that the gate judges in place of a file tool's call.
+    """Make the item that is judged in place of a file tool's call.
 
-    `change` is None if it is unknown what the call does to the file.
+    `change` is None if nobody can say what the call does to the file.
     """
     pieces = (*texts, *went) or (call.path,)
     packed = base64.b64encode(zlib.compress(canonical_json(dict(arguments)).encode(), 9)).decode()
@@ -135,8 +135,8 @@ def _made(
         "reads": [literal(hunk.reads) for hunk in hunks if hunk.came],
         _CALL: packed,
     }
-    # Old texts of replacements stand in the file already, so they name the place and bring nothing
-    # new.
+    # The old texts of replacements stand in the file already, so they only say where the new text
+    # goes.
     old = {old for old, _, _ in call.edits or ()} | {call.to}
     named = [*range(len(texts), len(pieces))]
     named += [at for at, one in enumerate(texts) if change is None and one in old]
@@ -174,7 +174,7 @@ def _strings(call: FileCall) -> tuple[str, ...]:
 
 
 def _key(path: str, *texts: str) -> str:
-    """A key made of a file's path and an edit's texts, different for different edits."""
+    """A key under which an item is filed, made of the file's path and the edit's texts."""
     digest = hashlib.sha256(canonical_json(list(texts)).encode()).hexdigest()
     return f"{folded_path(path)}#{digest[:_DIGEST_LEN]}"
 

@@ -25,7 +25,8 @@ _SAID_BEHIND: Final = re.compile(r"\s*(?:<system-reminder>.*</system-reminder>\s
 class KnownFiles:
     """The texts of files, by server and path as they are spelled. One caller at a time.
 
-    Servers are kept apart: under the same path each may have a file of its own, or claim anything.
+    Each server has a table of its own: two servers may have different files under one path, and a
+    hostile one may claim any path.
     """
 
     def __init__(self) -> None:
@@ -67,7 +68,7 @@ class KnownFiles:
 
 
 def _may_be_one(some: frozenset[str], others: frozenset[str]) -> bool:
-    """Whether two paths may lead to one file; a relative path may begin in any folder."""
+    """Whether two paths may lead to the same file. A relative path may begin in any folder."""
     return any(
         one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
         for one in some

@@ -57,13 +57,13 @@ class MemoryPaths:
     def fits_folder(self, path: str) -> bool:
         """Whether a path is that of a memory file, or of a folder above one.
 
-        A folder is moved with all files in it.
+        A call that moves a folder moves all memory files in it.
         """
         return self.fits(path) or _found(self._folders, path)
 
 
 def left_out(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The shipped patterns that no pattern of a given list covers."""
+    """The shipped patterns of memory files that an operator's list leaves out."""
     paths = MemoryPaths(patterns)
     return tuple(one for one in MEMORY_PATHS if not paths.fits(one.replace("**", "any/file")))
 
@@ -85,7 +85,7 @@ def folded_path(path: str) -> str:
 
 
 def plain_path(path: str) -> str:
-    """A path without steps that lead nowhere (`.` and empty ones): it names the same file."""
+    """A path without the steps `.` and empty ones, which lead nowhere: it names the same file."""
     steps = [step for step in path.split("/") if step not in {"", "."}]
     return f"{'/' if path.startswith('/') else ''}{'/'.join(steps)}"
 

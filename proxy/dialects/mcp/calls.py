@@ -228,7 +228,10 @@ def _change(rule: Tool, arguments: dict[str, JsonValue]) -> ChangeKind:
 
 
 def _unaliased(rule: Tool, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The arguments under the names that the map knows: an alias would hide a key."""
+    """The arguments of a call under the names that the map knows.
+
+    A server may accept other names (aliases) for them, under which the gate would not find the key.
+    """
     if not rule.aliases:
         return arguments
     named = dict(arguments)
@@ -296,7 +299,7 @@ def _number_of_items(rule: Tool, arguments: dict[str, JsonValue]) -> int:
 def _reduced(
     rule: Tool, arguments: dict[str, JsonValue], kept: Sequence[int]
 ) -> dict[str, JsonValue]:
-    """The arguments with the arrays of items cut down to some elements.
+    """The arguments of a call, in which the arrays of items have only some of their elements.
 
     The given arguments are not modified.
     """

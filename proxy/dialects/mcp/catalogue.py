@@ -23,8 +23,8 @@ _NOTHING: Final[tuple[JsonValue, ...]] = (None, [], {}, {"taskSupport": "forbidd
 def pinned_tools(pages: Iterable[JsonValue]) -> tuple[PinnedTool, ...]:
     """The tools of a whole list (one result per page), by name.
 
-    The digest is SHA-256 over the canonical JSON (RFC 8785) of a tool's pinned members; an absent
-    member and null are the same.
+    The digest is SHA-256 over the canonical JSON (RFC 8785) of a tool's pinned members; null counts
+    like an absent member.
 
     Raises:
         MalformedRequest: A result without tools, a tool without a name, a name given twice, too

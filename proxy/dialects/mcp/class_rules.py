@@ -56,7 +56,7 @@ class ClassRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class _Folded(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule in the folded form in which it is compared with texts."""
+    """A class rule in the simplified form in which it is compared with texts."""
 
     words: frozenset[str]
     phrases: tuple[str, ...]
@@ -91,7 +91,8 @@ def example_of(rule: ClassRule) -> str:
             raise RuleError(f"{one!r} has no letter that is compared")
     try:
         example = _spelled(rule.pattern) if rule.pattern else _plain(given[0])
-        # A blank at the end is never compared, so one more word is put behind it in the example.
+        # A rule is never tried against a blank at the end of a text, so the example gets one more
+        # word behind the blank.
         for one in (example, f"{example}x"):
             if fits(rule, one):
                 return one
@@ -152,7 +153,7 @@ def _lowered(piece: str) -> str:
 
 
 def _spelled(pattern: str) -> str:
-    """An example string, made to match the first alternative of a pattern."""
+    """An example of a string that fits the first alternative of a pattern."""
     spelled: list[str] = []
     for piece in _pieces(pattern):
         if piece == "|":
@@ -173,5 +174,6 @@ def _one_of(atom: str) -> str:
     for char in string.ascii_lowercase + string.digits + string.punctuation + " " + "\n":
         if sought.fullmatch(char):
             return char
-    # No single character fits, because a letter of another script may fold to several letters.
+    # A single character is not taken as the example if it becomes several letters when it is
+    # simplified.
     return atom.removeprefix("\\")

@@ -54,7 +54,10 @@ class Retried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def takes_urls(capabilities: JsonValue) -> bool:
-    """Whether a client can send people to addresses. The capability `{}` means forms alone."""
+    """Whether a client can open an address for a person.
+
+    Its capability `{}` means that it only shows forms.
+    """
     found = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
     return isinstance(found, dict) and isinstance(found.get("url"), dict)
 

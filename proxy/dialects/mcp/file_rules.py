@@ -47,7 +47,7 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def fits(self) -> bool:
-        """Whether the rule gives at most one meaning to a call: write, replace, or move a file."""
+        """Whether the rule gives a call one meaning at most: to write, replace, or move a file."""
         replaces = self.old is not None and self.new is not None
         parts = (self.old, self.new, self.every, self.edits)
         ways = (self.to is not None, self.text is not None, replaces)

@@ -1,4 +1,7 @@
-"""What a server already keeps, as items of the writes that would have stored it."""
+"""What a server already keeps, read as if its own tools were writing it now.
+
+So it can be judged.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def items_listed(tool_map: ToolMap, result: JsonValue) -> Listed:
 
 
 def _by_name(tool_map: ToolMap, tool: str, item: Item) -> Item:
-    """The item, in a steering class if its key names a place that steers an agent.
+    """The item, in a class that can change behaviour if its key names a place that does.
 
     The map's class rules test the type that the item has on the server; whoever filled the server
     could choose that type, so here the same rules test the item's key as well.

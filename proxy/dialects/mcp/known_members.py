@@ -35,9 +35,10 @@ class Members(NamedTuple):
     A value's shape is named by a string; "" stands for any value.
     """
 
-    params: Mapping[str, str]  # the shape of the params, by method
-    results: Mapping[str, str]  # the shape of the result, by method
-    shapes: Mapping[str, Mapping[str, str]]  # for each shape its members, and their shapes in turn
+    params: Mapping[str, str]  # the name of the shape of the params, by method
+    results: Mapping[str, str]  # the name of the result's shape, by method
+    # For each shape its members; for each member the name of its own shape.
+    shapes: Mapping[str, Mapping[str, str]]
     words: Mapping[str, frozenset[str]]  # the members whose values come from a closed list
 
 

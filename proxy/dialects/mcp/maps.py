@@ -88,7 +88,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A number beside an array: the number of its elements."""
+    """A number that stands beside an array and says how many elements it has."""
 
     path: Path
     unit: Path
@@ -273,7 +273,7 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
 
 @functools.lru_cache(maxsize=4_096)
 def path(text: str) -> Pattern:
-    """The parsed form of a path. The map that it comes from was checked, so the path is valid."""
+    """A path in its parsed form. It comes from a map that was checked, so it is valid."""
     return parse_path(text)
 
 
@@ -394,7 +394,7 @@ def _check_kind(tool: Tool, where: str) -> None:
 
 
 def _check_one_item(tool: Tool, where: str) -> None:
-    """Check that key and user have one value per item: `[]` only inside the arrays of items."""
+    """Check that key and user have one value for each item: `[]` stands only in arrays of items."""
     for text, shape in tool.plain.items():
         if isinstance(shape, str) and shape not in {"id", "time"}:
             raise MapError(f"{where}: plain.{text}: must be id, time, or a list of words")

@@ -1,6 +1,7 @@
 """Strings that a server gives out and gets back: cursors, states of a request, ids of tasks.
 
-They may contain any text, and no client reads them. So a client gets handles in their place.
+Such a string may contain any text, and a client only sends it back. So a client gets a random
+handle in its place.
 """
 
 from __future__ import annotations

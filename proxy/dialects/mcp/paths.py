@@ -89,7 +89,7 @@ def places(value: JsonValue, pattern: Pattern) -> Iterator[tuple[Location, JsonV
 
 
 def lies_on(location: Location, tail: Pattern) -> bool:
-    """Whether the path of a place ends with the path `tail`. It compares from the last step."""
+    """Whether the path of a place ends with the steps of `tail`, such as `content[].text`."""
     if len(tail) > len(location):
         return False
     steps = zip(reversed(location), reversed(tail), strict=False)

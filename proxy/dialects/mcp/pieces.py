@@ -38,7 +38,7 @@ _PLAIN = {
 
 
 class Taking:
-    """Replaces the pieces in one item's arguments by their numbers."""
+    """Takes the pieces out of one item's arguments, and leaves their numbers in place of them."""
 
     def __init__(self, rule: Tool) -> None:
         self.pieces: list[str] = []
@@ -158,7 +158,7 @@ def _restored_string(text: str, pieces: Sequence[str]) -> str:
 
 
 def declared(rule: Tool) -> Iterable[str]:
-    """Every path that a map's rule has for places in the arguments."""
+    """Every path under which a map's rule says what stands there in the arguments."""
     yield from (*rule.items, *rule.required, *rule.texts, *rule.labels, *rule.plain)
     yield from key_paths(rule)
     if rule.effect is not None:

@@ -71,7 +71,7 @@ class Structure:
             yield text
 
     def asks(self, known: Known) -> Iterator[str]:
-        """Yield the strings of which it is not known yet (`known`) whether they are withheld."""
+        """Yield the strings of which the caller does not know yet whether they are withheld."""
         for location, text in self._strings:
             inner = self._inner.get(location)
             if inner is not None:
@@ -129,7 +129,10 @@ class Structure:
         )
 
     def _unit(self, location: Location) -> Location | None:
-        """The element that goes with a withheld string; None if only the string can go."""
+        """The element that is removed with a withheld string.
+
+        None if only the string itself can be removed.
+        """
         for text in self._shown.whole:
             pattern = path(text)
             for end in range(len(pattern), len(location) + 1):
@@ -167,7 +170,7 @@ class Structure:
         return found
 
     def _hollow(self, gone: set[Location]) -> set[Location]:
-        """Elements that would keep only the name of a memory, and so are removed as well."""
+        """Elements in which only a memory's name would be left, so that they are removed too."""
         found: set[Location] = set()
         for text in self._shown.hollow:
             pattern = path(text)

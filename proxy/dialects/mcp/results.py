@@ -29,7 +29,8 @@ PLAIN: Final = Shown()
 
 _BLOCKS: Final = frozenset({"content", "contents", "messages"})
 _PROSE: Final = frozenset({"title", "description"})
-# Words of the protocol's closed lists: never a memory, and a client needs them.
+# Members whose values are words that the protocol itself lists: no memory stands there, and a
+# client needs them.
 _WORDS: Final = {
     **WORDS,
     "method": METHODS,

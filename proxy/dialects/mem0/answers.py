@@ -56,7 +56,7 @@ def expect(result: Result, kind: type[_Result]) -> _Result:
 
 
 def landed(items: tuple[WrittenItem, ...]) -> list[WrittenItem]:
-    """The items of a write that were admitted, and so changed memory."""
+    """The items of a write that were admitted, so that memory changed."""
     return [item for item in items if item.decision == "admit"]
 
 

@@ -40,7 +40,10 @@ _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the encoder must know of the request; carried in `Operation.note`."""
+    """What the code that writes the answer must know of the request.
+
+    It is carried in `Operation.note`.
+    """
 
     route: str
     # Positions of messages without text (a bare tool call), which became no proposal.

@@ -81,7 +81,7 @@ _ADMIN: Final = frozenset(
 )
 
 
-NOBODY: Final = ""  # no principal has this key, so whoever sends it is not let in
+NOBODY: Final = ""  # no principal has this key, so a request with it is refused
 
 
 class Mem0Oss:

@@ -53,7 +53,7 @@ _NAME_LEN_MAX: Final = 512
 
 
 class Sieve(Protocol):
-    """Tests for withheld texts, and takes them out of JSON."""
+    """Tells whether a text contains something withheld, and takes withheld texts out of JSON."""
 
     def carries(self, text: str) -> bool:
         """Whether a text contains something withheld."""
@@ -122,7 +122,8 @@ def _json(raw: bytes, sieve: Sieve) -> bytes | None:
         values: list[Json] = [read_json(line) for line in lines if line.strip()]
     except MalformedRequest:
         return None
-    # All lines are searched as one text: a withheld text may run from one line into the next.
+    # All lines are also searched as one text, because a withheld text may run from one line into
+    # the next.
     made = sieve.sieved(bare_of_tokens(values))
     if not isinstance(made, list):
         raise Withheld
@@ -144,7 +145,7 @@ def bare_of_tokens(value: Json) -> Json:
 
 
 def _fields(text: str) -> Iterator[str]:
-    """The texts of a form that are searched: the raw text, and all values joined to one text."""
+    """The texts of an HTTP form that are searched: the raw text, and all values as one text."""
     yield text
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX)
@@ -154,7 +155,7 @@ def _fields(text: str) -> Iterator[str]:
 
 
 def _parts(text: str, boundary: str) -> Iterator[str]:
-    """The texts of a multipart form that are searched: the raw text, and all contents as one."""
+    """The texts of a multipart form that are searched: the raw text, and all parts as one text."""
     if not boundary:
         raise Unsearched
     contents: list[str] = []

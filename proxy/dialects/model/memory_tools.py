@@ -143,8 +143,8 @@ class OfferedTools:
             return self._by_shape(call)
         if any((tool.server, tool.name) == (call.server, call.name) for tool in self._tools):
             return self._found.get((call.server, call.name))
-        # Agents repair an unknown tool name (Hermes: case, suffixes, likeness) and call the tool
-        # that they guess.
+        # If a call names no offered tool, agents guess which was meant (Hermes: by case, suffix,
+        # likeness) and call that one.
         return MemoryTool(tool_map=None, tool=None) if self.writes else None
 
     def _look(self, tools: tuple[Declared, ...]) -> None:
@@ -282,7 +282,7 @@ def servers_by(tool: Declared, name: str) -> Iterator[str]:
 
 
 def _likely(tool: Declared, name: str) -> bool:
-    """Whether a prefixed name almost certainly means this memory tool, and no other tool."""
+    """Whether a tool's prefixed name almost surely means this memory tool and no other."""
     if tool.server is not None or folded(tool.name).startswith("mcp_") or _MARK in tool.name:
         return True
     return _OF_MEMORY in name and "_" in folded(name)

@@ -61,7 +61,7 @@ def with_outputs(api: str, body: dict[str, Json], changed: dict[int, Changed]) -
 
 
 def bare(text: str) -> str:
-    """A model's answer without the parts that its backend strips before parsing."""
+    """A model's answer without marks (a code fence) that its backend strips before parsing."""
     rest, found = text, 1
     while found:
         # Removing one mark may join what is left into a new mark, so the removal is repeated.

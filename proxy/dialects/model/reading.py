@@ -22,7 +22,7 @@ class Readings(Protocol):
     """A cache of values that were parsed from parts of earlier requests."""
 
     def of(self, part: dict[str, Json], read: Callable[..., _R], *args: object) -> _R:
-        """The value of `read(part, *args)`, perhaps cached.
+        """The value of `read(part, *args)`, from the cache if the same part was read before.
 
         `read` is pure, and its value is not modified.
         """

@@ -175,7 +175,7 @@ class ReplyFilter:
         return out
 
     def _trailed(self, at: _Key, text: str) -> str:
-        """A string that passes at once, after a check together with the words shown before it."""
+        """A string that is sent at once, after a search together with the words shown before it."""
         if self._withholds.carries(text):
             self._trails.pop(at, None)
             return self._cut(text)
@@ -426,7 +426,7 @@ def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:
 
 
 def _behind(before: str, cut: str) -> str:
-    """The part of a cleaned text (`cut`) that was not shown before."""
+    """The part of a cleaned text (`cut`) that the agent was not sent yet."""
     pairs = zip(before, cut, strict=False)
     same = next((at for at, (one, other) in enumerate(pairs) if one != other), len(before))
     # A space stands between the replacement and the last word that was shown.

@@ -103,19 +103,19 @@ class Asks(Protocol):
         ...
 
     def waits(self, text: str) -> bool:
-        """Whether a result says that a memory waits for a person, and such a memory does wait."""
+        """Whether a result says that a memory waits for a person, and a memory does wait."""
         ...
 
     def bears(self, text: str) -> bool:
-        """Whether words were taken out of this text earlier, when it went to the agent."""
+        """Whether words were taken out of this text when the model's reply went to the agent."""
         ...
 
     def unbinds(self, name: str) -> bool:
-        """Whether a signed block of this name was left out before, or has to be from now on."""
+        """Whether a signed block with this name was left out before, or must be from now on."""
         ...
 
     def unbind(self, name: str) -> None:
-        """Remember to leave a signed block out from now on."""
+        """Remember that a signed block is left out of this and all later requests."""
         ...
 
     @property
@@ -294,7 +294,7 @@ def _unsealed(text: str, asks: Asks) -> str:
 
 
 def sieved(value: Json, asks: Asks) -> Json:
-    """JSON in which every string is without refused texts."""
+    """A JSON value without refused texts in any of its strings."""
     return _sieved(value, asks, cut)
 
 
@@ -392,12 +392,15 @@ def joined(value: Json) -> str:
 
 
 def apart(texts: list[str | None]) -> str:
-    """Texts joined to one. None stands for a text that stays, and keeps its neighbours apart."""
+    """Several texts joined to one.
+
+    None stands for a text that is not searched, so that its neighbours do not join.
+    """
     return "\n".join(_APART if text is None else text for text in texts)
 
 
 def around(text: str, typed: Sequence[tuple[int, int]]) -> list[str | None]:
-    """The parts of a text that no person typed; None stands for each typed part."""
+    """The parts of a text that no person typed, with None in place of each typed part."""
     found: list[str | None] = []
     at = 0
     for start, end in sorted(typed):

@@ -127,7 +127,10 @@ def check_encodable(text: str, where: str) -> None:
 
 
 def known_names(shape: object) -> str:
-    """What may be sent, in our own words, where something else was: ": it may have a, b" or ""."""
+    """The names that would have been valid, in our own words, as ": it may have a, b".
+
+    "" if nobody can tell them.
+    """
     if not isinstance(shape, type) or not issubclass(shape, msgspec.Struct):
         return ""
     names = ", ".join(field.encode_name for field in msgspec.structs.fields(shape))
@@ -189,10 +192,10 @@ _DECODER = json.JSONDecoder(
 
 
 def _plainly_fine(text: str) -> bool:
-    """Whether the raw text alone shows that `_inspect` would accept the text.
+    """Whether the raw JSON text alone shows that `_inspect` would accept it.
 
-    Without escapes every string consists of the characters seen here, depth is at most the number
-    of brackets, and there are fewer values than characters.
+    Then the slow check is left out. Without escapes every string consists of the characters seen
+    here, depth is at most the number of brackets, and there are fewer values than characters.
     """
     return (
         text.isascii()

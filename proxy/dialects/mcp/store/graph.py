@@ -252,8 +252,8 @@ class GraphIndex:
         for name in names:
             made = [*self._made.get(name, {}).values()]
             said = [one for group in self._groups(name) for one in group.items()]
-            # Observations stand in the order in which they were made; a repeated text stands where
-            # it came first.
+            # Observations are shown in the order in which they were made. A repeated text stands
+            # where it came first.
             first = sorted((min(found), text) for text, found in said)
             memories += made
             memories += (one for _, found in said for one in found.values())
@@ -280,7 +280,7 @@ def _power(memory_class: MemoryClass) -> int:
 
 
 def _hardest(memory: Memory) -> tuple[int, int]:
-    """A sort key that puts memories first which the fewest principals may delete."""
+    """A sort key: memories that the fewest principals may delete come first."""
     return (-memory.source.trust, -memory.memory_class.power)
 
 

@@ -106,7 +106,7 @@ def deleted_items(memory_ids: Sequence[MemoryId]) -> Step[tuple[WrittenItem, ...
 
 
 def is_gone(item: WrittenItem) -> bool:
-    """Whether a memory is gone after a delete, because of it or before it."""
+    """Whether a memory is gone after a delete: deleted now, or before."""
     return item.decision in {ADMITTED, _GONE}
 
 

@@ -234,8 +234,8 @@ class AnthropicEditor:
             self._blocks[index] = _Block(start, waits=calls)
         block = self._blocks.get(index)
         if block is None:
-            # No open block has this index, so a piece of JSON arguments may belong to a call that
-            # has ended, or that never began: it is dropped.
+            # This piece of JSON arguments belongs to no open block: its call has ended or never
+            # began. The piece is dropped.
             return (b"" if _JSON_PIECE in object_of(body.get("delta")) else event.raw), ()
         if kind == "content_block_delta":
             block.add(object_of(body.get("delta")))

@@ -110,7 +110,7 @@ def _fits(text: str) -> bool:
 
 
 def _files_only(candidate: Candidate) -> bool:
-    """Whether the names and ids beside a candidate's text are too restricted to say anything."""
+    """Whether the names and ids beside a candidate's text have forms that can say nothing."""
     scope = candidate.scope
     names = (scope.user_id, scope.agent_id, scope.run_id, scope.app_id)
     beside = (*names, candidate.role, candidate.actor)

@@ -21,7 +21,7 @@ _TOLD_BY: Final = "Mnemogate: "
 
 
 class Ours(Protocol):
-    """Recognises the sidecar's questions, and the codes that belong to them."""
+    """Recognises the questions that the sidecar itself put, and the codes in them."""
 
     def block(self, text: str) -> bytes | None:
         """The keyed print of the question with this text; None if no such question was put."""
@@ -39,8 +39,8 @@ class TurnBehind(NamedTuple):
     turn: str
     # Whether the turn is the last one of the conversation.
     last: bool
-    # True if the turn was an answer and was taken out; False if it only looked like an attempt at
-    # an answer.
+    # True if the turn was a person's answer and was taken out. False if it only looked like an
+    # attempt at one and stays.
     taken: bool
 
 
@@ -69,7 +69,7 @@ def taken_out(api: str, body: dict[str, Json], ours: Ours) -> TakenOut:
 
 
 class _Looking:
-    """Goes through a conversation once, turn by turn, and takes out questions and answers."""
+    """Goes through a conversation, turn by turn, and takes out questions and their answers."""
 
     def __init__(self, ours: Ours, turns: list[Json]) -> None:
         self._ours = ours

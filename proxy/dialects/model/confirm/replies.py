@@ -40,7 +40,7 @@ def own_words(reply: ModelReply) -> str | None:
 
 
 def ends_turn(api: str, body: dict[str, Json]) -> bool:
-    """Whether the model ended a whole reply by itself, and the reply ends with one text."""
+    """Whether a whole reply ended by itself, without a call, and with exactly one text."""
     match api:
         case "anthropic":
             last = object_of((list_of(body.get("content")) or [None])[-1])

@@ -295,7 +295,7 @@ class ChatEditor:
         return len(self._order) - 1
 
     def _let_go(self, choice: _Choice, kept: _WaitingChoice) -> bytes:
-        """A chunk that waited, as it goes on without the refused calls."""
+        """A chunk that was kept back, as it is sent on without the refused calls."""
         if not choice.refused and kept.raw is not None:
             return self._renamed(kept.name, kept.body, kept.raw)
         part = _without(kept.choice, choice)
@@ -337,7 +337,7 @@ class ChatEditor:
 
 
 def _streamed(choice: dict[str, Json]) -> dict[str, Json]:
-    """A choice of a chunk in which whole calls have the form of pieces of calls."""
+    """One choice of a chunk whose whole calls were turned into the pieces that streams send."""
     message = object_of(choice.get("message"))
     if not _calls_of(message):
         return choice
@@ -382,7 +382,7 @@ def _placed(delta: dict[str, Json]) -> bool:
 
 
 def _bare(kept: _WaitingChoice) -> _WaitingChoice:
-    """A chunk that waited, as it goes on without any of its calls."""
+    """A chunk that was kept back, as it is sent on without any of its calls."""
     delta = object_of(kept.choice.get("delta"))
     called = _calls_of(delta)
     rest: dict[str, Json] = {key: part for key, part in delta.items() if key not in called}
@@ -394,7 +394,10 @@ def _calls_of(delta: dict[str, Json]) -> dict[str, Json]:
 
 
 def _without(part: dict[str, Json], choice: _Choice) -> dict[str, Json] | None:
-    """The part of a chunk for one choice, without refused calls; None if nothing is left."""
+    """The part of a chunk that belongs to one choice, without the refused calls.
+
+    None if nothing is left of it.
+    """
     delta = dict(object_of(part.get("delta")))
     places = {at: number for number, at in enumerate(choice.going_on())}
     pieces: list[Json] = [

@@ -87,7 +87,7 @@ class ResponsesEditor:
             return self._item(event, body, kind, index)
         called = text_of(object_of(body.get("item")).get("type")) in CALLS
         if called or kind.startswith(_CALL_DELTAS):
-            # A piece of a call whose item is unknown cannot be judged, so it is dropped.
+            # A piece of a call that belongs to no known item cannot be judged, so it is dropped.
             return b"", ()
         return self._numbered(event, body), ()
 
@@ -247,7 +247,10 @@ class ResponsesEditor:
 
 
 def _tell(events: list[tuple[Event, dict[str, Json]]], item: dict[str, Json]) -> bool:
-    """Whether the events of a call describe exactly the call that was judged."""
+    """Whether the events of a call describe exactly the call that was judged.
+
+    Then they may be sent on as they are.
+    """
     field = "input" if item.get("type") == "custom_tool_call" else "arguments"
     given = item.get(field)
     pieces: list[str] = []

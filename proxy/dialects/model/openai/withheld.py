@@ -221,7 +221,10 @@ def _item(
 
 
 def _heard(content: Json, where: Where, leave: Leave) -> list[str | None]:
-    """The texts of a message that are searched; None stands for a text that is never removed."""
+    """The texts of a message that are searched.
+
+    None stands in place of a text that is never removed.
+    """
     if isinstance(content, str):
         return _said(content, where, leave)
     heard: list[str | None] = []
