@@ -267,7 +267,8 @@ class Reader(Printer):
         True for a text or, in another order and number, lines that it gave; and for one observation
         without an address, which it may have given before this ledger knew the principal.
         """
-        said = text.strip()
+        # White space can spell, too: a line's end is all that a host may add.
+        said = text.removesuffix("\n")
         if len(said) > _GIVEN_LEN_MAX:
             return False
         if is_observation(said) or self.print(said) in book.gave:

@@ -438,7 +438,8 @@ class Sessions:
         book = self._core.state.books.get(principal_id)
         if book is None:
             return
-        found = {self._core.reader.print(text) for text in texts} - book.gave.keys()
+        # A text that is given again becomes the newest, so it is noted again.
+        found = dict.fromkeys(self._core.reader.print(text) for text in texts)
         if found:
             self._core.do(Gave(principal_id, packed(found)))
             self._soon()

@@ -332,7 +332,9 @@ class State:
                     call.open = False
                 _bound(book.relayed, RELAYED_MAX)
             case Gave():
-                book.gave.update(dict.fromkeys(prints(record.texts)))
+                for one in prints(record.texts):
+                    book.gave[one] = None
+                    book.gave.move_to_end(one)
                 _bound(book.gave, GAVE_MAX)
             case Marked():
                 book.sentences.restore(record.code, prints(record.prints))

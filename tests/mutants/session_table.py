@@ -338,6 +338,22 @@ SESSIONS: Final = (
         tests=(at(_ECHOES, "test_what_the_gate_could_have_said_and_did_not_is_its_senders"),),
     ),
     Mutant(
+        name="white space around the gate's words is nobody's",
+        file="proxy/ledger/reading.py",
+        old='        said = text.removesuffix("\\n")\n',
+        new="        said = text.strip()\n",
+        invariant="only what the gate said to this principal is the gate's own word",
+        tests=(at(_ECHOES, "test_what_the_gate_could_have_said_and_did_not_is_its_senders"),),
+    ),
+    Mutant(
+        name="what the gate says often is forgotten as the oldest",
+        file="proxy/ledger/state.py",
+        old="                    book.gave.move_to_end(one)\n",
+        new="",
+        invariant="the gate's own observations taint nothing",
+        tests=(at(_ECHOES, "test_what_the_gate_gives_again_is_kept_the_longest"),),
+    ),
+    Mutant(
         name="the gate's lines may be repeated as often as a page likes",
         file="proxy/ledger/reading.py",
         old="        return fresh and all(",

@@ -148,6 +148,9 @@ _SPELLED = [ON_PAGE.replace("0" * 32, one) for one in _IDS]
         (f"{HELD}\n{OTHER}\n{HELD}", (HELD, OTHER)),
         (f"Item 104 of 105: {HELD}", (HELD,)),
         (WHOLE.replace("Item 1", "Item 7"), (WHOLE, ON_PAGE)),
+        # So may white space around what the gate gave, whose length nothing bounds.
+        *((space + HELD, ()) for space in (" \t \t\t", "\n \n  \n", "\u2003\u00a0", "\x1c\x1e")),
+        (f"{ON_PAGE} \t", (ON_PAGE,)),
     ],
 )
 async def test_what_the_gate_could_have_said_and_did_not_is_its_senders(
@@ -155,6 +158,21 @@ async def test_what_the_gate_could_have_said_and_did_not_is_its_senders(
 ) -> None:
     assert (await _answered(text, wrote=False, gave=gave)).taint is TOOL
     assert (await _answered(text, wrote=False, gave=(text,))).taint is HOST, "control: it said it"
+
+
+@pytest.mark.parametrize("again", [True, False])
+async def test_what_the_gate_gives_again_is_kept_the_longest(
+    monkeypatch: pytest.MonkeyPatch, *, again: bool
+) -> None:
+    monkeypatch.setattr("proxy.ledger.state.GAVE_MAX", 2)
+    ledger = Ledger()
+    first = await ledger.ask(user("Keep what matters."), system="You are an agent.")
+    await ledger.answer(first, reply("", SAVE))
+    for gave in (ON_PAGE, OTHER, ON_PAGE if again else OTHER, WHOLE):
+        ledger.sessions.gave(ADA.principal_id, (gave,))
+    asked = user("Keep what matters."), assistant("", SAVE), result("w1", ON_PAGE)
+    entered = await ledger.ask(*asked, system="You are an agent.")
+    assert entered.taint is (HOST if again else TOOL)
 
 
 async def test_a_call_has_one_answer_of_the_gate() -> None:
