@@ -76,7 +76,7 @@ def _check_proposal(proposal: Proposal) -> None:
         fields.pop(unused)
     # No client speaks for the guard.
     assert (fields.pop("guarded_key"), fields.pop("culprits")) == (None, ())
-    assert fields.pop("edit") is None
+    assert (fields.pop("edit"), fields.pop("approved_by")) == (None, None)
     # Nor names the call of a model, or says which of its words are labels.
     assert (fields.pop("join"), fields.pop("labels")) == (None, ())
     candidate = Candidate(
