@@ -17,7 +17,7 @@ from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import block, inert
+from proxy.cli.terminal import inert
 from proxy.dialects.mcp.kept_before import digest_of_all, digest_of_item, items_listed
 from proxy.dialects.mcp.maps import MapError
 from proxy.mcp.http.child import Command as ServerCommand
@@ -173,7 +173,7 @@ def _show_whole(context: Context, server: str, item: Item) -> None:
         ]
     )
     terminal.say("text, as the server keeps it, written by nobody knows whom:")
-    terminal.say(block("\n".join(item.pieces)))
+    terminal.quote("\n".join(item.pieces))
 
 
 def _agreed(context: Context) -> bool:

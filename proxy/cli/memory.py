@@ -25,7 +25,7 @@ from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.short_ids import whole_id
-from proxy.cli.terminal import block, inert, iso, now_ms, waiting
+from proxy.cli.terminal import inert, iso, now_ms, waiting
 from proxy.seams.tenants import DEFAULT_TENANT
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ async def _show(context: Context) -> Exit:
     )
     if memory.status != "quarantined":
         terminal.say("text, as the agent is given it:")
-        terminal.say(block(memory.text))
+        terminal.quote(memory.text)
         return Exit.OK
     terminal.say("quarantined: no agent is given it")
     for one in memory.hidden:
@@ -203,7 +203,7 @@ async def _show(context: Context) -> Exit:
             f"{inert(incident_id)}"
         )
     terminal.say("text:")
-    terminal.say(block(memory.text))
+    terminal.quote(memory.text)
     return Exit.OK
 
 

@@ -19,7 +19,7 @@ from proxy.cli.client import as_text
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import block, inert
+from proxy.cli.terminal import inert
 from proxy.dialects.strict_json.strict import decode_as
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.tenants import DEFAULT_TENANT
@@ -181,7 +181,7 @@ async def _show_active(context: Context) -> Exit:
     if terminal.as_json:
         terminal.data(view)
         return Exit.OK
-    terminal.say(block(view.text))
+    terminal.quote(view.text)
     terminal.say(f"digest {view.digest}, epoch {view.epoch}")
     return Exit.OK
 

@@ -24,7 +24,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.quarantine import StandingList
 from proxy.cli.review_many import held_id
 from proxy.cli.short_ids import whole_id
-from proxy.cli.terminal import block, inert, iso
+from proxy.cli.terminal import inert, iso
 from proxy.seams.observations import CLASS_WORDS, whose_words
 from proxy.seams.tenants import DEFAULT_TENANT
 
@@ -88,7 +88,7 @@ async def _show(context: Context) -> Exit:
     if words is not None:
         terminal.say(inert(words))
     terminal.say("text, as written by an untrusted source:")
-    terminal.say(block(held.text or ""))
+    terminal.quote(held.text or "")
     terminal.say("then one of:")
     for verb in ("release", "deny"):
         terminal.say(f"  mnemogate review {verb} {inert(held.candidate_id)}")
@@ -149,7 +149,7 @@ def _show_whole(context: Context, memory: MemoryView) -> None:
     words = whose_words(memory.ceiling, memory.had_read)
     if words is not None:
         terminal.say(inert(words))
-    terminal.say(block(memory.text))
+    terminal.quote(memory.text)
 
 
 def _agreed(context: Context, memory_id: str) -> bool:

@@ -2,7 +2,8 @@
 
 Memory content is written by whoever the agent listened to. Printed raw it could move the cursor,
 set the title, forge a table row or reorder the line with bidi controls, and so make a reviewer
-release a text that was never visible. Everything that reaches a terminal goes through `inert`.
+release a text that was never visible. Everything that reaches a terminal goes through `inert`, and
+no row of a quoted text begins where the rows of a command begin.
 """
 
 from __future__ import annotations
@@ -18,27 +19,28 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from policy.text.visible import is_hidden
 from proxy.cli.exits import CommandFailed, Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from typing import TextIO
 
-# Unicode categories of characters that print as nothing or as something else: controls, format
-# characters (bidi, zero width, tags), surrogates, private use, unassigned, line separators.
-_UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _BYTE_MAX: Final = 0xFF
 _BMP_MAX: Final = 0xFFFF
 # If one letter has more combining marks than this, they paint over the lines above and below it.
 _MARKS_MAX: Final = 2
 _MARKS: Final = frozenset({"Mn", "Me"})
 _COLUMN_WIDTH_MAX: Final = 60
+_WIDTH: Final = 80
+_WIDTH_MIN: Final = 20
+_MARGIN: Final = "  | "
 _PROGRESS_INTERVAL_S: Final = 0.1
 NOTHING: Final = "nothing to list"
 
 
 def inert(text: str) -> str:
-    r"""The text on one line, every character a terminal could act on spelled out (`\x1b`).
+    r"""The text on one line; what a terminal acts on or draws as nothing is spelled out (`\x1b`).
 
     Unambiguous: a backslash in the text is doubled, so no text can look like an escaped one.
     """
@@ -49,16 +51,23 @@ def inert(text: str) -> str:
         marks = marks + 1 if category in _MARKS else 0
         if character == "\\":
             shown.append("\\\\")
-        elif category in _UNPRINTABLE or marks > _MARKS_MAX:
+        elif is_hidden(character) or character in "\n\t" or marks > _MARKS_MAX:
             shown.append(_spelled(character))
         else:
             shown.append(character)
     return "".join(shown)
 
 
-def block(text: str, *, margin: str = "  | ") -> str:
-    """Untrusted text over several lines, each behind a margin that the text cannot imitate."""
-    return "\n".join(margin + inert(line) for line in text.split("\n"))
+def block(text: str, width: int | None = None) -> str:
+    """Untrusted text in rows, each behind a margin, so that no row can pass for a command's own.
+
+    Args:
+        text: The text.
+        width: The terminal's columns, beyond which it would begin a row without a margin; None if
+            they are unknown, which counts as 80.
+    """
+    room = max(width or _WIDTH, _WIDTH_MIN) - len(_MARGIN)
+    return "\n".join(_MARGIN + row for line in text.split("\n") for row in _rows(inert(line), room))
 
 
 def iso(at_ms: int | None) -> str:
@@ -123,6 +132,22 @@ def width_of(text: str) -> int:
     return cells
 
 
+def _rows(text: str, room: int) -> list[str]:
+    """An inert text cut into rows of at most `room` cells; at least one row.
+
+    A character that some terminals draw wider, or in a cell of its own, counts as that wide.
+    """
+    rows: list[str] = []
+    begin = cells = 0
+    for at, character in enumerate(text):
+        wide = 2 if unicodedata.east_asian_width(character) in "WFA" else 1
+        if cells + wide > room:
+            rows.append(text[begin:at])
+            begin, cells = at, 0
+        cells += wide
+    return [*rows, text[begin:]]
+
+
 class Terminal:
     """Output of a command. In JSON mode tables are silent, and `data` is the only output."""
 
@@ -148,6 +173,10 @@ class Terminal:
         """
         if not self.as_json:
             self._write(self._out, text + "\n")
+
+    def quote(self, text: str) -> None:
+        """Print untrusted text as `block` does, as wide as the terminal."""
+        self.say(block(text, self._width))
 
     def note(self, text: str) -> None:
         """Print text for a person on stderr, in both modes."""
@@ -176,10 +205,18 @@ class Terminal:
             self.say(line.rstrip())
 
     def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Print names and values in two columns; values are made inert, and never cut."""
+        """Print names and values in two columns; values are made inert, and never cut.
+
+        On a terminal, a value that does not fit goes on under its beginning. One without a blank,
+        such as a link, stays in one piece.
+        """
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
-            self.say(f"{name.ljust(width)}  {inert(value)}".rstrip())
+            shown = [inert(value)]
+            if self._width is not None and any(map(str.isspace, value)):
+                shown = _rows(shown[0], max(self._width, width + 2 + _WIDTH_MIN) - width - 2)
+            for number, row in enumerate(shown):
+                self.say(f"{('' if number else name).ljust(width)}  {row}".rstrip())
 
     def progress(self, label: str) -> Callable[[int, int], None]:
         """A callback `(done, total)` for long work; it draws on stderr, if progress is wanted."""

@@ -291,8 +291,9 @@ class Guarding:
     ) -> tuple[WrittenItem, ...]:
         """Take in what a server already keeps: each item judged as `unknown`, nothing sent.
 
-        The nonce of an item is made of its content, so that a repetition gets the first verdict
-        again. An item that is not admitted, such as an order, stays as it is on the server.
+        The nonce of an item is made of its tenant, server and content, so that a repetition gets
+        the first verdict again, and another tenant its own. An item that is not admitted, such as
+        an order, stays as it is on the server.
         `approved_by` is a person who was shown all of each item: what would wait for a person is
         admitted then, as that person's own words.
 
@@ -311,7 +312,7 @@ class Guarding:
             proposal = self._proposal(principal, call, item)
             if isinstance(proposal, Reason) or item.change is not ChangeKind.CREATE:
                 raise MalformedRequest("items: one is too large, or no new memory", status=413)
-            said = f"{server}\0{proposal.text}\0{proposal.metadata_json}"
+            said = f"{tenant}\0{server}\0{proposal.text}\0{proposal.metadata_json}"
             digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
             proposals.append(
                 msgspec.structs.replace(

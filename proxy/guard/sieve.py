@@ -1,9 +1,10 @@
 """Which strings of another server's answers must not reach the agent (docs/architecture.md#mcp).
 
-Memories that are held, denied, quarantined or not settled yet do not exist for the agent, nor do
-copies of them on other servers. The sieve keeps prints of their pieces and never the text: an index
-of refused texts would be one more place to find them in. Words are compared in every reading of
-withholding, so punctuation, escapes, tags and base64 hide nothing.
+Memories that are held, denied, quarantined or not settled yet do not exist for the agent: whatever
+their own server returns of them is hidden. Each server of each tenant is searched for its own
+memories only, so a copy on another server is not hidden here. The sieve keeps prints of their
+pieces and never the text: an index of refused texts would be one more place to find them in. Words
+are compared in every reading of withholding, so punctuation, escapes, tags and base64 hide nothing.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ _CODES: Final = "tests/unit/proxy/model/test_codes.py"
 _HISTORY: Final = "tests/unit/proxy/dialects/model/confirm/test_history.py"
 _BLOCK: Final = "tests/unit/proxy/dialects/model/confirm/test_block.py"
 _CANDIDATES: Final = "tests/unit/proxy/dialects/model/confirm/test_candidates.py"
+_TERMINAL: Final = "tests/unit/proxy/cli/test_terminal.py"
 _NEVER: Final = at(_REFUSED, "test_no_answer_but_hers_in_its_place_decides")
 
 CONFIRM: Final = (
@@ -22,6 +23,30 @@ CONFIRM: Final = (
         new="    return unicodedata.category(char) in _HIDDEN\n",
         invariant="a person sees all that she confirms",
         tests=(at(_BLOCK, "test_a_text_spelled_in_what_nothing_is_drawn_for_is_seen"),),
+    ),
+    Mutant(
+        name="a text with invisible characters is asked about",
+        file="proxy/dialects/model/confirm/candidates.py",
+        old="        and not any(map(is_hidden, text))\n",
+        new="",
+        invariant="a person sees all that she confirms",
+        tests=(at(_CANDIDATES, "test_everything_else_goes_to_the_page"),),
+    ),
+    Mutant(
+        name="a terminal draws as nothing what is not spelled out",
+        file="proxy/cli/terminal.py",
+        old='        elif is_hidden(character) or character in "\\n\\t" or marks',
+        new='        elif category in {"Cc", "Cf", "Cs", "Zl", "Zp"} or marks',
+        invariant="a person sees all that she confirms",
+        tests=(at(_TERMINAL, "test_nothing_a_terminal_acts_on_survives"),),
+    ),
+    Mutant(
+        name="the second row of a quoted text has no margin",
+        file="proxy/cli/terminal.py",
+        old="        if cells + wide > room:\n",
+        new="        if False:\n",
+        invariant="a quoted text cannot pass for a command's own question",
+        tests=(at(_TERMINAL, "test_no_row_of_a_block_begins_without_its_margin"),),
     ),
     Mutant(
         name="the names of a call say nothing",

@@ -27,6 +27,19 @@ GUARD: Final = (
         tests=(at(_PROTOCOLS, "test_a_protocol_that_the_policy_does_not_know_gets_no_guard"),),
     ),
     Mutant(
+        name="two tenants adopt under one nonce",
+        file="proxy/guard/local.py",
+        old='            said = f"{tenant}\\0{server}',
+        new='            said = f"{server}',
+        invariant="what one tenant took in keeps no other from it",
+        tests=(
+            at(
+                "tests/unit/proxy/admin/test_adopting.py",
+                "test_each_tenant_takes_in_what_a_shared_server_keeps",
+            ),
+        ),
+    ),
+    Mutant(
         name="servers of one name are one",
         file="proxy/guard/local.py",
         old="        return target_of(self._target_prefix, server)\n",

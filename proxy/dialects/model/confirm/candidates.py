@@ -14,6 +14,7 @@ from policy.model import ChangeKind, MemoryClass
 from policy.text.naming_words import GENERIC
 from policy.text.own_words_form import words
 from policy.text.skeleton import skeleton
+from policy.text.visible import is_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +106,7 @@ def _fits(text: str) -> bool:
         0 < len(text) <= TEXT_LEN_MAX
         and bool(found)
         and _MARKS.isdisjoint(text)
+        and not any(map(is_hidden, text))
         and WORDS.isdisjoint(found)
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from policy.model import MemoryClass, SourceKind
+from policy.model import MemoryClass, SourceKind, Tenant
 from policy.query import EVERYTHING
 from policy.ruleset import Cell
 from proxy.admin.adopting import Adopting
@@ -34,16 +34,18 @@ def seen(tmp_path: Path) -> Iterator[Guarded]:
         assert parts.store.reader.check().problems == ()
 
 
-async def _adopt(seen: Guarded, *texts: str, vouch: bool = False) -> tuple[AdoptedView, ...]:
+async def _adopt(
+    seen: Guarded, *texts: str, vouch: bool = False, tenant: Tenant = AGENT.tenant
+) -> tuple[AdoptedView, ...]:
     adopting = Adopting(seen.guard, seen.store.reader, seen.store.writer)
     items = tuple(item(text) for text in texts)
-    asked = AdoptRequest(tenant=AGENT.tenant, tool="write", items=items, vouch=vouch)
+    asked = AdoptRequest(tenant=tenant, tool="write", items=items, vouch=vouch)
     by = msgspec.structs.replace(AGENT, principal_id=BY)
     return (await adopting.adopt(by, SERVER, asked)).adopted
 
 
-def _kept(seen: Guarded) -> tuple[Memory, ...]:
-    return seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 100).memories
+def _kept(seen: Guarded, tenant: Tenant = AGENT.tenant) -> tuple[Memory, ...]:
+    return seen.store.reader.page(tenant, EVERYTHING, 0, 100).memories
 
 
 async def test_what_is_taken_in_is_a_memory_with_its_result_at_once(seen: Guarded) -> None:
@@ -75,6 +77,19 @@ async def test_a_plain_item_that_a_person_vouches_for_is_hers(seen: Guarded) -> 
     (one,) = await _adopt(seen, GOOD, vouch=True)
     (memory,) = _kept(seen)
     assert (one.state, memory.source, memory.ceiling) == ("user_input", *HERS)
+
+
+@pytest.mark.parametrize(("text", "vouch"), [(GOOD, False), (STEERING, True)])
+async def test_each_tenant_takes_in_what_a_shared_server_keeps(
+    seen: Guarded, text: str, *, vouch: bool
+) -> None:
+    other = Tenant("other")
+    (here,) = await _adopt(seen, text, vouch=vouch)
+    (there,) = await _adopt(seen, text, vouch=vouch, tenant=other)
+    (again,) = await _adopt(seen, text, vouch=vouch, tenant=other)
+    assert (here.state, there.state) == (here.state, here.state)
+    assert again.memory_id == there.memory_id != here.memory_id
+    assert len(_kept(seen)) == len(_kept(seen, other)) == 1
 
 
 async def test_a_person_vouches_for_one_at_a_time(seen: Guarded) -> None:

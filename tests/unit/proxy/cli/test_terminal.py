@@ -24,6 +24,8 @@ HOSTILE = {
     "soft hyphen": "a\u00adb",
     "byte order mark": "\ufeffa",
     "delete": "a\x7fb",
+    "variation selectors": "b\ufe0fri\U000e0101ef",
+    "fillers": "a\u034fb\u3164c\u2800d",
 }
 
 
@@ -34,6 +36,7 @@ class _Tty(io.StringIO):
 
 def _acts(text: str) -> list[str]:
     dangerous = {0x7F, 0xAD, 0x200B, 0x202E, 0x2066, 0x2069, 0x2028, 0x2029, 0xFEFF}
+    dangerous |= {0x034F, 0x3164, 0x2800}
     return [
         c
         for c in text
@@ -41,7 +44,8 @@ def _acts(text: str) -> list[str]:
         or 0x80 <= ord(c) < 0xA0
         or ord(c) in dangerous
         or 0xD800 <= ord(c) < 0xE000
-        or 0xE0000 <= ord(c) < 0xE0080
+        or 0xFE00 <= ord(c) < 0xFE10
+        or 0xE0000 <= ord(c) < 0xE01F0
     ]
 
 
@@ -70,6 +74,38 @@ def test_lines_of_a_block_stay_behind_their_margin() -> None:
     shown = block("first\n\x1b[Asecond\r\nthird")
 
     assert shown.split("\n") == ["  | first", "  | \\x1b[Asecond\\r", "  | third"]
+
+
+def test_an_emoji_of_several_parts_stays_readable() -> None:
+    assert inert("❤\ufe0f 👩\u200d👧 🇩🇪") == "❤\\ufe0f 👩\\u200d👧 🇩🇪"
+
+
+@pytest.mark.parametrize("letter", ["a", "\\", "日", "é", "\ufe0f", "a\u0301"], ids=ascii)
+def test_no_row_of_a_block_begins_without_its_margin(letter: str) -> None:
+    text = letter * 100 + " " * 60 + "type yes"
+
+    rows = block(text, 40).split("\n")
+
+    assert "".join(row.removeprefix("  | ") for row in rows) == inert(text)
+    assert all(row.startswith("  | ") and width_of(row) <= 40 for row in rows)
+    assert len(rows) > len(block(text).split("\n")) > 1, "80 where no width is known"
+    # Control: what fits stays one row.
+    assert block("a" * 36, 40) == "  | " + "a" * 36
+
+
+def test_a_long_value_goes_on_under_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def columns(_stream: object) -> int:
+        return 40
+
+    monkeypatch.setattr("proxy.cli.terminal._columns", columns)
+    out = _Tty()
+    terminal = Terminal(out, io.StringIO(), as_json=False)
+    link = "https://" + "a" * 60
+
+    terminal.pairs([("key", "b" + " " * 33 + "type yes"), ("page", link)])
+
+    rows = out.getvalue().splitlines()
+    assert rows == ["key   b", "      type yes", f"page  {link}"]
 
 
 def test_a_table_row_cannot_be_forged_by_a_cell() -> None:
