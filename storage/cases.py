@@ -88,8 +88,8 @@ class Named(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     `memory` is the memory's id if the store made it, else "candidate" and an id.
 
-    Server, tool and call are those that the verdict's leaf names. `trace_id` is the trace of the
-    request in which the memory was committed.
+    Server, tool and call name where its text came from, as the leaf of its verdict says. `trace_id`
+    is the trace of the request in which the memory was committed.
     """
 
     memory: str
@@ -217,8 +217,8 @@ class Cases(Protocol):
     ) -> Case:
         """Hide these memories and what was derived from them, or leave all of that to a person.
 
-        With `proposes` they are named, and hidden by a person alone. So they are where the case
-        would hide more than `blast_max` memories in all, with those of its earlier rounds.
+        With `proposes` the memories are only named, and a person has to hide them. The same holds
+        if the case, with its earlier rounds, would hide more than `blast_max` memories in all.
 
         One transaction: the acts, a leaf for each memory that names the case, the outcome for each
         origin, and the case at `CONVICTED` or at `NEEDS_PERSON`. When it returns, no read that

@@ -57,7 +57,7 @@ class Drift(Protocol):
         ...
 
     def raised(self, tenant: Tenant, text: str) -> tuple[str, ...]:
-        """The cells of the names in a text whose admission would raise a drift alarm."""
+        """The names in a text for which step 10 of the gate would hold it, as keys of cells."""
         ...
 
     async def said(self, tenant: Tenant, texts: Iterable[str]) -> None:

@@ -40,7 +40,7 @@ class Failures(Protocol):
     """The failures that a store keeps. Reads on any thread; each may read files."""
 
     async def record(self, failure: Failure, *, of_principal_max: int | None) -> bool:
-        """Store a failure; returns whether it was stored. Durable then; no leaf, no new version.
+        """Store a failure; returns whether it was stored. It is then on disk; the log gets no leaf.
 
         It is not stored where its principal reported `of_principal_max` failures in its tenant in
         the last 24 hours.

@@ -168,9 +168,9 @@ class Incidents(Protocol):
     async def undo(self, incident_id: str, by: PrincipalId) -> Contained:
         """Show the memories again that an isolation hid and that nobody else hides.
 
-        A rewind is undone by another rewind of the same memories, which becomes an incident of its
-        own: to the state in which the log was when the first one began. A version does not name
-        that state, because memories are hidden and shown without a new version.
+        A rewind is undone by another rewind, an incident of its own, which puts the same memories
+        back into the state in which they were when the first rewind began. That state has no
+        version number of its own, because memories are hidden and shown without a new version.
 
         Raises:
             UnknownIncident: No incident has that id, or it is a rewind that is not finished.

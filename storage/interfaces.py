@@ -251,7 +251,7 @@ class MemoryReader(TrustReader, Protocol):
         *,
         exact: bool = False,
     ) -> tuple[Hit, ...]:
-        """The live memories that match, nearest to a vector first: the hits of `searched` alone."""
+        """The live memories that match, nearest to a vector first, without what a replay needs."""
         ...
 
     def searched(
@@ -351,7 +351,9 @@ class Quarantined(Protocol):
 
     @property
     def changes(self) -> int:
-        """A counter that moves before a quarantine or a parole is answered.
+        """A counter of quarantines and paroles.
+
+        It moves before the caller of one hears that it is done.
 
         0 as long as nothing is under quarantine, and nothing was since the start.
         """
@@ -414,7 +416,10 @@ class Forwards(Protocol):
         ...
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
-        """Reserve changes that a person released for the caller; returns those not yet reserved."""
+        """Reserve released changes for the caller, who has to send them.
+
+        Returns those not yet reserved.
+        """
         ...
 
     def pending(

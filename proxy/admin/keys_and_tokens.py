@@ -45,7 +45,7 @@ class Credentials:
         self._surroundings = surroundings
 
     def all(self) -> KeyList:
-        """Every API key, revoked ones included."""
+        """The records of every API key, revoked ones included."""
         records = self._reader.keys()
         return KeyList(keys=tuple(key_view(record) for record in records))
 

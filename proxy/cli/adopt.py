@@ -44,8 +44,8 @@ _CHARACTERS_AT_ONCE: Final = 65_536
 _BEGINS: Final = 60
 _DIGEST_LEN: Final = 64
 _DIGEST_SHOWN: Final = 16
-# The only server whose shipped map says how to list all that it keeps; the server's own name has to
-# agree.
+# This map alone says how to list all that its server keeps. The name that the server gives itself
+# has to agree with the map.
 _BY_DEFAULT: Final = "memory-server"
 
 

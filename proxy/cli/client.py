@@ -45,7 +45,8 @@ _MEANING: Final[Mapping[int, tuple[Exit, str]]] = {
 }
 
 
-# The API route that lists the valid names, for the message about an unknown name.
+# For each kind of name in the API, how a person finds the valid names; used where a name is
+# unknown.
 _THERE_IS: Final[Mapping[str, str]] = {
     "memories": "`mnemogate memory list` shows them; check --tenant",
     "review": "`mnemogate review list` shows what waits; what was decided before has its verdict "
@@ -58,7 +59,7 @@ _THERE_IS: Final[Mapping[str, str]] = {
     "trust": "`mnemogate key list` and `mnemogate trust show` name the principals",
     "audit": "`mnemogate audit checkpoint` says how many leaves there are",
 }
-# The API's bounds on fields, in words for a person.
+# The forms that the API demands of its fields, in words for a person who gave another form.
 _RULES: Final = (
     (TENANT_PATTERN, "lower-case letters, digits, `.`, `_` and `-`, 63 at most"),
     ("^[0-9a-f]{32}$", "32 of the digits 0-9 and a-f"),

@@ -54,7 +54,8 @@ def _written(stack: ExitStack, name: str | None) -> BinaryIO | None:
 
 
 def _closed(file: BinaryIO) -> None:
-    with suppress(OSError):  # the write before this one has reported its error already
+    # An error of the last write was reported already, so one at closing is ignored.
+    with suppress(OSError):
         file.close()
 
 

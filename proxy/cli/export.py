@@ -40,7 +40,7 @@ class _Export(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exported(store: OfflineStore, since: int) -> Iterator[tuple[int, list[Record]]]:
-    """Parts of the committed log from a leaf on, each as the next start and the records.
+    """Yield the committed log in parts from a leaf on: where the next part starts, and the records.
 
     Raises:
         StoreUnavailable: The store cannot be read.
@@ -76,7 +76,7 @@ def _export(context: Context) -> Exit:
             if not asked.follow or stop.wait(FOLLOW_S):
                 return Exit.OK
     except BrokenPipeError:
-        raise  # the reader of the output closed the pipe
+        raise  # the reader of the output closed the pipe, so the export ends here
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,

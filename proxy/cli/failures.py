@@ -28,7 +28,7 @@ _OTHER_VERSION: Final = "install the version that wrote it"
 
 
 def next_step(error: Exception, then: str) -> str:
-    """The next step if files could not be used: `then`, or the version of Mnemogate they need."""
+    """What a person should do next if files could not be used: `then`, or get another version."""
     return _OTHER_VERSION if isinstance(error, UnknownFormat) else then
 
 

@@ -108,7 +108,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wrong(Exception):  # noqa: N818 - reads as what is said of a step
-    """A line of the file is not shown by its proofs."""
+    """The error that a line of the file says something which its proofs do not show."""
 
 
 def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head | ProvenMemory]:

@@ -37,7 +37,8 @@ async def _run(context: Context) -> Exit:
                 timeout_s=PATIENT_S,
             )
             purged += view.purged_count
-            # Each sweep erases one batch. If a sweep erased nothing, another one would not either.
+            # Each sweep erases one batch. It is the last one if nothing more is due, or if it
+            # erased nothing.
             if asked.dry_run or view.due_count <= view.purged_count or not view.purged_count:
                 break
     view = msgspec.structs.replace(view, purged_count=purged)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
 
-# Rows of a selection that are shown before it is confirmed.
+# So many rows of a selection are shown before a person confirms it.
 _SHOWN: Final = 10
-# The refusal's reason in a few words, for a row; docs/reasons.md explains it.
+# For each reason of a refusal a few words that fit into a table; docs/reasons.md has the full text.
 _IN_WORDS: Final = {
     "class_floor": "gives the agent orders",
     "source_class_forbidden": "its source may not write this class",

@@ -46,7 +46,7 @@ class _Rewind(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether the command line says more than what to undo."""
+        """Whether the command line names some memories, and not only the state to go back to."""
         return msgspec.structs.replace(self, to=None, undo=None) != _Rewind()
 
 

@@ -175,7 +175,7 @@ class Verifier:
         return said
 
     def _heads(self) -> tuple[VerifierKey | None, Checkpoint | None, Checkpoint | None]:
-        """The verifier key, the head that is kept outside the store, and the head inside it."""
+        """Find the verifier key, the checkpoint kept outside the store, and the one inside it."""
         note: bytes | None = None
         try:
             note = self._view.checkpoint()
@@ -288,7 +288,7 @@ class Verifier:
             self._problem("leaf", index, "admits a candidate whose row is not there")
 
     def _follows(self, row: Row, leaf: VerdictLeaf) -> bool:
-        """Whether the leaf names the step before its row's; older leaves name none."""
+        """Whether a leaf names the step before that of its own row. Older leaves name none."""
         if leaf.previous_index is None or row.erased:
             return True
         within = 0 <= row.prev_ordinal < len(self._admitted_by)

@@ -21,9 +21,11 @@ _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _RETRY: Final = re.compile(r"[0-9]{1,9}")
 _BOM: Final = b"\xef\xbb\xbf"
 _FIELDS: Final = frozenset({b"", b"data", b"event", b"id", b"retry"})
-# Other characters at which some readers end a line; JSON never has them unescaped.
+# Characters at which some readers end a line, although the standard does not. JSON never has them
+# unescaped, so they become blanks.
 _BREAKS: Final = bytes.maketrans(b"\x0b\x0c\x1c\x1d\x1e", b"     ")
-# Next line, line separator, paragraph separator.
+# The same for three longer ones (next line, line separator, paragraph separator), which become
+# escapes.
 _MARKS: Final = {
     b"\xc2\x85": b"\\u0085",
     b"\xe2\x80\xa8": b"\\u2028",

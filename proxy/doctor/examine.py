@@ -34,7 +34,7 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-# If one of these probes was skipped, nothing counts as proven.
+# These probes have to be made: if one was skipped, nothing counts as proven.
 _ESSENTIAL = ("identity.uid", "state.list", "data.anonymous", "process.mem")
 
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _MACHINES_OWN: Final = 0xEFFFFFFC
 DIRECTORIES_MAX: Final = 200_000
 _NO_FILES: Final = frozenset({"proc", "sys", "dev"})
-# The names of files in every state directory; and those of files in its subdirectories, because a
-# container may mount only one of these.
+# Files by which a gate's state directory is recognised, and files in its subdirectories, of which a
+# container may mount one alone.
 _SIGNS: Final = (
     frozenset({"gate.lock", "store", "secrets"}),
     frozenset({"store.key", "log.key", "token.key"}),
 )
-# The names of files that any LMDB environment has, whether a gate's or another program's.
+# Files that every LMDB environment has, a gate's or another program's.
 _ALIKE: Final = frozenset({"data.mdb", "lock.mdb"})
 # The probes of the gate's files and process, which have no target in an isolated container.
 UNSEEN: Final = frozenset({"identity.uid", "state.list", "process.mem"})

@@ -25,7 +25,8 @@ _PTRACE_DETACH: Final = 17
 _WALL: Final = 0x40000000
 _SUDO_TIMEOUT_S: Final = 5
 
-# Each of these privileges alone undoes the separation of two users.
+# A process with one of these capabilities can act as another user, so being two users separates
+# nothing.
 _CAPABILITIES: Final = {
     0: "CAP_CHOWN",
     1: "CAP_DAC_OVERRIDE",

@@ -51,7 +51,7 @@ class _Case(msgspec.Struct, frozen=True):
 
 
 class _Structure(msgspec.Struct, frozen=True):
-    """How several memories together make an answer wrong: a rule on guilty ones and two truths."""
+    """How several memories together make an answer wrong: a test on guilty and true ones."""
 
     name: str
     suspects: int
@@ -141,7 +141,10 @@ def _leave_one_out(order: Sequence[str], fails: Fails) -> frozenset[str]:
 
 
 def _ddmin(order: Sequence[str], fails: Fails) -> frozenset[str]:
-    """Zeller and Hildebrandt 2002, for the smallest set whose removal repairs the answer."""
+    """Find the smallest set of memories whose removal repairs the answer.
+
+    This is the method of Zeller and Hildebrandt (2002), for comparison.
+    """
     everything = frozenset(order)
 
     def repairs(removed: Sequence[str]) -> bool:
@@ -246,7 +249,7 @@ def _made(book: Book, found: dict[str, Figure]) -> None:
 
 
 def _noisy(book: Book, found: dict[str, Figure]) -> None:
-    """A judge that errs, asked until one answer leads by four; and asked once, as the control."""
+    """Measure the plan with a judge that errs: asked until one answer leads by four, or once."""
     draw = book.progress("blame: a judge that errs")
     once = _Count()
     for done, percent in enumerate(_NOISE, start=1):

@@ -94,7 +94,7 @@ async def honest_beside_anchors(
 
 
 async def _registered(bench: Bench, denied: Sequence[Denied]) -> list[Denied]:
-    """Make the first of these statements anchors; one that the operator is warned of is put anew.
+    """Register statements as anchors, as many as needed, without those that get a warning.
 
     A sentence with fewer than three words of content is about nearly anything.
     """

@@ -140,13 +140,13 @@ class _Count(msgspec.Struct):
     exact: int = 0
     left_out: int = 0
     over: int = 0
-    # Of the copies of the lies, by the words that they say.
+    # Of all copies of the lies: how many were searched for by the words that they say.
     copies: int = 0
     convicted: int = 0
     named: int = 0
     honest: int = 0
     innocents: int = 0
-    # Answers that show a memory again that was hidden.
+    # How many answers showed a memory again after it was hidden.
     came_back: int = 0
 
 
@@ -254,7 +254,10 @@ async def _stored(
 
 
 def asks_max(suspects: int) -> int:
-    """The bar for one search; above twelve suspects the first culprit is found by bisection."""
+    """The most questions that one search may ask.
+
+    Bisection finds the first culprit above twelve.
+    """
     return suspects + 2 if suspects <= BISECT_ABOVE else questions_max(suspects)
 
 

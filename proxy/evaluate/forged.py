@@ -50,7 +50,7 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 async def forged(book: Book) -> None:
-    """A1 to A3 with every client field forged, without a model front and in a session."""
+    """Measure attacks A1 to A3 with every client field forged: with and without a model front."""
     figures: dict[str, Figure] = {}
     async with running(BY_NAME["S4"]) as bench:
         for name in ("L1", "L2", "L3", "L4"):
@@ -178,7 +178,10 @@ def _texts(directory: Path, pattern: str) -> dict[str, list[str]]:
 
 
 async def corpora(book: Book) -> None:
-    """Others' attack texts against every pair, and others' honest texts for false positives."""
+    """Measure how many attack texts of other people land.
+
+    Their honest texts show how many of those are refused.
+    """
     directory = corpora_directory()
     if directory is None or not directory.is_dir():
         why = skipped(f"{CORPORA} names no directory")

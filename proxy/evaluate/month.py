@@ -119,7 +119,7 @@ class _Memory(NamedTuple):
 
 
 def _entity(note: _Note) -> _Kept:
-    """The call of server-memory's tool; the answer names the entity that it created."""
+    """The call of server-memory's tool, and the tool's answer, which names the created entity."""
     name = note.text.partition(" ")[0]
     entity: JsonValue = {"name": name, "entityType": note.kind, "observations": [note.text]}
     answer = msgspec.json.encode([entity]).decode()
@@ -127,7 +127,7 @@ def _entity(note: _Note) -> _Kept:
 
 
 def _block(note: _Note) -> _Kept:
-    """The call of Letta's tool; the answer is the time of day."""
+    """The call of Letta's memory tool, and the tool's answer, which only says OK and the time."""
     answer = '{"status": "OK", "message": "None", "time": "2026-08-04 09:12:44 AM UTC+0000"}'
     return _Kept("core_memory_append", {"label": "human", "content": note.text}, answer)
 
@@ -138,7 +138,7 @@ _APPLICATION: Final = "month-application"
 
 
 async def month(book: Book, days: int = DAYS) -> None:
-    """An agent with a memory server, one with memory blocks, and an application without a front."""
+    """Play a month of an agent with a memory server, one with memory blocks, one application."""
     draw, worker = book.progress("thirty days"), Worker()
     async with on_free_port(worker.served()) as worker.url:
         config, secret = tables(worker)

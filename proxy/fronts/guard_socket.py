@@ -251,7 +251,7 @@ class GuardFront:
     def _left(self, relay: str) -> None:
         self._present[relay] -= 1
         if self._present[relay] > 0:
-            return  # the relay connected again before its old connection was seen to end
+            return  # the relay is back already, before the end of its old connection was noticed
         del self._present[relay]
         waiting = self._sending.get(relay, set())
         self._guard.abandon(tuple(waiting))

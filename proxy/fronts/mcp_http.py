@@ -198,7 +198,7 @@ class McpFront:
     async def _through(
         self, asked: _KnownRequest, message: Message, line: Line
     ) -> tuple[HttpReply, Exchange | None]:
-        """Handle one message that belongs to a session."""
+        """Handle one message that belongs to a session, on the session's line (relay)."""
         exchange = Exchange(message.request_id, asked.headers)
         if message.kind is not Kind.REQUEST:
             await line.take(message.raw, message, exchange)
@@ -272,7 +272,7 @@ class McpFront:
 
 
 class _McpProgress:
-    """How far one request got, for telemetry."""
+    """What is known so far about one request, for telemetry."""
 
     def __init__(self) -> None:
         self.principal = ""

@@ -228,7 +228,7 @@ class _signals:  # noqa: N801 - used as a function, like a context manager of co
             self._loop.remove_signal_handler(number)
 
     def _pass_on(self, number: signal.Signals) -> None:
-        self._child.send_signal(number)  # `send_signal` does nothing to a process that has ended
+        self._child.send_signal(number)  # does nothing if the process has ended
 
 
 @asynccontextmanager

@@ -57,7 +57,7 @@ def routes_of(dialects: tuple[Dialect, ...]) -> frozenset[str]:
 
 
 class _MemoryProgress:
-    """How far one request got, for telemetry."""
+    """What is known so far about one request, for telemetry."""
 
     __slots__ = ("operation", "principal", "request")
 

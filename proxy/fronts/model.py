@@ -311,7 +311,7 @@ class ModelFront:
 
 
 class _Progress:
-    """How far one request got, for telemetry."""
+    """What is known so far about one request, for telemetry."""
 
     def __init__(self) -> None:
         self.principal = ""

@@ -279,7 +279,7 @@ async def _restore_origin(operate: Operate, call: OperatorCall) -> msgspec.Struc
 
 
 async def _keys(operate: Operate, _call: OperatorCall) -> msgspec.Struct:
-    """Every key, revoked ones too; never the keys."""
+    """The records of every key, revoked ones too. The keys themselves are never shown."""
     return operate.credentials.all()
 
 

@@ -157,7 +157,8 @@ class Ahead:
         for mine in self._open.values():
             for one in mine.values():
                 if one.until_s > now_s:
-                    break  # the calls are in order of time, so all further ones came later
+                    # The calls are sorted by time, so all further ones are not overdue either.
+                    break
                 if not one.late:
                     one.late = True
                     found.append(one)

@@ -152,4 +152,7 @@ class Direct:
 
 
 def _alone(_principal: Principal) -> None:
-    """Do nothing: the connections are not shared, so no principal can take one for itself."""
+    """Do nothing.
+
+    The relay in this process has its connection alone, so there is no share to count.
+    """

@@ -154,13 +154,15 @@ class Guarding:
         waiting = self._ahead.waiting(principal.tenant, call.server)
         stands = await asyncio.to_thread(self._forwards.unmoved, behind, one.candidate_ids, waiting)
         if not self._ahead.take(one):
-            # the call's result arrived meanwhile, or another relay took the admission over
+            # Nothing is left to take over: the call's result arrived meanwhile, or another relay
+            # took it.
             return None
         if stands:
             for candidate_id in one.candidate_ids:
                 self._launch(candidate_id)
             return one.judged
-        # The grounds of the admission have changed: the call is not sent under it.
+        # What the admission was based on has changed. So it ends here, and the call has to be
+        # judged again.
         await self._end(one, Forwarded.FAILED)
         return None
 

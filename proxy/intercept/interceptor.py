@@ -376,7 +376,8 @@ class Writing:
     def _measured(
         self, prepared: _Prepared, candidate: Candidate, stored: Memory | None, now_ms: int
     ) -> BudgetState:
-        # An update writes the unchanged rest once more, so its size counts too.
+        # An update also writes the unchanged text of the memory once more, so the size of that text
+        # counts too.
         left = None if stored is None or candidate.text is not None else stored.text
         weight = prepared.weight + weight_of(left) - 1
         budget = self._budgets.measure(candidate, prepared.vector, now_ms, weight)
@@ -400,9 +401,9 @@ class Writing:
         return memory_id is None or self._reader.ceiling(principal.tenant, memory_id) is None
 
     def nonce(self, name: str) -> str:
-        """A nonce that belongs to this store.
+        """A nonce for this store, made of a name that the caller chooses.
 
-        Using the same name again gets the first verdict again.
+        A write under the same name again gets the first verdict again.
         """
         return f"{self._incarnation}:{name}"
 

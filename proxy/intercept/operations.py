@@ -305,8 +305,8 @@ class Operations:
         return self._embedder.embed([operation.query])[0]
 
     async def _in_thread(self, call: Callable[[*_Args], _T], *args: *_Args) -> _T:
-        # A scan of a large store would hold every write behind it on the loop; FAISS and LMDB
-        # both release the interpreter lock.
+        # On the event loop a scan of a large store would make every write wait. On a thread it does
+        # not, because FAISS and LMDB release the interpreter lock.
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, call, *args)
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 SEGMENTS_MAX: Final = 2_000
 PRINTS_MAX: Final = 400_000
 """Of all principals together, about 60 MB; a page of a thousand words takes about a thousand."""
-# A long text is indexed in parts: a note is usually made of one part.
+# A long text is indexed in overlapping parts of so many characters, because a note is usually made
+# of one part.
 _PART_LEN: Final = 2_048
 _PART_OVERLAP: Final = 256
 _TEXT_LEN_MAX: Final = 262_144
@@ -30,7 +31,8 @@ _TEXT_LEN_MAX: Final = 262_144
 AGAIN_MAX: Final = 4
 """Sayings of the model that are looked behind for one text; a further one says it by itself."""
 
-# The share of a text that must be in an earlier one for the later to count as a copy.
+# A text counts as a copy of an earlier one if at least this share of its words stands there, in a
+# row.
 COPY_SHARE: Final = 0.8
 COPY_WORDS: Final = 12
 VERBATIM_RUNS: Final = 4
@@ -192,5 +194,6 @@ class Ring:
     def _found(self, prints: Prints, among: set[int] | None = None) -> list[RingText]:
         if not self._kept:
             return []
-        first = self._kept[0].key  # keys are consecutive, so a key gives the position in the ring
+        # Keys are consecutive numbers, so a key tells the position in the ring.
+        first = self._kept[0].key
         return [self._kept[found.key - first] for found in self._index.search(prints, among)]

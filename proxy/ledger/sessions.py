@@ -383,7 +383,7 @@ class Sessions:
         self._soon()
 
     def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
-        """Segments seen by relays outside of known sessions that contain the text."""
+        """Texts that contain this one, and that relays saw outside of any known session."""
         found = self._core.ring_of(principal_id).containing(text, "")
         return self._core.origins(found)[:CULPRITS_MAX]
 
@@ -454,8 +454,8 @@ class Sessions:
         `taken` is the number of times that records had been taken for writing before the change
         began.
         """
-        # If the change took several turns of the event loop, another request may be writing the
-        # change's records.
+        # If noting the change took several turns of the event loop, another request may have taken
+        # its records and be writing them.
         waits = self._taken_count != taken
         records = self._taken()
         if self._log is not None and (records or waits):

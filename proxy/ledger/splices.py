@@ -176,7 +176,7 @@ def _between(text: str, found: list[Piece]) -> list[Piece]:
         if text[at:start].strip():
             pieces.append(Piece(at, start, None))
         else:
-            start = at  # white space belongs to the part that follows it
+            start = at  # white space between two parts counts to the second one
         pieces.append(piece._replace(start=start))
         at = piece.end
     if text[at:].strip():

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
-# Marks at the beginning of a block, and marks at its end other than those that end a sentence.
+# Finds the marks at the beginning of a block and at its end. A full stop, an exclamation or a
+# question mark at the end stays, because it ends a sentence.
 _AT_AN_END: Final = re.compile(r"\A[\W_]+|(?:[^\w.!?]|_|\.{2,})+\Z")
 END_LEN: Final = 640
 """As long as a sentence is that is looked for in every way."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SESSIONS_MAX: Final = 256
 TOOLS_MAX: Final = 64
 _ARGUMENTS_MAX: Final = 64
-# Names are shown to people and written to logs, so only names of this form are kept.
+# A tool's name is kept only if it has this form, because it is shown to people and written to logs.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}")
 
 

@@ -19,7 +19,7 @@ from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 
 class SegmentView(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of text that entered a session, without the text."""
+    """One text that entered a session, described without its words."""
 
     turn: int
     at_ms: int

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from proxy.mcp.server import Server
 
 OTHER: Final = "other"
-# Every method by which a server's text may reach a model, in either direction and era.
+# Methods whose names may be logged. By each of them a server's text may reach a model.
 _METHODS: Final = frozenset(
     {"completion/complete", "elicitation/create", "initialize", "ping", "prompts/get"}
     | {"prompts/list", "resources/list", "resources/read", "resources/subscribe"}

@@ -292,7 +292,8 @@ class Relay:
         request_id = refusal.request_id
         if side is Side.CLIENT:
             if self._asked[side].find(request_id) is not None:
-                # the client would take an answer with this id for the answer to its other request
+                # no error is sent: the client would take it for the answer to its other request
+                # with this id
                 request_id = None
             await self._send(side, error_answer(request_id, refusal.code, refusal.detail), via)
             return
@@ -398,12 +399,14 @@ class Relay:
                 pending.own.set_result(message)
             return
         if side is Side.SERVER:
-            # The answer settles the items even if the client cancelled the request.
+            # The answer tells what became of the items, also if the client has cancelled the
+            # request.
             await self._forwarding.settle(pending.admitted, outcome_of(message))
         if pending.cancelled.is_set():
             self.counts.late += 1
             return
-        # Over HTTP an answer may come on another stream than its request.
+        # Over HTTP an answer may come on another stream than its request did. Then it goes on by
+        # that stream.
         via = pending.via if arrival.via is None else arrival.via
         if side is Side.SERVER:
             self._answered.remember(pending)

@@ -61,7 +61,7 @@ class Veto:
 
     def __init__(self, guard: GuardAhead) -> None:
         self._guard = guard
-        # Held items by content: proposed again, an item is the same candidate.
+        # Held items by their content: an item that is proposed again counts as the same candidate.
         self._held: OrderedDict[bytes, CandidateId] = OrderedDict()
         # Items that a person released and that no relay sends: the next call with such an item goes
         # on.
@@ -239,7 +239,7 @@ def _closed(principal: Principal, kind: ToolKind | None) -> Reason | None:
 
 
 def _print_of(principal: Principal, server: str, tool: str, item: Item) -> bytes:
-    """A digest that is equal for items of one principal that write the same at the same place."""
+    """A digest that is equal for items of one principal that write the same at one place."""
     parts = (principal.tenant, principal.principal_id, server, tool, item.change.value)
     said = msgspec.json.encode((*parts, item.arguments, item.pieces))
     return hashlib.sha256(said).digest()

@@ -107,7 +107,7 @@ class Clearing:
         return default if _KIND not in self.headers({_KIND: kind}) else kind
 
     def headers_of(self, reply: Reply) -> tuple[tuple[str, str], ...]:
-        """The headers of the model API's answer that the agent gets."""
+        """Those headers of the model API's answer that the agent gets."""
         return tuple(self.headers(dict(shown_headers(reply))).items())
 
     def _body(self, raw: bytes, content_type: str, what: str) -> bytes:

@@ -1,4 +1,7 @@
-"""The principal of a model request, and its upstream credential: never a key of this sidecar."""
+"""Finds the principal of a model request, and the credential that goes to the model API with it.
+
+That is never a key of this sidecar.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ if TYPE_CHECKING:
     from proxy.transport.auth import Authenticator, Visit
 
 OWN: Final = "mnemogate-key"
-# Headers in which model APIs take a credential.
+# The headers in which model APIs take a credential.
 CREDENTIALS: Final = ("x-api-key", "authorization", "api-key", "x-goog-api-key")
-# Headers that are not sent upstream: those that a proxy sets, and those of a browser about its
-# page.
+# These headers are not sent on to the model API: a proxy sets them, or a browser tells about its
+# page in them.
 _ENDS_HERE: Final = frozenset(
     {
         *("origin", "referer", "forwarded", "via"),
-        # Headers that name another request. A server that honours them would serve another request
-        # than the judged one.
+        # These headers name another request than the one that was judged, and a server that honours
+        # them would serve that other one. So they are removed.
         *("x-http-method", "x-http-method-override", "x-method-override"),
         *("x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri"),
         *("x-forwarded-path", "x-forwarded-prefix"),

@@ -218,7 +218,7 @@ class Questioning:
             return
         turn = self._codes.print_of(principal_id, given.block, given.turn)
         if self._codes.told(principal_id, turn) is not None:
-            return  # the same answer was handled before, in an earlier request
+            return  # this very answer was handled already, when an earlier request brought it
         if why:
             self._codes.void(principal_id, given.block, f"not_asked_here: {why}")
         answers = answers_in(given.turn)
@@ -357,8 +357,8 @@ class Questioning:
         becomes = class_once_confirmed(candidate, held.memory_class, held.basis)
         shown = shown_whole(candidate, becomes, None if stored is None else stored.text)
         if shown is not None:
-            # The metadata of a call names its tool, and the conversation may have read what that
-            # tool returned.
+            # For a candidate that is a tool call, the metadata names its tool, which the
+            # conversation may well have read from. So that name is left out here.
             beside = None if is_forwarded(candidate) else candidate.metadata_json
             said = (candidate.text, beside)
             yield _Waiting(held.candidate_id, shown, said, self._standing(held))

@@ -59,7 +59,7 @@ class Recurring:
 
     @property
     def count(self) -> int:
-        """The number of elements that are kept."""
+        """The number of parts of conversations that this cache keeps."""
         return len(self._of)
 
     def body(self, principal_id: PrincipalId, raw: bytes) -> dict[str, Json]:

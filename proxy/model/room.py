@@ -46,7 +46,7 @@ class Holding:
         self._release = release
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the stream, none of them empty."""
+        """Yield the pieces of the stream, leaving out empty ones."""
         return aiter(self._pieces)
 
     async def aclose(self) -> None:

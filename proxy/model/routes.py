@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from proxy.seams.operation import HttpRequest
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-# Collections that store text at the provider and return it into later contexts, and routes that
-# give an agent sessions or keys of its own.
+# These routes are refused: they store text at the provider, which returns it into later contexts,
+# or give an agent sessions or keys that bypass the sidecar.
 _HOSTED: Final = frozenset(
     {
         *("assistants", "conversations", "memory_stores", "skills", "threads", "vector_stores"),
@@ -31,13 +31,13 @@ _TURNS: Final = {
 }
 # A request to shorten (compact) a conversation asks a model, too.
 _COMPACT: Final = ("responses", "compact")
-# The form of a path that every server reads alike: nothing to decode again, no segment parameters,
-# nothing to trim.
+# A path must have this form, which every server reads alike: nothing is left to decode, no segment
+# has parameters, and nothing would be trimmed.
 _PATH: Final = re.compile(r"(?:/(?:[A-Za-z0-9_.:@,=$~-]*[A-Za-z0-9_:@,=$~-])?)*")
 
 
-# Other known routes: their answers have no words of a model, or only replies that `stored_replies`
-# parses. A star stands for one segment. The table is in docs/operations.md.
+# These routes are known as well: their answers have no words of a model, or only whole replies,
+# which `stored_replies` judges. A star stands for one segment. docs/operations.md has the table.
 KNOWN: Final = (
     *("embeddings", "moderations", "rerank", "tokenize", "detokenize"),
     *("messages/count_tokens", "responses/input_tokens", "api/show"),
@@ -49,7 +49,8 @@ KNOWN: Final = (
     *("responses/*", "responses/*/cancel", "chat/completions/*"),
     *("api/event_logging/batch", "api/event_logging/v2/batch"),
 )
-# What may stand before a known path: an API version, or the base path of a compatible provider.
+# A known path may stand behind one of these: an API version, or the base path of a provider with a
+# compatible API.
 _BASES: Final = ("", "v1", "openai", "openai/v1", "openai/deployments/*", "api/v1")
 
 
@@ -113,7 +114,7 @@ def purpose_of(method: str, rest: str) -> tuple[Purpose, ModelApi | None]:
     return Purpose.OTHER, None
 
 
-# Routes whose answers have no words of a model.
+# The answers of these routes have no words of a model, so a memory backend may use the routes.
 _NO_WORDS: Final = frozenset(
     {
         *("embeddings", "moderations", "rerank"),

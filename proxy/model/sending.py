@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proxy.settings.model import ModelUpstream
     from proxy.transport.upstream import Reply
 
-# Headers that the sidecar sets itself, and so does not copy from the upstream's answer.
+# These headers of a model API's answer are not copied, because the sidecar sets its own.
 _OURS: Final = frozenset(
     {
         *("cache-control", "content-type", "date", "server", "traceparent"),

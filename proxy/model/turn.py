@@ -89,8 +89,8 @@ class Turn:
         self.status = OK
         self.streamed = False
         self.withheld = False
-        # Times at which the request went upstream, and the reply began to go to the agent; 0: not
-        # yet.
+        # Two times: when the request went to the model API, and when the reply began to go to the
+        # agent. 0 if that has not happened.
         self.sent_ns = 0
         self.first_ns = 0
         self.due_s = asyncio.get_running_loop().time() + wire.behind.settings.total_seconds
@@ -260,7 +260,7 @@ class Turn:
 
     @property
     def current(self) -> Prepared:
-        """The request in the form in which it was last sent upstream."""
+        """The request in the form in which it last went to the model API."""
         if self.prepared is None:
             raise UpstreamError("nothing was sent to the server behind", sent=False)
         return self.prepared

@@ -52,7 +52,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 class Join(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Ids of a tool call by which another front may recognise the same call.
 
-    Unproven until it does.
+    They are only claims until that front knows such a call.
     """
 
     # The id of the call in Claude Code: `_meta["claudecode/toolUseId"]`.

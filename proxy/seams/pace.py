@@ -77,7 +77,7 @@ class Pace:
             mine = theirs.popleft()
             if theirs:
                 self._waiting[owner] = theirs
-            if not mine.done():  # a future that is done belongs to a request that was given up
+            if not mine.done():  # the request that waited was given up, so it is not woken
                 mine.set_result(None)
                 self._begin()
                 return
@@ -158,7 +158,7 @@ class Pace:
             mine, _ = self._lines[line].popleft()
             error = work.outcome.exception()
             if mine.done():
-                pass  # the caller of this piece of work has left
+                pass  # nobody waits for this piece of work any more, and it may go on all the same
             elif error is None:
                 mine.set_result(work.outcome.result())
             else:

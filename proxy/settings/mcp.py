@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from proxy.dialects.mcp.maps import ToolMap
 
-# The only environment variables that a server's command inherits: none of the sidecar's keys or
-# settings.
+# A server that the sidecar starts gets only these environment variables of the sidecar's, and so
+# none of its keys and settings.
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

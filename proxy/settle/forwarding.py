@@ -124,7 +124,8 @@ class Forwarding:
         """Record the outcome of sent items, as soon as the gate is reachable."""
         for candidate_id in candidate_ids:
             late = self._open.pop(candidate_id, None)
-            # The items of one call share a timer: it is cancelled with the last of them.
+            # The items of one call share a timer, which is cancelled once the last of them is
+            # settled.
             if late is not None and late not in self._open.values():
                 late.cancel()
         await self._record(candidate_ids, state)
@@ -164,7 +165,8 @@ class Forwarding:
         return await record(self._guard, self._principal, self._server, candidate_ids, state)
 
     async def _record_later(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
-        # If this process ends first, the items stay unsettled, and are looked up.
+        # If this process ends before that, the items stay unsettled, and another process looks them
+        # up.
         for _ in range(SETTLE_TRIES):
             await asyncio.sleep(self._retry_seconds)
             if await self._recorded(candidate_ids, state):

@@ -83,7 +83,7 @@ class Leftovers(Generic[Reply]):
 
     async def _look_up(self, one: Unsettled) -> None:
         if self._forwarding.is_open(one.candidate_id):
-            return  # the server's answer to this item may still come
+            return  # the server may still answer this item, so it is not looked up yet
         until, pause = self._paused.get(one.candidate_id, (0, _FIRST_PAUSE))
         if self._round < until:
             return

@@ -24,8 +24,8 @@ Network: TypeAlias = IPv4Network | IPv6Network
 LookUp: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]
 """From a host and a port to its addresses, as text."""
 
-# IANA's special-purpose addresses, multicast, and one address at which a cloud serves its own
-# machines.
+# Addresses that are not public: IANA's special-purpose ones, multicast, and one at which a cloud
+# serves its own machines.
 _NOT_PUBLIC: Final[tuple[Network, ...]] = tuple(
     ip_network(one)
     for one in (
@@ -115,7 +115,8 @@ class JudgedResolver:
             UpstreamError: One of them is refused.
             OSError: The host has no address.
         """
-        del family  # the address's family is read from its text further below
+        # This field is not used: the address family is read from the address's text further below.
+        del family
         found = await self._look_up(host, port)
         for address in found:
             self.check(address)

@@ -36,7 +36,7 @@ _MINTED: Final = re.compile(rf"{KEY_PREFIX}[a-z2-7]{{8}}_[A-Za-z0-9_-]{{43}}")
 _BREAKS: Final = re.compile(r"""[\s,;:=&?#/|"'`()<>\[\]{}]+""")
 _KEY_BYTES = 32
 _KEY_ID_BYTES = 5
-_FAILURES_MAX = 20  # Failures per peer address and window, before the answer turns to 429.
+_FAILURES_MAX = 20  # After so many wrong keys from one address in the window, the answer is 429.
 _WINDOW_S = 60.0
 _PEERS_MAX = 1_024
 

@@ -12,7 +12,8 @@ from typing import Final
 
 LINE_BYTES_MAX: Final = 4_096
 """Of a chunk's size with its extensions."""
-# Chunk extensions as aiohttp's parser accepts them: any other it drops without an error.
+# The form of chunk extensions that aiohttp's parser accepts. It would drop any other without an
+# error, so any other is refused.
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _SIZE: Final = re.compile(rb"0*([0-9a-fA-F]{1,15})(?:;" + _TOKEN + rb"(?:=" + _TOKEN + rb")?)*")
 

@@ -255,7 +255,10 @@ class Connection(asyncio.BufferedProtocol):
         self.end()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request. A returned answer was sent, or its connection is closing."""
+        """Answer one request with aiohttp.
+
+        When this returns, the answer was sent, or the connection is closing.
+        """
         self._stop_clock()
         received = Received(request, self)
         self._request = received
@@ -273,7 +276,8 @@ class Connection(asyncio.BufferedProtocol):
         if sent is None:
             self.say(INTERNAL)
             self.end()
-            # With None nothing was written, and the connection is closing.
+            # None says that nothing was written and the connection is closing, so this answer is
+            # sent to nobody.
             return web.Response(status=500)
         return sent
 

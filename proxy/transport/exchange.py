@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from telemetry.events import TraceContext
 
 
-# The route of requests that were refused before a front saw them.
+# The name under which telemetry counts requests that were refused before a front saw them.
 REFUSED_ROUTE: Final = "refused"
 
 

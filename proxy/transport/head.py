@@ -48,7 +48,7 @@ _SINGLE: Final = frozenset(
         "x-request-id",
     }
 )
-# Matches a path in which nothing needs decoding: only letters, digits, "_" and "-".
+# A path of this form needs no decoding: it has only letters, digits, "_" and "-".
 _PLAIN_TARGET: Final = re.compile(r"(?:/[A-Za-z0-9_-]{1,64}){1,8}/?")
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
@@ -205,7 +205,8 @@ def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
     if headers.get("expect", "100-continue").lower() != "100-continue":
         raise MalformedRequest("expect: only 100-continue is known", status=417)
     if headers.get("upgrade", "").lower() == "websocket":
-        # The status 426 is used, because clients of model APIs then go on over plain HTTP.
+        # A request for a WebSocket is refused with status 426, because clients of model APIs then
+        # go on over plain HTTP.
         raise MalformedRequest("upgrade: no WebSocket is served here, use HTTP", status=426)
     if "upgrade" in headers:
         raise MalformedRequest("upgrade: no other protocol is spoken here", status=400)

@@ -68,11 +68,12 @@ NOWHERE: Final = Conversation()
 class _Found(NamedTuple):
     told: Told
     candidate_id: str
-    key: int | None  # None if the hashes of the refused text were dropped for lack of room.
+    # The refused text's key in the search; None if its hashes were dropped for lack of room.
+    key: int | None
 
 
 class _Shared:
-    """What the searches in all parts of one request share."""
+    """What the searches in the different parts of one request have in common."""
 
     def __init__(self) -> None:
         self.fresh_count = 0
@@ -315,7 +316,7 @@ class Asking:
     # ---- leaving out signed thoughts -------------------------------------------------------------
 
     def bears(self, text: str) -> bool:
-        """Whether words were removed from this text earlier, on its way to the agent."""
+        """Whether words were taken out of this text earlier, when it was sent to the agent."""
         return NOTICE.search(text) is not None or _MARK.search(text) is not None
 
     def waits(self, text: str) -> bool:

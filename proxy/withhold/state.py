@@ -68,7 +68,7 @@ class Begun(msgspec.Struct, frozen=True, array_like=True):
     flagged: bool = True
     session: str = ""
     orders: tuple[bytes, ...] = ()  # the words of each sentence of the text that steers its reader
-    tenant: str = ""  # older logs do not have this field
+    tenant: str = ""  # "" in records of older logs, which do not name the tenant
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
@@ -179,7 +179,7 @@ class Kept:
         self.waiting: dict[str, Begun] = {}
         self._held: dict[str, _Refusal] = {}
         self._refused: dict[str, _Refusal] = {}
-        # By candidate, the keys of texts that are in no read any more.
+        # For each candidate, the keys of those of its texts that are in no read any more.
         self._withdrawn: dict[str, tuple[int, ...]] = {}
         # How many withdrawn texts are not searched for, for lack of room.
         self.overlooked_count = 0
@@ -243,7 +243,8 @@ class Kept:
     def withdraw(self, withdrawn: Sequence[Withdrawn], version: int) -> None:
         """Withhold exactly these withdrawn texts, and no longer those that are not among them.
 
-        Of more than `WITHDRAWN_WORDS_MAX` words the first are taken; `version` is the store's.
+        If they have more than `WITHDRAWN_WORDS_MAX` words, only the first texts are withheld;
+        `version` is the store's.
         """
         taken: list[Withdrawn] = []
         left = WITHDRAWN_WORDS_MAX

@@ -44,7 +44,7 @@ class WithdrawnTexts:
         self._known: dict[Tenant, tuple[int, tuple[Withdrawn, ...]]] = {}
 
     def of(self, tenant: Tenant, changes: int) -> tuple[Withdrawn, ...]:
-        """The withdrawn texts of a tenant, not older than this count of changes.
+        """The withdrawn texts of a tenant, read again if they are older than this count of changes.
 
         Prints that were made before are not made again.
         """

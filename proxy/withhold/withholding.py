@@ -97,7 +97,7 @@ class Verdicts(Protocol):
         ...
 
     def gone(self, memory_ids: frozenset[str], tenant: Tenant) -> frozenset[str]:
-        """Those of a tenant's memories that no read shows any more. Any thread."""
+        """Which of the given memories of a tenant no read shows any more. Any thread."""
         ...
 
     def quarantine_changes(self) -> int:
@@ -138,7 +138,7 @@ class Withholding:
         self._flights: dict[str, _Flight] = {}
         self._seen_leaves: dict[str, int] = {}
         self._withdrawn = WithdrawnTexts(self._printer, verdicts.quarantined)
-        # By principal, up to which change of what is withdrawn its state is.
+        # For each principal, the change of the withdrawn texts up to which its state is current.
         self._seen_changes: dict[str, int] = {}
         # Our own notices are never withheld, even if somebody proposes to remember them.
         self._own = [self._printer.numbers(text) for text in own_texts()]
@@ -401,7 +401,7 @@ class Withholding:
     # ---- taking refused texts out of model requests ----------------------------------------------
 
     def sessions(self, principal_id: PrincipalId) -> frozenset[str]:
-        """The sessions in which a text is withheld that other sessions may be shown."""
+        """The sessions that have a text withheld in them, which other sessions may be shown."""
         return self._of(principal_id).withheld.sessions
 
     async def apply(
@@ -468,7 +468,7 @@ class Withholding:
             return
         texts = await asyncio.to_thread(self._withdrawn.of, tenant, changes)
         if self._seen_changes.get(kept.principal, 0) >= changes:
-            return  # another request has read a later state meanwhile
+            return  # another request has read the store meanwhile, and knows a later state
         kept.withdraw(texts, self._verdicts.version())
         self._keep_own_words(kept)
         self._seen_changes[kept.principal] = changes
@@ -482,7 +482,7 @@ class Withholding:
         ruling = await asyncio.to_thread(self._verdicts.decided, candidate_id)
         begun = kept.waiting.get(candidate_id)
         if begun is None:
-            return  # another request has applied the decision meanwhile
+            return  # another request has applied the decision already
         if ruling is None:
             self._decide(kept, self._record_of(begun, _undecided(MemoryClass.L4)))
         else:
@@ -524,7 +524,7 @@ class Withholding:
         await self._look_at_store(self._of(principal.principal_id), principal.tenant)
 
     def withholds(self, principal_id: PrincipalId) -> bool:
-        """Whether any text is withheld from this principal, in any conversation."""
+        """Whether any text is withheld from this principal, in any of its conversations."""
         kept = self._of(principal_id)
         return kept.withheld.any_in(Sight()) or bool(kept.texts)
 

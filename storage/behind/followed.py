@@ -115,7 +115,9 @@ class EmbeddedFollowed:
         ended.
         """
         if leaf.memory_id is None:
-            return  # an id that a client chose is never that of a memory behind another server
+            # No memory behind another server: its id was chosen by a client, and those ids are made
+            # here.
+            return
         tenant = _intercepted(view, leaf).tenant
         known = read_id(view, self._names.memory(tenant, leaf.memory_id))
         if known is None:
@@ -137,13 +139,15 @@ class EmbeddedFollowed:
         key = held_key(candidate_id)
         payload = None if key is None else view.get(HELD, key)
         if payload is None:
-            return  # the candidate was decided meanwhile; a later leaf has the outcome
+            # The candidate was decided meanwhile, so it is no longer held; a later leaf has the
+            # outcome.
+            return
         contents = self._engine.parts.staging.read_held(candidate_id)
         if contents is None:
             return
         candidate = decode_canonical(contents.canonical)
         guarded = decode_evidence(contents.evidence).guarded_key is not None
-        # A held deletion names a memory that still exists, and that memory is reported.
+        # A held deletion names a memory that still exists. That memory is reported beside it.
         if guarded and candidate.change is not ChangeKind.DELETE:
             yield Moved(
                 name=candidate_id,
@@ -160,7 +164,7 @@ class EmbeddedFollowed:
 
 
 def _of_row(row: GuardedRow) -> Moved:
-    # The row of a deletion has no text that a read could show.
+    # A deletion's row has no text that a read could show, so there is nothing to report of it.
     removal = row.sent.change is ChangeKind.DELETE
     return Moved(
         name=row.sent.memory_id,

@@ -51,7 +51,7 @@ class EmbeddedForwards:
         return await self._writer.run(lambda: self._settled(behind, settled))
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
-        """Reserve changes that a person released for the caller; returns those not yet reserved.
+        """Reserve released changes for the caller, who sends them; returns those not yet reserved.
 
         After a crash such changes are looked up on the server, and not sent again.
         """
@@ -150,7 +150,9 @@ class EmbeddedForwards:
     def _conclude(self, change: Change, record: ForwardRecord, *, done: bool) -> None:
         known = read_id(change.draft, record.name)
         if known != IdRecord(record.ordinal, MemoryStatus.FORWARDING):
-            return  # the memory was purged, or replaced by somebody who chose the same id
+            # Nothing to conclude: the memory was purged, or replaced by somebody who chose the same
+            # id.
+            return
         row = read_row(change.draft, record.ordinal)
         removal = row.change is ChangeKind.DELETE
         shown = done and not removal

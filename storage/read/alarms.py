@@ -66,7 +66,7 @@ class EmbeddedDrift:
         return tuple(sorted(found, key=lambda one: (-one.count, one.cell)))
 
     def watched(self, tenant: Tenant) -> Watched:
-        """How many names are counted in a tenant."""
+        """How many different names are counted in a tenant."""
         with self._engine.parts.store.reading() as view:
             tally = self._cells.tally(view, tenant)
         return Watched(

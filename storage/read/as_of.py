@@ -58,7 +58,7 @@ def without_memories(
 def stood(
     view: View, names: KeyedNames, ordinal: int, tenant: Tenant
 ) -> tuple[Row, MemoryStatus] | None:
-    """The row and its memory's status.
+    """One row as it stood, with the status of its memory.
 
     None if the row is purged, quarantined or was never shown.
     """
@@ -71,7 +71,10 @@ def stood(
 
 
 def _first_after(view: View, version: int, last: int) -> int:
-    """The first ordinal of a version after this one; versions rise with ordinals."""
+    """The first ordinal that belongs to a later version than this one.
+
+    Versions rise with ordinals.
+    """
     low, high = 0, last
     while low < high:
         middle = (low + high) // 2

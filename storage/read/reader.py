@@ -68,7 +68,7 @@ _PAUSE_S: Final = 0.000_5
 
 
 class _Room:
-    """The room that is left in an answer. The first memory is always taken: alone it fits."""
+    """How much room is left in an answer. The first memory always fits, however large it is."""
 
     __slots__ = ("_left", "full")
 
@@ -227,7 +227,8 @@ class EmbeddedReader(TrustReads):
     def _shown_if_known(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
         header = view.header()
         if header is None or ordinal >= header.next_ordinal:
-            return None  # the row was committed after this view was taken
+            # The row was committed after this view was taken, so this read does not show it.
+            return None
         return self._shown(view, ordinal, tenant)
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
@@ -267,7 +268,7 @@ class EmbeddedReader(TrustReads):
         without: frozenset[MemoryId] = frozenset(),
         as_of: int | None = None,
     ) -> Searched:
-        """The `limit` nearest live memories that match, best first up to the caps of their origins.
+        """The live memories that match, nearest to a vector first, without what a replay needs.
 
         See `MemoryReader`.
 
@@ -355,7 +356,8 @@ class EmbeddedReader(TrustReads):
         header = asked.view.header()
         for ordinal, score in found:
             if header is None or ordinal >= header.next_ordinal:
-                continue  # the row was committed after this view was taken
+                # The row was committed after this view was taken, so this search does not show it.
+                continue
             confirmed = asked.confirms(asked.view, ordinal, asked.tenant)
             if confirmed is None:
                 continue

@@ -259,7 +259,7 @@ class Segments:
             yield from (one for one in reversed(frames) if one.tag == tag and one.at_ms >= since_ms)
 
     def of(self, numbers: Collection[int]) -> Iterator[Frame]:
-        """Those of the records with the given numbers that can be read."""
+        """The readable records among those with the given numbers."""
         begun = self._numbers()
         for segment in sorted({bisect_right(begun, one) - 1 for one in numbers} - {-1}):
             yield from (one for one in self._frames(begun[segment]) if one.number in numbers)
@@ -288,7 +288,7 @@ class Segments:
             length, kind, record, at_ms, tag = _HEAD.unpack_from(data, at)
             start, at = at + _HEAD.size, at + _HEAD.size + length
             if length > FRAME_LEN_MAX or at > len(data):
-                return  # the rest of the segment is torn, so reading ends here
+                return  # the rest of the segment is torn (half written), so reading ends here
             yield Frame(kind, record, at_ms, tag, key, data[start:at])
 
     def _read(self, number: int, length: int, part: str = "log") -> bytes:

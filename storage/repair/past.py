@@ -48,7 +48,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a rewind does to each memory, and the report about it.
 
-    `touched` has, by the name of each memory that is counted, its id and the counts.
+    `touched` has an entry for each memory that is counted: its id, and the counts that it is in.
     """
 
     point: int
@@ -60,7 +60,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class _Life(msgspec.Struct):
     """The rows of one memory: those from before the point to rewind to, and the newest."""
 
-    # (ordinal, index of the leaf, kind of the change) of each row
+    # for each row its ordinal, the index of its leaf, and the kind of the change
     before: list[tuple[int, int, ChangeKind]]
     subjects: list[str]
     memory_id: MemoryId

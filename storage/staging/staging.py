@@ -197,8 +197,8 @@ class Staging:
             for candidate_id in kept:
                 key = self._drawn.pop(candidate_id)
                 if candidate_id in self._held:
-                    # These are keys of a transaction that runs again, and the keys of its first run
-                    # are not needed.
+                    # The transaction runs a second time, so the keys that its first run drew are
+                    # not needed.
                     self._shred(self._key_path(candidate_id))
                 write_durably(self._key_path(candidate_id), key)
                 self._keys[candidate_id] = key

@@ -87,7 +87,7 @@ class Counted(msgspec.Struct):
     vouched: int = 0
 
     def all_of(self, change: Change) -> None:
-        """Note that the name cells have counted every row of the change so far."""
+        """Note that all rows of the change so far are included in the counts of the name cells."""
         self.added = len(change.added)
         self.superseded = len(change.superseded)
         self.readmitted = len(change.readmitted)

@@ -84,8 +84,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     leaf_count: _Count
     held_count: _Count
     verifier_key: str
-    # A hash that tells whether separately kept secrets belong to this store; secrets are 32 random
-    # bytes, so nobody can guess them from it.
+    # A hash by which separately kept secrets are recognised as those of this store. The secrets are
+    # 32 random bytes, so nobody can guess them from the hash.
     store_key_sha256: _Hash
     files: tuple[BackedUp, ...]
 
@@ -145,7 +145,8 @@ def take(
     secrets = load_secrets(state / "secrets")
     try:
         with hot(state / "store") as env:
-            # The store is read before anything is written to the target.
+            # The store is read first, so that nothing is written to the target if the store is of
+            # an unknown format.
             refuse_unknown(header_of(env))
             target.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
             target.chmod(DIRECTORY_MODE)
@@ -200,7 +201,7 @@ def _copy_each(source: Path, target: Path, names: tuple[str, ...]) -> None:
         try:
             data = read_file(source / name, SECRET_LEN, Trust.PLAIN)
         except FileNotFoundError:
-            continue  # the held candidate was decided meanwhile
+            continue  # the candidate was decided while the copy was made, so it is left out
         write_durably(target / name, data)
     fsync_directory(target)
 

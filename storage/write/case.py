@@ -86,7 +86,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def approval(self) -> Approval | None:
-        """The word of a person who was shown these bytes; None where no person was asked."""
+        """The approval by a person who was shown these bytes; None if no person was asked."""
         if self.held is not None:
             return self.held.approval
         if self.arrived.approved_by is None or self.intercept is None:

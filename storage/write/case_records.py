@@ -64,7 +64,7 @@ class CaseRecords:
     def move(
         self, case_id: str, step: CaseStep, by: PrincipalId, progress: Progress | None = None
     ) -> Case:
-        """Set the step of a case; the case is unchanged where that step cannot follow."""
+        """Set how far a case is; nothing changes if this step cannot follow the present one."""
 
         def work(change: Change) -> Case:
             case = read_case(change.draft, case_id)
@@ -92,7 +92,8 @@ class CaseRecords:
                 return case
             names = self._engine.parts.names
             following = Following(change.draft, names, case.tenant, change.now_ms)
-            # The bound is that of the case: five rounds hide no more than one may.
+            # The bound is for the whole case: all of its rounds together hide no more memories than
+            # one may.
             hidden = sum(one.act is not Act.NOTHING for one in case.culprits)
             closure = following.closure(
                 accused, proposes=proposes, blast_max=max(0, blast_max - hidden)

@@ -382,7 +382,8 @@ class Cells:
         From then on no name among them is under alarm.
         """
         names, draft = self._names.cells(tenant), change.draft
-        words -= {names.word(CROWD)}  # one long text of a person frees no long text of others
+        # A person's text with too many names exempts no text of others that has too many names.
+        words -= {names.word(CROWD)}
         seen = change.said.setdefault(tenant, set())
         known = self._said_known.get(tenant, set())
         unknown = words - seen - known
@@ -423,7 +424,8 @@ class Cells:
         words = [*found.inner, *found.first]
         spelt = found.lower or ()
         standing = [word for word in spelt if self._accepted(change, tenant, word) is not None]
-        # A row from before the alarm counted for no name that it does not write as a name.
+        # A row from before the alarm was counted only for words that it writes with a capital, as
+        # names.
         began = ((word, change.draft.get(CELLS, names.alarm(word)) or b"") for word in standing)
         words += [word for word, since in began if int.from_bytes(since, "big") <= ordinal]
         end_ms = None if row.expires_at is None else expiry_ms(row.expires_at)
@@ -434,7 +436,8 @@ class Cells:
             ends_ms = list(cell.ends_ms)
             if end_ms is not None:
                 if end_ms not in ends_ms:
-                    continue  # the memory had expired, and was subtracted at that time
+                    # The memory had expired, so it was subtracted from the count at that time.
+                    continue
                 ends_ms.remove(end_ms)
             after = msgspec.structs.replace(
                 cell, count=max(0, cell.count - 1), ends_ms=tuple(ends_ms)

@@ -255,7 +255,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             # new one.
             change.quarantines_moved |= change.draft.delete(QUARANTINES, name)
         elif known is not None and known.status is MemoryStatus.QUARANTINED:
-            # For a memory that was hidden before format 5, no record says who hid it.
+            # For a memory that was hidden before format 5, no record says who hid it, so an
+            # operator counts as that.
             keep_hands(change.draft, name, known)
         live = status is MemoryStatus.LIVE
         # The vector of a quarantined memory is indexed as well, for the day when it is shown again.
@@ -269,7 +270,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
     def _file_behind(self, name: bytes, ordinal: int, row: Row) -> None:
         """File the memory under its key on the server behind, in the admitting transaction.
 
-        Records that the call may be sent; for a memory that the server has, that it is done.
+        It is also recorded that the call may be sent, or, for a memory that the server has already,
+        that nothing is left to send.
         """
         draft, candidate = self.change.draft, self.judged.candidate
         draft.put(KEYED, self.keyed + ordinal_key(ordinal), b"")
@@ -348,7 +350,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
 def step_before(newest: Row | None) -> int:
     """The index of the leaf of a memory's latest step, which the leaf of its next step will name.
 
-    A purge leaves no step behind, so after a purge there is none.
+    A purge leaves no step behind, so after one the next step names none.
     """
     return NO_STEP_BEFORE if newest is None or newest.erased else newest.leaf_index
 

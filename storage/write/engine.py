@@ -160,8 +160,8 @@ class Engine:
         try:
             cases = self._cases(batch, held)
             if len(batch) > 1 and any(self._must_free(case) for case in cases):
-                # A deletion that freed nothing rolls its own transaction back, so it is judged in
-                # one of its own.
+                # A deletion that frees nothing is rolled back with its whole transaction, so it is
+                # judged in one of its own.
                 return [self._judge_batch([one])[0] for one in batch]
             outcomes = self._judge(batch, cases)
         except StoreCorrupt as error:
@@ -182,8 +182,8 @@ class Engine:
         outcomes: list[Outcome | StorageError] = []
 
         def work(change: Change) -> list[Outcome | StorageError]:
-            # The work runs again if the slots of dead readers had filled the map, so it starts from
-            # nothing.
+            # If dead readers had filled the store's room, this work runs a second time, so it
+            # starts from nothing.
             outcomes.clear()
             change.judged = tuple(one.candidate_id for one in batch)
             outcomes.extend(
@@ -493,7 +493,7 @@ class Engine:
         staging.tidy()
 
     def mark_time(self) -> None:
-        """Make the present time durable, and what persons said, if no write did so for a minute."""
+        """Write the present time, and words that persons said, if no write did so for a minute."""
         since_ms = self.parts.clock() - self.generation.header.time_ms
         due = since_ms >= _TIME_MARKED_EVERY_MS or self.parts.judge.cells.has_heard
         if self.broken is None and due:

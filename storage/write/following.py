@@ -122,7 +122,8 @@ class Following:
         while ordinal > step:
             row = read_row(self._view, ordinal)
             if row.salt in before:
-                # An earlier step back, or a rewind, restored an old version at this point.
+                # An earlier step back, or a rewind, restored an old version at this point, so the
+                # memory was mended.
                 return ordinal
             on_top = on_top and row.source.trust > bad.source.trust and text_of(row)[0] != said
             since, ordinal = (ordinal if on_top else since), row.prev_ordinal
@@ -135,8 +136,8 @@ class Following:
             if row.erased or row.change in _GONE:
                 break
             if row.salt == bad.salt:
-                # The row to blame is a copy of this one, which an earlier step back or rewind made.
-                # The rows between the two were taken back, and must not return.
+                # The row to blame is a copy of this row, made by an earlier step back or rewind.
+                # The rows between the two were taken back then, and must not return now.
                 back_to = None
             elif back_to is None and text_of(row)[0] != said:
                 back_to = ordinal
@@ -182,7 +183,8 @@ class Enforcing:
             return log_standing(change, fact.memory_id, row, by, detail, hidden=True)
         expires = found.act is Act.EXPIRE
         if expires and is_expired(row, change.now_ms):
-            return None  # the memory has expired already, so no read shows it
+            # The memory has expired already, so no read shows it and nothing is left to do.
+            return None
         at = datetime.fromtimestamp(change.now_ms / 1_000, UTC).isoformat(timespec="milliseconds")
         earlier = known.ordinal if expires or fact.back_to is None else fact.back_to
         _, row = self._rewinding.put_back(

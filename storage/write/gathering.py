@@ -297,5 +297,6 @@ def _with_the_rest(
     call = None if standing.text is None else call_of(candidate)
     after = None if call is None else text_after(standing.text, call.pieces, call.effect)
     if after is None or (submission.edit is not None and submission.edit.after == after):
-        return reading  # the text after the edit is unknown, or was read together with the edit
+        # The text after the edit is unknown, or has been read already together with the edit.
+        return reading
     return read_beside(reading, after)

@@ -213,7 +213,9 @@ def deliver(answers: list[Answer]) -> None:
 def _resolve(answers: list[Answer]) -> None:
     for job, answer in answers:
         if job.future.done():
-            continue  # the future's caller was cancelled or gave up; the commit counts all the same
+            # The caller has given up; nobody waits for this result, and the commit counts all the
+            # same.
+            continue
         if isinstance(answer, StorageError):
             job.future.set_exception(answer)
         else:

@@ -395,7 +395,7 @@ class Judge:
         subject: str,
         cause: int,
     ) -> None:
-        """Report the gate's finding about a candidate as an outcome that may change trust."""
+        """Report what the gate found out about a candidate, as an outcome that may change trust."""
         submission = docket.case.submission
         candidate = submission.candidate
         origin = None

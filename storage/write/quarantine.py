@@ -66,8 +66,9 @@ class Quarantine:
     ) -> Standing:
         """Take a memory out of every read, at once; a quarantined one stays so.
 
-        With its descendants: also what names it as a parent, and what names that, to the end. All
-        of it is one transaction, with a leaf for each memory that was shown before.
+        With its descendants: the memories derived from it are hidden too, and those derived from
+        them, to the end. All of it is one transaction, with a leaf for each memory that was shown
+        before.
         """
         return self._set(
             MemoryStatus.QUARANTINED,
@@ -109,7 +110,8 @@ class Quarantine:
 
         def alone(change: Change) -> Standing:
             known = read_id(change.draft, name)
-            # A memory that is still being sent to another server is shown by no read yet.
+            # A memory that is still being sent to another server cannot be hidden: no read shows it
+            # yet.
             if known is None or known.status not in _STANDING:
                 raise UnknownMemory("there is no such memory")
             standing = Standing(memory_id=memory_id, tenant=tenant, status=status)
@@ -220,7 +222,8 @@ class Quarantine:
                 row = read_row(change.draft, known.ordinal)
                 place(change, name, known, row, after)
                 if known.status is not MemoryStatus.QUARANTINED:
-                    continue  # the memory was deleted meanwhile, and no command brings it back
+                    # The memory was deleted meanwhile, and no command shows a deleted memory again.
+                    continue
                 if after:
                     kept += 1
                     continue

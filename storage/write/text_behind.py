@@ -52,10 +52,13 @@ class _Text:
     def take(self, one: GuardedRow) -> None:
         """Follow the text and its labels through the next row, in the order of admission."""
         change, gone = one.sent.change, one.status is MemoryStatus.DELETED
-        whole = one.row is one.sent  # nobody changed or removed this memory here
+        # The text is known whole only if nobody changed or removed this memory here.
+        whole = one.row is one.sent
         self._waits = self._waits or one.status is MemoryStatus.FORWARDING
         if gone and whole and change is not ChangeKind.DELETE:
-            return  # the server refused the change, or a deletion on the server removed this memory
+            # This row does not change the text: the server refused the call, or the memory was
+            # deleted later.
+            return
         if gone or not whole or change is ChangeKind.DELETE or one.status not in _STANDING:
             # The row does not say how much a deletion removed, or whether it was done, so the text
             # is unknown.

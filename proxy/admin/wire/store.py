@@ -295,7 +295,7 @@ class TrustList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
-    """One API key, without the key."""
+    """The record of one API key, without the key itself."""
 
     key_id: str
     principal: str
@@ -307,7 +307,7 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every API key, revoked ones included."""
+    """The records of every API key, revoked ones included."""
 
     keys: tuple[KeyView, ...]
 

@@ -13,10 +13,11 @@ from proxy.seams.guard import TOOLS_MAX, PinnedTool
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# The members of a tool that are passed on to a client; all others are left out.
+# The members of a tool's description that a client gets; all others are left out. They are what is
+# compared when the list of tools is approved.
 PINNED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 PINNED_IF_GIVEN: Final = ("icons", "execution", "_meta")
-# Values that mean the same as an absent member.
+# Values that count as if the member were not there.
 _NOTHING: Final[tuple[JsonValue, ...]] = (None, [], {}, {"taskSupport": "forbidden"})
 
 

@@ -31,7 +31,7 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ENCODED: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")
 _PLAIN: Final = re.compile(r"[\x20-\x7e]*")
 _SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,256}")
-# For each method, the member of the params that the header `Mcp-Name` repeats.
+# For each method, the member of its params that the HTTP header `Mcp-Name` has to repeat.
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _DEPTH_MAX: Final = 32
 

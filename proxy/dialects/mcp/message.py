@@ -35,7 +35,7 @@ PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
-# An error code from JSON-RPC's range for servers: the server behind is gone.
+# The code of the error that a client gets when the server behind has ended.
 SERVER_GONE: Final = -32000
 
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"

@@ -28,8 +28,8 @@ _INNER_DEPTH_MAX: Final = 2
 # "#" or "="; any other string stands for itself.
 _PIECE, _LITERAL = "#", "="
 _PLAIN = {
-    # Hexadecimal numbers, UUIDs and decimal numbers, also behind a short prefix: none can spell
-    # words.
+    # Strings of these forms are not judged as texts, because they have no room for words: ids
+    # (hexadecimal numbers, UUIDs, decimal numbers, also with a short prefix) and times.
     "id": re.compile(r"(?:[A-Za-z]{1,12}[-_])?[0-9A-Fa-f]{1,8}(?:-?[0-9A-Fa-f]{1,8}){0,7}"),
     "time": re.compile(
         r"[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?(?:[T ][0-9:.,]{2,18})?(?:Z|[+-][0-9:]{2,6})?"

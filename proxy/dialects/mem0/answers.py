@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
 
 PHRASE_LEN_MAX: Final = 120
-# Limit on the refusals that a bulk delete lists.
+# An answer to a bulk delete lists at most so many refusals.
 FAILURES_LEN_MAX: Final = 1_000
 _PRINTABLE_FIRST, _PRINTABLE_LAST = " ", "~"
 

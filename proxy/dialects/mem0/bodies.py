@@ -23,7 +23,8 @@ IGNORED_EVERYWHERE: Final = frozenset({"org_id", "project_id", "output_format", 
 """Resolved from the key, or from the route; sent by the 0.1 and 1.0 clients in every request."""
 
 IGNORED_ADD: Final = IGNORED_EVERYWHERE | {
-    # Instructions for an extracting model, which the sidecar does not have.
+    # These fields are instructions for a model that extracts memories. The sidecar has no such
+    # model, so it ignores them.
     "agent_custom_instructions",
     "custom_categories",
     "custom_fact_extraction_prompt",
@@ -33,7 +34,8 @@ IGNORED_ADD: Final = IGNORED_EVERYWHERE | {
     "includes",
     "prompt",
     "structured_data_schema",
-    # Options of Mem0's graph, and of an answer before the write is done: the sidecar has neither.
+    # These fields ask for Mem0's graph, or for an answer before the write is done. The sidecar has
+    # neither, so it ignores them.
     "async_mode",
     "enable_graph",
     # A time stamp of the client is ignored, so that it cannot backdate a memory.

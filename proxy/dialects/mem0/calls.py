@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 PREFIX = "/mem0"
 INTEGER_DIGITS_MAX = 9
 
-# Parameter names of Mem0's own clients and documentation, of any route.
+# Names that an error may repeat, because they are parameters of Mem0's own clients and
+# documentation.
 _VOCABULARY: Final = """
     actor_id agent_id AND api_version app_id async_mode categories contains content created_at
     custom_categories custom_instructions custom_prompt data enable_graph end_date eq excludes
@@ -31,9 +32,10 @@ _VOCABULARY: Final = """
 """
 _WORDS: Final = frozenset(_VOCABULARY.split())
 
-# HTTP methods that change nothing by definition (RFC 9110, section 9.2.1).
+# HTTP methods that by definition change nothing (RFC 9110, section 9.2.1). On an unknown route they
+# get "not found", every other method gets "refused".
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-# Path segments after which an id or a name stands.
+# In a route, `*` stands for the segment with an id or a name, which follows one of these words.
 _WILD = "*"
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)

@@ -74,8 +74,8 @@ NOT_FOUND: Final = "Memory not found"
 ADMIN_ONLY: Final = "this route configures or empties the store: an operator's act, not an agent's"
 
 _MEMORY: Final = frozenset({"memories", "search", "entities"})
-# Routes for accounts, for configuration (which could exchange the vector store), and for emptying
-# everything.
+# These routes of the self-hosted server are refused: they manage accounts, change the configuration
+# (which could exchange the vector store), or delete everything.
 _ADMIN: Final = frozenset(
     {"api-keys", "auth", "configure", "generate-instructions", "requests", "reset"}
 )

@@ -30,7 +30,7 @@ EVENTS: Final = {
     ChangeKind.DELETE: "DELETE",
     ChangeKind.PURGE: "DELETE",
 }
-# Fields that are shown even if a client did not ask for them: the memory's id and labels.
+# A client that asks for some fields of a memory gets these as well: the memory's id and its labels.
 _ALWAYS: Final = frozenset({"id", "source_kind", "memory_class"})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _JSON = msgspec.json.Encoder()

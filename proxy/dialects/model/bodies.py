@@ -34,11 +34,11 @@ _PART_CODING: Final = re.compile(
 _PART_CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _PART_HEAD_END: Final = re.compile(r"\r?\n\r?\n")
 _FIELDS_MAX: Final = 10_000
-# Members that repeat a text token by token, or as numbers.
+# The member in which an API repeats a text token by token, or as numbers.
 LOGPROBS: Final = "logprobs"
 
-# Protocol headers, whose values have a form without room for a text. They are always sent, or
-# somebody could have one removed by proposing to remember its value.
+# These headers always go on, because their values have no room for a text. Otherwise somebody could
+# have such a header removed, by proposing its value as a memory.
 _PROTOCOL: Final = frozenset(
     {
         *("accept", "accept-language", "content-type", "content-length", "date", "user-agent"),

@@ -36,11 +36,12 @@ _NAMESPACE: Final = "mcp__"
 _MARK: Final = "__"
 _PREFIXES: Final = ("mcp_", "functions_")
 _BEHIND: Final = "_mcp_"
-# What a tool's name must contain for the tool to be recognised by a prefixed name alone: a name
-# such as `browser_close_session` may belong to any server.
+# A tool is recognised by its prefixed name alone only if this is in the name. A name such as
+# `browser_close_session` may belong to any server.
 _OF_MEMORY: Final = "memor"
 _MANY: Final = 2
-# An unlisted API type of this form is a memory tool of an unknown version.
+# A tool of an API type that begins so is a memory tool, even if this version does not know the
+# type.
 _MEMORY_TYPE: Final = "memory_"
 _WRITES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
 _CHANGES: Final = _WRITES | {ToolKind.ADMIN}

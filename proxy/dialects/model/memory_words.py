@@ -29,7 +29,7 @@ _WRITES: Final = _KEEPS | {
     *("edit", "move", "rename", "replace", "patch", "upload", "modify", "execute", "run", "exec"),
     *("shell", "bash", "command"),
 }
-# Only names of this form are shown to people and written to logs.
+# A tool's name is shown to people and written to logs only if it has this form.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}")
 
 

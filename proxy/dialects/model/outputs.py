@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _THOUGHT: Final = re.compile(r"<think>.*?</think>", re.DOTALL)
 _FENCED: Final = re.compile(r"```[A-Za-z0-9]*\s*\n(.*?)\n\s*```", re.DOTALL)
-# Members of a reply's message that are kept.
+# Only these members of a reply's message go on to a memory backend.
 _MESSAGE: Final = frozenset({"role", "content", "tool_calls", "refusal"})
 
 
@@ -210,7 +210,8 @@ def _no_constant(_name: str) -> float:
     raise ValueError
 
 
-# Mem0 accepts control characters inside strings, so they are accepted here, and sent on as escapes.
+# Mem0 accepts control characters inside strings. So they are accepted here too, and written as
+# escapes.
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_once, parse_constant=_no_constant, strict=False
 )

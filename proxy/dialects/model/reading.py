@@ -47,7 +47,8 @@ class _Afresh:
 AFRESH: Final[Readings] = _Afresh()
 """Everything is read anew."""
 
-# Keys whose values name, sign or describe something; no model reads these values as text.
+# The values of these keys name, sign or describe something. No model reads them as text, so they
+# are not searched.
 STRUCTURE: Final = frozenset(
     {
         *("type", "id", "role", "name", "status", "signature", "media_type", "mime_type"),
@@ -57,15 +58,17 @@ STRUCTURE: Final = frozenset(
 )
 
 
-# Members of a tool's definition that the model API itself defines, and those under which some APIs
-# nest the rest of the definition.
+# Members of a tool's definition that the model API itself defines, or in which some APIs put the
+# rest of the definition. The author of a tool did not choose these names.
 _OWN: Final = frozenset(
     {"type", "name", "cache_control", "defer_loading", "strict", "eager_input_streaming"}
 )
 _HOLD_TOOLS: Final = frozenset({"function", "custom"})
-# Keys of a schema whose strings are words of the schema, and no sentences.
+# The values of these keys of a schema are words of the schema and no sentences, so they are not
+# read as texts.
 _STRUCTURAL: Final = frozenset({"type", "format", "$schema", "$ref", "$id"})
-# Keywords of JSON Schema, which are no names that an author of a tool chose.
+# These names are keywords of JSON Schema: the author of a tool did not choose them, so they are not
+# read.
 _SCHEMA: Final = frozenset(
     {
         *("type", "properties", "required", "items", "enum", "const", "default", "format"),
@@ -78,8 +81,8 @@ _SCHEMA: Final = frozenset(
 )
 
 
-# Members that only the provider can read (encrypted, files, pictures, sound), and types of such
-# blocks.
+# Members that only the provider can read (encrypted data, files, pictures, sound), and types of
+# blocks that have them.
 _SEALING: Final = frozenset(
     {
         *("encrypted_content", "file_id", "file_data", "file_url", "image_url", "input_audio"),

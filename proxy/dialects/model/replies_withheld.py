@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _DELTAS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 _CALLS: Final = frozenset({"tool_use", "function_call", "custom_tool_call"})
-# Members that are left to the judging of tool calls: `_DECIDED` are members of a call,
-# `_CHAT_CALLS` of a chat's delta.
+# These members are not filtered here, because a tool call is judged whole: `_DECIDED` are members
+# of a call, `_CHAT_CALLS` of a piece of a chat.
 _DECIDED: Final = frozenset({"name", "arguments", "input"})
 _CHAT_CALLS: Final = frozenset({"tool_calls", "function_call"})
 _CHAT_TEXTS: Final = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
@@ -34,12 +34,12 @@ _RESPONSE_DELTAS: Final = (
     *("response.reasoning_text", "response.reasoning_summary_text"),
 )
 _CALL_DELTAS: Final = ("response.function_call_arguments", "response.custom_tool_call_input")
-# Members that repeat a text token by token.
+# The member in which an API repeats a text token by token.
 _BESIDE: Final = "logprobs"
 _EVENT_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
-# Words in pieces of JSON, which may be removed; the punctuation stays, so that the JSON remains
-# parseable.
+# Finds the words in a piece of JSON. Only they are removed: the punctuation stays, so that the
+# piece is still JSON.
 _JSON_WORDS: Final = re.compile(r"\\.|\w")
 _TRAIL_LEN: Final = 512
 _ENDED_MAX: Final = 64

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from proxy.dialects.strict_json.tolerant import Json
 
-# Items of a Responses request that declare tools.
+# With items of these types a Responses request offers tools.
 _BRING_TOOLS: Final = frozenset({"tool_search_output", "additional_tools"})
 _RESULT_LEN_MAX: Final = 1024 * 1024
-# How results begin by which agents say that nothing was done.
+# A tool's result that begins so says that nothing was done.
 _FAILED: Final = ("error", "an error", "failed", "traceback", "exception", "toolexception")
 _FAILED_STATUS: Final = frozenset({"failed", "error", "failure"})
 

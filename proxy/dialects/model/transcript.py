@@ -62,7 +62,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One parsed request. `turns` are in order; `prefix` leads to each from the body."""
+    """One parsed request.
+
+    `turns` are in order; `prefix` is the path in the body at which they stand.
+    """
 
     system: tuple[Said, ...]
     prefix: Where

@@ -1,8 +1,8 @@
 """Takes withheld texts out of a model request, as far as all APIs are alike. Pure.
 
-The caller's `Asks` says which text contains something refused, and what to put in its place. Tool
-results and calls lose lines, other texts lose sentences; a result that may not be shown at all is
-replaced whole. Text that a person typed stays, and so does a trusted system prompt or tool list.
+`Asks` is the search: it says which text contains something refused, and what to put in its place.
+Tool results and calls lose lines, other texts lose sentences; a result that may not be shown at all
+is replaced whole. Text that a person typed stays, and so does a trusted system prompt or tool list.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from proxy.dialects.strict_json.tolerant import Json
 
-# Members with content that a provider signed or encrypted, or pictures: they have no words, and may
-# not be modified.
+# Members that hold what a provider signed or encrypted, or pictures. They have no words, and may
+# not be changed.
 SEALED: Final = frozenset(
     {
         *(
@@ -38,7 +38,8 @@ SEALED: Final = frozenset(
         *("image_url", "file_data", "input_audio"),
     }
 )
-# Keys whose values are ids and names by which the API finds something again.
+# The values of these keys are ids and names by which the API finds something. They are not searched
+# if they have no blanks.
 NAMES: Final = frozenset(
     {
         "type",
@@ -61,11 +62,13 @@ _SPACE: Final = re.compile(r"\s")
 _ADDRESS: Final = "://"
 _KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
 _BASE64: Final = ";base64,"
-# Types of blocks that hold a model's thoughts; and the members of such blocks, signed as a whole.
+# Types of blocks with a model's thoughts, and the members of such blocks, which the provider signed
+# as a whole.
 THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
 SIGNED: Final = frozenset({"thinking", "data", "summary", "content", "text"})
 _INSTEAD_KEY: Final = "withheld"
-# Stands for a text that stays, so that the texts before and after it do not join.
+# A mark that stands in place of a text that stays, so that the texts before and after it are not
+# read as one.
 _APART: Final = "\n\u2014mnemogate0apart\u2014\n"
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
         "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
     )
 else:
-    # msgspec does not support recursive aliases; this is what it decodes for `Any`.
+    # At run time the type is `Any`, because msgspec does not support aliases that refer to
+    # themselves.
     JsonValue = Any
 
 

@@ -233,7 +233,7 @@ class Shared:
 
 
 class SharedLine(Line):
-    """A relay for one exchange at a time, on a server process that other lines share too."""
+    """A line (relay) for one exchange at a time, on a server process that other lines share too."""
 
     def __init__(self, parts: LineParts, shared: Callable[[], Awaitable[Shared]]) -> None:
         super().__init__(parts)
@@ -241,7 +241,7 @@ class SharedLine(Line):
 
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
         """Send a request or cancel one; this era has no other client messages."""
-        del raw  # the message is encoded anew, under another id
+        del raw  # the server gets the message encoded anew, because its id is another one here
         exchange = exchange_of(via)
         if message.kind is Kind.REQUEST:
             self.spawn(self._ask(message, exchange))

@@ -31,13 +31,17 @@ if TYPE_CHECKING:
 
     from proxy.transport.upstream import Reply, Upstream
 
-# Seconds to wait for the acceptance of a message without an answer: later messages wait behind it.
+# How many seconds to wait until the server accepts a message that gets no answer. Later messages of
+# the client wait for that.
 TELL_SECONDS: Final = 10.0
-# Seconds for a stream to end by itself after the answer, so that its connection can be reused.
+# For so many seconds a stream may go on after its answer. If it ends by itself, its connection is
+# used again.
 GRACE_SECONDS: Final = 1.0
-# A client may resume from one of the latest events, at most so many back.
+# A client that lost a stream may ask for the events after one that it got, if that is among this
+# many latest ones.
 EVENTS_SEEN_MAX: Final = 16_384
-# The only headers of an answer that a client gets: no filter reads any other.
+# A client gets only these headers of a server's answer, in these forms. No filter searches headers
+# for withheld texts.
 _PASSED: Final = {
     VERSION: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     "retry-after": re.compile(r"[0-9]{1,9}|[A-Z][a-z]{2}, [0-9A-Za-z: ]{20,22} GMT"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 _PIECE_BYTES: Final = 64 * 1024
 WRITE_SECONDS: Final = 30.0
-# Seconds for a server to end after its input was closed, and again after SIGTERM.
+# A server has so many seconds to end after its input was closed, and as many again after SIGTERM.
 END_SECONDS: Final = 2.0
 
 

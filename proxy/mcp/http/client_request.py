@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 EVENT_STREAM: Final = "text/event-stream"
 JSON: Final = "application/json"
 QUEUE_BYTES_MAX: Final = 1024 * 1024
-# Seconds between pings: shorter than the idle limits of proxies and clients; pings also find dead
-# peers.
+# How many seconds pass between two pings. Proxies and clients close a connection that is silent for
+# longer, and a ping shows when the other end is dead.
 PING_SECONDS: Final = 15.0
 
 

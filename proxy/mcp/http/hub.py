@@ -51,7 +51,7 @@ class RelayFor(Protocol):
 
 
 class Hub:
-    """All lines to one server. Event loop only.
+    """All lines (relays with their connections) to one server. Event loop only.
 
     Nobody but the principal and the credential that opened a session can see it. When the
     credential ends, its lines and their processes end.
@@ -137,7 +137,7 @@ class Hub:
         return line
 
     def give_back(self, principal: Principal, line: Line) -> None:
-        """Take back the line of an exchange that ended cleanly, to serve another exchange."""
+        """Take back the line (relay) of an exchange that ended well, to serve another one."""
         idle = self._idle.setdefault(_owner(principal), [])
         if line.closed or line.busy or len(idle) >= LANES_IDLE_MAX:
             line.close()

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from proxy.mcp.relay import Deliver
 
 PASS_ON_SECONDS: Final = 10.0
-# Seconds that a call with its stream may last, so that a silent server does not hold it for ever.
+# A call with its stream ends after so many seconds, so that a silent server does not hold it for
+# ever.
 CALL_SECONDS: Final = 900.0
-# The one method whose call stays open: notifications come on it.
+# The one method whose stream stays open after the answer began: the server's notifications come on
+# it.
 LISTEN: Final = "subscriptions/listen"
 
 
@@ -45,9 +47,9 @@ class LineParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line:
-    """One relay with its transport. Event loop only.
+    """One relay together with its connections to client and server. Event loop only.
 
-    In the handshake era it is one MCP session; in the stateless era it serves one exchange at a
+    In the handshake era it is one MCP session. In the stateless era it serves one exchange at a
     time, because there an id says nothing outside of its own exchange.
     """
 

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from proxy.dialects.strict_json.tolerant import Json
 
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
-# Blocks that the provider signed: they may not be modified, and have no readable text.
+# Blocks of these types are signed by the provider: they may not be changed, and have no text to
+# read.
 _SIGNED: Final = frozenset({"thinking", "redacted_thinking"})
 
 _REFERENCE: Final = frozenset({"type", "tool_name", "cache_control"})
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-# Claude Code uses `role: system` messages for texts of its program between the turns.
+# `system` is the role of messages in which Claude Code puts its own texts between the turns.
 _VOICES: Final = {"assistant": Voice.MODEL, "user": Voice.USER, "system": Voice.SYSTEM}
 
 

@@ -28,18 +28,18 @@ KINDS: Final = {
     MemoryClass.L3: "knowledge",
     MemoryClass.L4: "an episode",
 }
-# Words that questions and answers use, in the languages that `policy.text.languages` has; a text
-# with one could pass for a question.
+# Words of which questions and answers are made, in all languages that `policy.text.languages` has.
+# A candidate with one of them is not shown in a question, because it could pass for a part of it.
 _ENGLISH: Final = "yes no code codes confirm confirms confirmed confirmation mnemogate"
 _GERMAN: Final = "ja nein kode codewort bestätige bestätigen bestätigt bestätigung"
 _ROMANCE: Final = "oui non sí si não sim sì codigo código codice confirmer confirmar confermare"
 WORDS: Final = frozenset(skeleton(f"{_ENGLISH} {_GERMAN} {_ROMANCE}").casefold().split())
-# Phrases of the sidecar's own question, which a shown text must not imitate; and a run of blanks,
-# behind which the rest of a text could go unseen.
+# A candidate is not shown in a question if its text has a phrase of the sidecar's own question, or
+# a run of blanks behind which the rest could go unseen.
 _OURS: Final = ("conversation had read", "may it remember", "may it replace")
 _GAP: Final = re.compile(r"\s{4,}")
-# The words of which names of arguments in shipped maps are made. A candidate with another name is
-# not shown, because that name itself could tell the person something.
+# A candidate of a tool call is shown in a question only if its arguments' names are made of these
+# words. Any other name could itself tell the person something.
 _ARGUMENTS: Final = words(
     """
     action assertion block body chunks collection command conclusion contents custom deletions

@@ -42,7 +42,7 @@ _MEMBERS: Final = {
 }
 _FREE: Final = (None, "auto", "none")
 _OWN_KINDS: Final = frozenset({"", "function", "custom"})
-# The provider's own type of a memory tool that the client carries out.
+# Tools of a type that begins so are the provider's memory tools, which the client carries out.
 _MEMORY_KIND: Final = "memory_"
 _EMPTY: Final[tuple[Json, ...]] = (None, False, [], "", 0)
 
@@ -89,8 +89,8 @@ def _called(server: str | None, name: str) -> str:
     return name if server is None else f"{server}.{name}"
 
 
-# Words in the names of tools that run commands, that send requests with headers of their own, that
-# read the host's files, or that begin an agent with tools of its own.
+# No person is asked where a tool with one of these words in its name is offered: it may run
+# commands, send requests with headers of its own, read the host's files, or begin another agent.
 _PARTS: Final = (
     "bash",
     "shell",

@@ -35,7 +35,8 @@ _VOICES: Final = {
 }
 _TEXTS: Final = frozenset({"text", "refusal"})
 _SEALED: Final = frozenset({"image_url", "input_audio"})
-# Request members that ask for a search whose results show only in the model's words.
+# With these members a request asks the provider to search. What it finds shows only in the model's
+# words.
 _SEARCHES: Final = frozenset(
     {
         *("web_search_options", "search_parameters", "enable_search", "search_options"),

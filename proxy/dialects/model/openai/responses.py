@@ -33,10 +33,10 @@ _VOICES: Final = {
     "assistant": Voice.MODEL,
 }
 _CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
-# Items that hold earlier context in encrypted form, for the provider alone.
+# Items whose content the provider keeps or encrypts: the type, and the one member that can be read.
 _ELSEWHERE: Final = {"item_reference": "id", "compaction": "encrypted_content"}
 _TEXTS: Final = frozenset({"input_text", "output_text", "text", "refusal"})
-# Tools that the provider runs, and whose results it mostly does not show.
+# The provider runs these tools itself, and mostly does not show what they returned.
 _PROVIDED: Final = frozenset(
     {
         *("web_search_call", "file_search_call", "code_interpreter_call"),

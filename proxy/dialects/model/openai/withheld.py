@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     _Part = Callable[[dict[str, Json], Where, Leave, Asks, Proposing], dict[str, Json]]
 
-# Members of a message in which models return their reasoning, beside the content.
+# Members of a message, beside its content, in which models return their reasoning.
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
 _CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
 _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "mcp_call"})
