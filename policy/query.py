@@ -90,7 +90,10 @@ FILTER_TEXT_LEN_MAX = 4_096
 
 
 class FilterRefused(ValueError):  # noqa: N818 - says what was done with the filter
-    """A filter is too deep, too large, or has a senseless comparison; the message says which."""
+    """The error for a filter that is too deep, too large, or makes no sense.
+
+    Its text says which.
+    """
 
 
 def validate(where: Filter) -> None:

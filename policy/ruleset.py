@@ -21,7 +21,7 @@ from policy.trust.score import SoftScoring  # noqa: TC001 - msgspec reads the an
 
 
 class RulesetError(ValueError):
-    """The text is not a ruleset; the message names the line and the key."""
+    """The error for a text that is not a ruleset; its message names the line and the key."""
 
 
 class Cell(enum.Enum):

@@ -25,7 +25,7 @@ Hex64 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class TokenMalformed(ValueError):  # noqa: N818 - a state of the text
-    """The text is not a promotion token."""
+    """The error for a text that is not a promotion token."""
 
 
 class PromotionToken(

@@ -1,4 +1,4 @@
-# ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
+# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """Cases of wrong answers: what an engine keeps of each, and the values that it returns.
 
 A case is the record of one wrong answer, from its signal to its end. Users call it an incident; in
@@ -198,7 +198,7 @@ class Cases(Protocol):
     async def move(
         self, case_id: str, step: CaseStep, by: PrincipalId, progress: Progress | None = None
     ) -> Case:
-        """Set the step of a case; the case is unchanged where that step cannot follow.
+        """Set how far a case is; nothing changes if this step cannot follow the present one.
 
         Raises:
             UnknownIncident: No case has that id.

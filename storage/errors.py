@@ -28,11 +28,11 @@ class StoreCorrupt(StorageError):
 
 
 class BadBackup(StorageError):
-    """A backup that is incomplete or was changed, or a target where it cannot go."""
+    """The error for a backup that is incomplete or changed, or a target that cannot take it."""
 
 
 class NoSecrets(BadBackup):
-    """A backup without secrets, from which no store can be restored."""
+    """The error for a backup without secrets, from which no store can be restored."""
 
 
 class UnknownFormat(StorageError):

@@ -1,4 +1,4 @@
-# ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
+# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """The interface of a store: what the rest of the system may ask, and what each call promises.
 
 Two engines implement these: `embedded` (LMDB + FAISS) and, later, PostgreSQL + pgvector.

@@ -1,4 +1,4 @@
-# ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
+# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """The recall ledger: which memories were served to whom, and which a model saw before a reply.
 
 It is evidence for a person who asks why an answer was wrong; no decision depends on it. Recalls

@@ -26,7 +26,7 @@ _OPEN_TO_STRANGERS: Final = 0o037
 
 
 class UnfitFile(StorageError):  # noqa: N818 - as its siblings: named for what it is
-    """A file or directory that must not be used; the message says why, and what to do."""
+    """The error for a file or directory that must not be used; it says why, and what to do."""
 
 
 class Trust(enum.Enum):

@@ -21,9 +21,9 @@ _JOINT: Final = "\n"
 
 
 class NotForwardable(ValueError):  # noqa: N818 - what a call is, not a fault of ours
-    """The call cannot be kept in a candidate.
+    """The error for a call that cannot be kept in a candidate.
 
-    Either the call is too long (`oversize`), or its arguments are no object.
+    It is too long (`oversize`), or its arguments are no object.
     """
 
     def __init__(self, message: str, *, oversize: bool = False) -> None:

@@ -53,10 +53,12 @@ _WIDE: Final = frozenset({b"\xff\xfe", b"\xfe\xff"})  # The byte order marks of 
 _LAST_CODE_POINT: Final = 0x10FFFF
 _TAGS_BEGIN: Final = 0xE0000
 _URL_SAFE: Final = str.maketrans("-_", "+/")
-# A word divided at a line end, and the soft line breaks and byte codes of quoted-printable mail.
+# Find a word that is divided at a line end, and the soft line breaks and byte codes of
+# quoted-printable mail.
 _DIVIDED: Final = re.compile(r"(?<=[^\W\d_])[-\u00ad\u2010][ \t]*\r?\n[ \t]*(?=[^\W\d_])")
 _QUOTED: Final = re.compile(r"=\r?\n|(?:=[0-9A-F]{2}){3,}")
-# Marks that make a part of a word bold, slanted, struck out or code.
+# Finds marks inside a word that make a part of it bold, slanted, struck out or code. They are taken
+# out.
 _INSIDE: Final = re.compile(r"(?<=\w)[*_`~]+(?=\w)")
 BLOBS_MAX: Final = 4_096
 

@@ -176,7 +176,8 @@ def _begins(char: str) -> bool:
     first = unicodedata.normalize("NFKD", char)[0]
     if first in _BLANK_LETTERS or unicodedata.category(first) in _LEANING_CATEGORIES:
         return False
-    # The second and third letters of a Hangul syllable combine with the first.
+    # The second and third letters of a Hangul syllable combine with the first, so no cut is made
+    # before them.
     return not ("\u1160" <= first <= "\u11ff" or "\ud7b0" <= first <= "\ud7ff")
 
 

@@ -52,7 +52,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 class EntryError(ValueError):
-    """The entry cannot be used: what is wrong with it, and at which character, counted from 1."""
+    """The error for an entry that cannot be used: what is wrong, and at which character, from 1."""
 
     def __init__(self, problem: str, at: int) -> None:
         super().__init__(f"{problem}, at character {at + 1}")

@@ -43,7 +43,10 @@ class Confirmation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class BadLink(Exception):  # noqa: N818 - what the link is
-    """The code was not made here for this candidate, or has expired. `detail` is a fixed text."""
+    """The error for a code that was not made here for this candidate, or has expired.
+
+    `detail` is a fixed text.
+    """
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)

@@ -59,9 +59,9 @@ _DECODER: Final = msgspec.json.Decoder(_Judgement)
 
 
 class UnheardError(Exception):
-    """The judge gave no usable answer.
+    """The error for a judge that gave no usable answer.
 
-    The error's text is one of the fixed words of this module.
+    Its text is one of the fixed words of this module.
     """
 
 

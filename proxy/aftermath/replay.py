@@ -47,7 +47,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NothingKept(Exception):  # noqa: N818 - reads as what happened
-    """No record says which memories were shown: it is too old, or there never was one."""
+    """The error that no record says which memories were shown: it is too old, or never was made."""
 
 
 class Replays:

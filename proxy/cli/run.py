@@ -49,8 +49,8 @@ _FLAGS: Final = tuple(
 )
 
 
-# The loop and the writer hand the interpreter to each other after every system call. With the
-# default of 5 ms each hand-over may wait that long for the other one's turn to end.
+# The event loop and the writer thread take turns with the interpreter after every system call. With
+# Python's default of 5 ms each turn could wait that long, so the interval is shorter.
 SWITCH_S: Final = 0.0005
 # The number of allocations before Python collects its youngest objects, and how many collections of
 # one generation come before one of the next older generation.

@@ -34,7 +34,10 @@ _MARKS: Final = {
 
 
 class BrokenStream(Exception):  # noqa: N818 - says what came, not what we did
-    """The stream is not valid: an event is too long, or not UTF-8. The error's text is fixed."""
+    """The error for a stream that is not valid: an event is too long, or not UTF-8.
+
+    Its text is fixed.
+    """
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ _DTYPES: Final = {"F16": "<f2", "F32": "<f4", "I64": "<i8"}
 
 
 class EmbedderUnavailable(StorageError):  # noqa: N818 - named for what it says, like its siblings
-    """The embedding model is not installed, or is not the one this version was built for."""
+    """The error where an embedding model is not installed, or is not the one of this version."""
 
 
 class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):

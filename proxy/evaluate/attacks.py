@@ -187,7 +187,7 @@ def _with_text(candidate: Candidate, text: str) -> bytes:
 
 
 class Broken(Exception):  # noqa: N818 - names what the evaluation found
-    """The pipeline under test does not work at all, so that its refusals mean nothing."""
+    """The error that the tested pipeline does not work at all: its refusals mean nothing."""
 
 
 async def prepared(bench: Bench, trial: Trial) -> str:

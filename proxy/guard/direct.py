@@ -152,7 +152,7 @@ class Direct:
 
 
 def _alone(_principal: Principal) -> None:
-    """Do nothing.
+    """Do nothing, where a socket's connection would be counted for its principal.
 
-    The relay in this process has its connection alone, so there is no share to count.
+    The relay in this process has a connection that nobody shares.
     """

@@ -125,8 +125,8 @@ class Numbering:
                 ]
             )
         except (UnicodeEncodeError, OverflowError):
-            # The arguments of this call cannot be JSON: they have halves of surrogate pairs, or
-            # numbers beyond any double.
+            # The arguments of this call cannot be written as JSON (halves of surrogate pairs,
+            # numbers beyond any double), so the cache is not used.
             return self._number(turn)
         key = hash((said, calls))
         known = self._known.get(key)
@@ -200,13 +200,14 @@ def _pointers(book: Book, request: ModelRequest, history: History, reader: Reade
         if session is not None:
             known = at
             if at == history.models[0]:
-                # Conversations begin alike ("Hello!"), so this beginning may also be that of
-                # another conversation.
+                # Conversations begin alike ("Hello!"), so the same beginning may belong to another
+                # conversation. What was said in it decides.
                 newest = _by_what_was_said(book, request, history, reader)
                 session = session if newest is None else newest.session
             yield session
             break
-    # Calls before `known` belong to turns that led to the session found above.
+    # Only calls after `known` are looked at. Those before it belong to turns that led to the
+    # session found above.
     for turn in request.turns[known + 1 :]:
         for call in turn.calls:
             made = book.calls.get(reader.print(call.call_id))
@@ -290,7 +291,8 @@ def most_of(
     known = [one for at in history.models if (one := session.labels.get(history.digests[at]))]
     if known:
         for _, root in known:
-            # A conversation that the ledger has forgotten may have been a sub-agent's.
+            # The ledger may have forgotten the conversation, and it may have been one that a model
+            # began (a sub-agent's).
             most = meet(most, session.conversations.get(root, SourceKind.UNKNOWN))
         return most
     for call in book.calls.values():

@@ -304,8 +304,7 @@ class Reader(Printer):
         label = self._said(said.text, parts, ground)
         why = ""
         if label is None:
-            # The ledger saw neither the reply in which the words were said nor the context in which
-            # the model said them. So their label is `unknown`.
+            # The ledger saw neither the reply with these words nor the context they were said in.
             label, why = SourceKind.UNKNOWN, "unseen"
             found.heard(self.elsewhere(said.text), label)
         found.texts.append(Text(said.text, Origin(kind=label), by_model=not why))

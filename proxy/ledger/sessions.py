@@ -451,8 +451,8 @@ class Sessions:
     async def _durable(self, taken: int) -> None:
         """Wait until the records of one change are on disk.
 
-        `taken` is the number of times that records had been taken for writing before the change
-        began.
+        `taken` says how often records had been taken for writing before the change began, so that
+        it is known which later write has them.
         """
         # If noting the change took several turns of the event loop, another request may have taken
         # its records and be writing them.

@@ -128,7 +128,8 @@ def _piece(text: str, rule: _Span) -> Piece | None:
     if start < 0 and closing < 0:
         return None
     if start < 0 or closing < start:
-        # The closing mark is missing, so nobody knows where the inserted text ends.
+        # The closing mark is missing, so nobody knows where the inserted text ends, and all of it
+        # counts as unknown.
         if start < 0:
             return Piece(0, closing + len(rule.closes), Inside.UNKNOWN)
         return Piece(0 if closing >= 0 else start, len(text), Inside.UNKNOWN)

@@ -486,7 +486,8 @@ def _wrote(session: SessionState, book: Book, wrote: Wrote) -> None:
     for key in prints(wrote.calls):
         call = book.calls.get(key)
         if call is not None:
-            # The call is one of a memory tool, so no conversation begins under it.
+            # This call is one of a memory tool. No conversation begins under it, so it counts as
+            # ended.
             call.used, call.open = True, False
             call.mapped |= wrote.joined == Joined.CALL.value
 

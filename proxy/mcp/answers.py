@@ -216,8 +216,8 @@ class Answers:
                 )
                 await connection.guard.saw(connection.principal, segment)
         except UNDECIDED:
-            # A failure to note the segment is harmless: without a model front every label is the
-            # lowest already.
+            # The gate could not note the segment. That is harmless: without a model front every
+            # label is the lowest already.
             return
 
 

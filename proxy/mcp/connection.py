@@ -37,7 +37,7 @@ class Side(enum.Enum):
 
 
 def other(side: Side) -> Side:
-    """The side at the opposite end of the connection."""
+    """The other end of the connection: the server for the client, the client for the server."""
     return Side.SERVER if side is Side.CLIENT else Side.CLIENT
 
 
@@ -55,7 +55,7 @@ class Deliver(Protocol):
 
 
 class ServerGone(Exception):  # noqa: N818 - a state of the world
-    """The server ended, or did not answer a request of the relay's own in time."""
+    """The error where the server ended, or did not answer a request of the relay's own in time."""
 
 
 class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):

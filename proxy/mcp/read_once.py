@@ -22,7 +22,10 @@ _JSON: Final = {"content-type": "application/json"}
 
 
 class CannotRead(Exception):  # noqa: N818 - says what came, not what we did
-    """The server could not be asked, or answered something else; the message says which."""
+    """The error where the server could not be asked, or answered something else.
+
+    Its text says which.
+    """
 
 
 class _Server(Protocol):

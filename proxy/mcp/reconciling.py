@@ -33,7 +33,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     texts: tuple[str, ...]
     removes: bool
     proves_absence: bool
-    # How the answer is read: names that carry meaning only together are compared together.
+    # How the answer's structure is read, so that names which mean something only together are
+    # compared together.
     shown: Shown
 
 

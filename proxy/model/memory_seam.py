@@ -65,7 +65,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Undecided(Exception):  # noqa: N818 - a state of the principal, not a fault
-    """A candidate of this principal is still undecided, so nothing may go upstream."""
+    """The error where a candidate of this principal is undecided, so nothing may go upstream."""
 
 
 class Filter(Protocol):

@@ -54,7 +54,8 @@ class ReplyNotes:
                 spans.setdefault(memory_id, []).append(span)
         found: list[InContext] = []
         for memory_id, stands in spans.items():
-            # After a restart only the memory's newest row is known, and no recall.
+            # After a restart it is unknown which version was served, and by which recall. So the
+            # newest version is named, and no recall.
             ordinal, recall_id = self._served.get((principal.principal_id, memory_id), (-1, ""))
             found.append(
                 InContext(

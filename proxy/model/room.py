@@ -13,7 +13,7 @@ BYTES_MAX: Final = 512 * 1024 * 1024
 
 
 class NoRoom(Exception):  # noqa: N818 - a state of the sidecar, not a fault
-    """Too many large bodies are in memory; a later request may find room."""
+    """The error where too many large bodies are in memory. A later request may find room."""
 
 
 class Room:

@@ -40,7 +40,7 @@ class Access:
             self._told[told] = None
 
     def forget(self, told: Callable[[], None]) -> None:
-        """Unregister a callback of `tell`."""
+        """Take back a registration of `tell`: that function is not called any more."""
         self._told.pop(told, None)
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-# ruff: noqa: TC001 - msgspec reads these annotations
+# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """What rooms tell each other when an answer was wrong.
 
 A signal reports the wrong answer, a case is the search for the memory that caused it, and a judge

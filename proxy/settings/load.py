@@ -50,7 +50,7 @@ __all__ = ["SETTINGS", "Address", "Binding", "Secret", "Settings", "SettingsErro
 
 
 class SettingsError(Exception):
-    """The configuration cannot be used; the message names the setting and what is allowed."""
+    """The error for settings that cannot be used; it names the setting and what is allowed."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,7 +222,8 @@ def _home(env: Mapping[str, str]) -> Path:
     try:
         return Path(env.get("HOME") or str(Path.home()))
     except RuntimeError:
-        # The uid has no entry in the user database, as happens in containers.
+        # The uid has no entry in the user database, as in many containers. So the path is one that
+        # does not exist.
         return Path("/nonexistent")
 
 
@@ -236,7 +237,8 @@ def _table_in(file: Path) -> dict[str, object]:
     except UnfitFile as error:
         raise SettingsError(f"the file of settings must be {error}") from None
     except tomllib.TOMLDecodeError as error:
-        # The error names line and column, and no value: a secret may stand there by mistake.
+        # The error names line and column and quotes no value, which may be a secret that stands
+        # there by mistake.
         raise SettingsError(f"{file}: not TOML: {error}") from None
     except (ValueError, RecursionError):
         # Not UTF-8, or beyond a limit of the TOML reader: numbers with thousands of digits, deep

@@ -27,7 +27,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class BadValue(Exception):  # noqa: N818 - always turned into a SettingsError that names the setting
-    """A value is not allowed.
+    """The error for a value that is not allowed.
 
     The message says what is allowed, and never quotes the text, which may be a secret.
     """

@@ -26,7 +26,8 @@ def wider_settings(settings: Settings) -> tuple[str, ...]:
     """Settings that open a listener to others, or leave memory files unjudged, with reasons."""
     found: list[str] = []
     if "null" in {origin.lower() for origin in settings.allowed_origins}:
-        # Any web page can send `Origin: null`, from a sandboxed frame or a local file.
+        # Any web page can send `Origin: null`, from a sandboxed frame or a local file, so allowing
+        # it lets all pages in.
         found.append("allowed_origins: null is the origin of any page in a sandboxed frame")
     for name, address in (("listen", settings.listen), ("admin", settings.admin)):
         if settings.tls is None and not is_loopback(address.host):

@@ -24,7 +24,7 @@ REFUSED_ROUTE: Final = "refused"
 
 
 class Departure:
-    """Reports that a connection's peer has left. Event loop only."""
+    """Tells whoever registered that a connection's peer has left. Event loop only."""
 
     def __init__(self) -> None:
         self._told: list[Callable[[], None]] = []
@@ -38,7 +38,7 @@ class Departure:
             self._told.append(told)
 
     def forget(self, told: Callable[[], None]) -> None:
-        """Unregister a callback."""
+        """Take back a registration: that function is not called any more."""
         if told in self._told:
             self._told.remove(told)
 
@@ -155,9 +155,9 @@ class Pieces(Protocol):
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply, with the facts about it that telemetry may know.
+    """A reply, with the facts about it that telemetry may have.
 
-    `route` is a route's template, never the path that was sent.
+    `route` is the template of the request's route, never the path that was sent.
     """
 
     reply: HttpReply

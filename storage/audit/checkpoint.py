@@ -38,7 +38,7 @@ _SIGNATURE_MARK: Final = "\N{EM DASH} "
 
 
 class BadCheckpoint(StorageError):  # noqa: N818 - named for what it says, like its siblings
-    """The bytes are not a checkpoint that the given key signed."""
+    """The error for bytes that are no checkpoint which the given key signed."""
 
 
 class ForeignCheckpoint(BadCheckpoint):

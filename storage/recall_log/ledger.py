@@ -290,7 +290,7 @@ class RecallLedger:
 
     @property
     def kept_since_ms(self) -> int:
-        """The time of the oldest stored record; the present time where there is none."""
+        """The time of the oldest stored record; the present time if none is stored."""
         self._caught_up()
         now_ms = self._clock()
         oldest = self._segments.oldest_ms()

@@ -1,4 +1,4 @@
-# ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
+# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """The bytes of one record of the recall ledger, and the record of such bytes."""
 
 from __future__ import annotations

@@ -244,7 +244,10 @@ class _Rows:
 def _step(
     view: View, tenant: Tenant, name: bytes, life: _Life, point: Point, *, rewinds: frozenset[str]
 ) -> tuple[PutBack | None, list[str]]:
-    """What a rewind does to one memory (None: nothing), and the counts that name it."""
+    """What a rewind does to one memory, and the counts that name the memory.
+
+    None if it does nothing.
+    """
     known = read_id(view, name)
     if known is None or known.status is MemoryStatus.FORWARDING:
         return None, []

@@ -62,7 +62,7 @@ class EmbeddedCases:
     async def move(
         self, case_id: str, step: CaseStep, by: PrincipalId, progress: Progress | None = None
     ) -> Case:
-        """Set the step of a case (`Cases.move`)."""
+        """Set how far a case is (`Cases.move`)."""
         return await self._writer.run(lambda: self._records.move(case_id, step, by, progress))
 
     async def convict(

@@ -164,8 +164,8 @@ class Undecided:
         try:
             os.fchmod(handle, FILE_MODE)
             path = _DESCRIPTORS / str(handle)
-            # If something else than procfs is mounted at /proc, LMDB would create a file of that
-            # name.
+            # If something else than procfs is mounted at /proc, this path does not lead to the
+            # `memfd`, and LMDB would make a new file there.
             if not os.path.samestat(path.stat(), os.fstat(handle)):
                 return None
             return self._environment(path)

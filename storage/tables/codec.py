@@ -1,4 +1,4 @@
-# ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
+# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """Bytes on disk: every value is `format byte | 16-byte digest | payload`, checked on read.
 
 LMDB has no page checksums: a flipped bit comes back as another value. The digest covers the table,

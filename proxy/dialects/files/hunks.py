@@ -145,7 +145,7 @@ def _is_over(line: str, following: str, *, blank: bool) -> bool:
         return False
     if _OWN_BLOCK.match(following) is not None:
         return True
-    # A paragraph in lower case continues the one before it, whatever ended that one.
+    # A paragraph that begins in lower case continues the one before it, however that one ended.
     if following.lstrip(_QUOTES)[:1].islower():
         return False
     # A paragraph that is indented belongs to the entry of the list before it.

@@ -28,7 +28,7 @@ _UNSEEN: Final = frozenset({"Cf", "Cc", "Mn"})
 
 
 class BadPattern(ValueError):  # noqa: N818 - what the text is, not a fault of ours
-    """The text is no pattern of paths; the message says why."""
+    """The error for a text that is no pattern of paths; its message says why."""
 
 
 class MemoryPaths:
@@ -100,12 +100,13 @@ def is_exact_path(path: str) -> bool:
 
 
 def readings_of_path(path: str) -> frozenset[str]:
-    """The files that a path may name, with its steps taken before or after it is folded.
+    """The files that one path may name, depending on who reads it.
 
-    Both readings are needed: a file system that folds no names takes a look-alike of `..` or of a
-    separator as a plain name.
+    Some file systems take look-alike characters for the same (they fold names), others do not. So
+    the steps of the path (`..` and the like) are taken once before folding and once after.
     """
-    # A tool that takes addresses of files decodes them, and one in C ends a path at a zero byte.
+    # A path may be read in two more ways: a tool that takes addresses of files decodes them, and a
+    # tool in C ends a path at a zero byte.
     address = _plain(path).lstrip().startswith("file:")
     whole = {path, unquote(path) if address else path}
     spelled = {one for some in whole for one in (some, some.partition("\0")[0]) if one}
@@ -130,7 +131,8 @@ def _plain(text: str) -> str:
 
 
 def _file_name(step: str) -> str:
-    # Windows drops trailing dots and blanks, and what follows a colon is a stream of the file.
+    # On Windows trailing dots and blanks are no part of a name, and what follows a colon is a
+    # stream of the same file.
     return step.partition(":")[0].rstrip(". ")
 
 

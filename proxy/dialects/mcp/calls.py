@@ -374,7 +374,8 @@ def _memory_class(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]
         try:
             values = list(places(arguments, path(class_rule.path)))
         except MisfitError:
-            # A rule for the whole map may name a path that this tool's arguments do not have.
+            # A class rule of the whole map may name a path that the arguments of this tool do not
+            # have. It is skipped.
             continue
         if any(isinstance(value, str) and fits(class_rule, value) for _, value in values):
             found.append(class_rule.memory_class)

@@ -35,7 +35,10 @@ _REPETITION: Final = re.compile(r"[*+?]|\{[0-9]{1,3}(?:,[0-9]{0,3})?\}")
 
 
 class RuleError(ValueError):
-    """The rule fits nothing, or cannot be tried in time; the message says why."""
+    """The error for a class rule that fits nothing, or cannot be tried in time.
+
+    Its text says why.
+    """
 
 
 class ClassRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -41,7 +41,10 @@ Paths = Annotated[tuple[Path, ...], Meta(max_length=64)]
 
 
 class MapError(ValueError):
-    """The text is no tool map; the message, for operators, names the place and the reason."""
+    """The error for a text that is no tool map.
+
+    For operators, it names the place and the reason.
+    """
 
 
 class ToolKind(enum.Enum):

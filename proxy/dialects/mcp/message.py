@@ -74,7 +74,7 @@ class Kind(enum.Enum):
 
 
 class NotRelayed(Exception):  # noqa: N818 - names what becomes of the message
-    """The bytes are no message that can be passed on.
+    """The error for bytes that are no message which can be passed on.
 
     `request_id` is the request that the refusal answers.
     """

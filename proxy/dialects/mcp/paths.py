@@ -29,11 +29,11 @@ _PATH_LEN_MAX = 256
 
 
 class PathError(ValueError):
-    """The text is no path; the message quotes it, for the author of the map."""
+    """The error for a text that is no path; its message quotes it, for the author of the map."""
 
 
 class MisfitError(Exception):
-    """The value does not have the shape that the path says."""
+    """The error for a value that does not have the shape which a path says."""
 
 
 def parse_path(text: str) -> Pattern:

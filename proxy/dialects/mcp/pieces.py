@@ -44,7 +44,8 @@ class Taking:
         self.pieces: list[str] = []
         self.labels: set[int] = set()
         self.length = 0
-        # Whether an argument had a name that the map does not know.
+        # Whether some argument had a name that the map does not know, so that its effect is
+        # unknown.
         self.strange = False
         self._labels = {path(text) for text in rule.labels}
         self._plain = {path(text): shape for text, shape in rule.plain.items()}

@@ -65,11 +65,11 @@ class Sieve(Protocol):
 
 
 class Withheld(Exception):  # noqa: N818 - a rule, not a fault
-    """A body contains something withheld, at a place that cannot be edited."""
+    """The error for a body that contains something withheld at a place that cannot be edited."""
 
 
 class Unsearched(Exception):  # noqa: N818 - the same
-    """A body that cannot be searched."""
+    """The error for a body that cannot be searched."""
 
 
 def sifted(raw: bytes, content_type: str, sieve: Sieve) -> bytes:

@@ -76,7 +76,7 @@ class Editor(Protocol):
 
 
 class Unread(Exception):  # noqa: N818 - what the upstream sent, not a mistake here
-    """An event that looks like a JSON object and cannot be parsed."""
+    """The error for an event that looks like a JSON object and cannot be parsed."""
 
 
 def payload(event: Event) -> dict[str, Json] | None:

@@ -65,7 +65,8 @@ def decode_object(
         value: JsonValue = _DECODER.decode(text)
     except RecursionError:
         raise MalformedRequest("body: nested too deeply") from None
-    except ValueError:  # JSONDecodeError is a ValueError as well, and its text would quote the body
+    # Also catches JSONDecodeError; its text is dropped, because it would quote the body.
+    except ValueError:
         raise MalformedRequest("body: not JSON") from None
     if not _plainly_fine(text):
         _inspect(value, check_encodable if any_text else check_text)

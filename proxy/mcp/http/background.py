@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Busy(Exception):  # noqa: N818 - a state
-    """There is no room for another session or process, or the front is closing."""
+    """The error where there is no room for one more session or process, or the front is closing."""
 
 
 class Beside:

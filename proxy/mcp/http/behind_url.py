@@ -237,7 +237,10 @@ class UrlLine(Line):
         return passed
 
     def _end_if_gone(self, reply: Reply) -> None:
-        """End the line if the server no longer knows its session; the client learns of it first."""
+        """End the line (relay) if the server no longer knows its session.
+
+        The client is told first.
+        """
         if reply.status == 404 and self.session_id is not None:  # noqa: PLR2004
             self.close()
 

@@ -26,7 +26,7 @@ END_SECONDS: Final = 2.0
 
 
 class ChildGone(Exception):  # noqa: N818 - a state, not a fault of ours
-    """The process ended, or does not read any more; the message says why it never started."""
+    """The error for a process that ended or does not read any more; its text says why."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):

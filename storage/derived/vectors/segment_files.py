@@ -82,7 +82,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class _Unfit(Exception):  # noqa: N818 - a finding about one file, caught in this module
-    """A segment's file cannot be loaded; the error says why."""
+    """The error for a segment's file that cannot be loaded; its text says why."""
 
 
 _HEADER_DECODER: Final = msgspec.json.Decoder(_Header)

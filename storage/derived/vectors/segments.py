@@ -34,7 +34,7 @@ _faiss.omp_set_num_threads(1)
 
 
 class BadVector(StorageError):  # noqa: N818 - named for what it says, like its siblings
-    """The vector is no finite unit vector of the index's size, or its ordinal is out of order."""
+    """The error for a vector that is no finite unit vector of the index's size, or out of order."""
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):

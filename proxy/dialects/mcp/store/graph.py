@@ -50,7 +50,10 @@ class ObservationMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RelationMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Metadata of a relation's memory, and a relation as the tools write it."""
+    """The metadata of a relation's memory.
+
+    It is also the form in which the tools write a relation.
+    """
 
     start: str = msgspec.field(name="from")
     end: str = msgspec.field(name="to")

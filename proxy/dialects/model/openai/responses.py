@@ -63,7 +63,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
     )
     return ModelRequest(
         system=said_in(body.get("instructions"), ("instructions",), Voice.SYSTEM),
-        # A bare string is the whole value of its member in the body, so its place has no index.
+        # A bare string is the whole value of `input`, so the place of its text has no index.
         prefix=() if whole else ("input",),
         turns=tuple(_whole(turn) for turn in turns) if whole else tuple(turns),
         catalogue=tuple(_catalogue(body, readings)),
