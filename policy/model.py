@@ -89,7 +89,7 @@ _POWER = {MemoryClass.L1: 4, MemoryClass.L2: 3, MemoryClass.L3: 2, MemoryClass.L
 
 
 class ChangeKind(enum.Enum):
-    """What a candidate would do to memory."""
+    """What a candidate would do to memory: create, update, delete or purge."""
 
     __hash__ = object.__hash__
 

@@ -35,7 +35,7 @@ class Field(enum.Enum):
 
 
 class Compare(enum.Enum):
-    """A comparison that a filter can make."""
+    """The comparisons that a filter can make between a field and a value."""
 
     EQ = "eq"
     NE = "ne"

@@ -286,7 +286,7 @@ def open_embedded(
 
 
 class _Assembly:
-    """Puts one store together."""
+    """Puts one store together from its tables, index, staging and writer."""
 
     def __init__(
         self,

@@ -202,7 +202,10 @@ class MemoryWriter(Protocol):
         ...
 
     async def compact(self) -> int:
-        """Rewrite the store without free pages, to erase purged bytes; returns bytes saved."""
+        """Rewrite the store's file without free pages, to erase purged bytes.
+
+        Returns bytes saved.
+        """
         ...
 
 
@@ -334,7 +337,7 @@ class AuditReader(Protocol):
         ...
 
     def leaves(self, offset: int, limit: int) -> tuple[bytes, ...]:
-        """The bytes of leaves, oldest first; () past the end."""
+        """The bytes of some leaves, oldest first; () for an index after the last leaf."""
         ...
 
     def prove(self, index: int) -> AuditProof:

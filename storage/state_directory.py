@@ -31,7 +31,8 @@ _CURSOR_BYTES_MAX: Final = 4_096
 class Secrets(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of one store: 32 raw bytes each; the last two are Ed25519 seeds."""
 
-    store_key: bytes  # HMAC key for nonces, ids and violations that count once
+    # An HMAC key (keyed hash): for nonces, for ids, and to count each violation only once.
+    store_key: bytes
     log_key: bytes  # signs checkpoints of the audit log
     token_key: bytes  # signs promotion tokens
 

@@ -31,7 +31,7 @@ _PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0)
 
 
 class Delivery(enum.Enum):
-    """The outcome of posting one body."""
+    """How posting one body to the collector ended."""
 
     ARRIVED = "arrived"
     TOO_LARGE = "too_large"

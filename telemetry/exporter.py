@@ -74,7 +74,7 @@ class SpanPipe:
         return self._pipe.offer(event, urgent=is_refusal(event))
 
     def counts(self) -> PipeCounts:
-        """What became of the events offered so far."""
+        """How many of the events offered so far were sent, and how many were dropped."""
         return self._pipe.counts()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:

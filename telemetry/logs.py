@@ -116,7 +116,7 @@ class EventLog:
         return self._pipe.offer(event, urgent=level >= logging.WARNING)
 
     def counts(self) -> PipeCounts:
-        """What became of the events offered so far."""
+        """How many of the events offered so far were written, and how many were dropped."""
         return self._pipe.counts()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:

@@ -43,7 +43,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory to erase, and why."""
+    """One memory that the retention rules no longer keep, and why."""
 
     item: Item
     why: Why

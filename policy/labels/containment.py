@@ -269,7 +269,10 @@ class Index:
         return len(self._texts)
 
     def add(self, key: int, prints: Prints) -> int:
-        """Add a text under a key of its own; returns how many hashes the index stores for it."""
+        """Add a text to the index under a key of its own.
+
+        Returns how many hashes are stored for it.
+        """
         kept = prints.kept
         # The index does not store the order of the runs. The order matters only for the text that
         # is looked up.
@@ -280,7 +283,7 @@ class Index:
         return len(names)
 
     def remove(self, key: int) -> None:
-        """Remove the text of this key."""
+        """Remove the text with this key from the index."""
         prints, kept = self._texts.pop(key)
         for name in _names(prints, kept):
             keys = self._where[name]

@@ -121,7 +121,10 @@ _DUE_NAMED_MAX = 1_000
 
 
 class Operate(msgspec.Struct, frozen=True, kw_only=True):
-    """One method per command; event loop only. `by` is the operator's name, for the audit leaf."""
+    """One method for each command that an operator may give; event loop only.
+
+    `by` is the operator's name, for the audit leaf.
+    """
 
     writer: MemoryWriter
     reader: MemoryReader
@@ -475,7 +478,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         return proof_view(await asyncio.to_thread(self.audit.prove, index))
 
     def checkpoint(self) -> CheckpointView:
-        """The signed head of the log."""
+        """The signed head of the audit log, which says how many leaves there are."""
         return checkpoint_view(self.audit.head())
 
     def policy(self) -> PolicyView:

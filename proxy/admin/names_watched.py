@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NamesWatched:
-    """One method per command; event loop only."""
+    """One method for each command about names under alarm; event loop only."""
 
     def __init__(self, drift: Drift, ruleset: Callable[[], Ruleset]) -> None:
         self._drift = drift

@@ -81,7 +81,7 @@ class RecalledReads:
 
 
 def recall_view(found: Recall) -> RecallView:
-    """One read as the operator API shows it."""
+    """One recorded read of memories, as the operator API shows it."""
     return RecallView(
         recall_id=found.recall_id,
         at_ms=found.at_ms,

@@ -142,7 +142,7 @@ class Registering:
 
 
 def anchor_view(anchor: Anchor) -> AnchorView:
-    """One anchor, with notes on weaknesses that its author should know."""
+    """One anchor as the operator API shows it, with notes on weaknesses for its author."""
     matcher = anchor.matcher or _NO_MATCHER
     caught = sum(_caught(anchor.statement, matcher, entry) for entry in matcher.must_not)
     return AnchorView(
@@ -161,7 +161,7 @@ def anchor_view(anchor: Anchor) -> AnchorView:
 
 
 def canary_view(canary: Anchor) -> CanaryView:
-    """One canary."""
+    """One registered canary, as the operator API shows it."""
     matcher = canary.matcher or _NO_MATCHER
     return CanaryView(
         canary_id=canary.anchor_id,

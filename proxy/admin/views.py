@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def memory_view(memory: Memory) -> MemoryView:
-    """A memory in the form of the operator API."""
+    """One memory, as the operator API shows it."""
     return MemoryView(
         memory_id=memory.memory_id,
         tenant=memory.tenant,
@@ -296,7 +296,7 @@ def server_view(pinned: Pinned) -> ServerView:
 
 
 def unsettled_view(pending: Pending) -> UnsettledView:
-    """One unsettled change."""
+    """One admitted change of which nobody knows whether its server has it."""
     state = "to send" if not pending.sent else "lost" if pending.unknown else "sent"
     return UnsettledView(
         candidate_id=pending.candidate_id,

@@ -1,6 +1,6 @@
-"""The data listener's fronts by path.
+"""Which front of the data listener answers a request, by the path.
 
-Behind `/mcp/<server>` is one hub for each `[[mcp]]` table.
+`/mcp/<server>` leads to one hub for each `[[mcp]]` table, which holds all relays to that server.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class Route(Described, frozen=True, kw_only=True):
 
 
 async def _status(operate: Operate, _call: OperatorCall) -> msgspec.Struct:
-    """The store at a glance."""
+    """A summary of the store: version, counts, and what waits for a person."""
     return operate.status()
 
 
@@ -312,12 +312,12 @@ async def _leaves(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _proof(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """The inclusion proof of one leaf."""
+    """The proof that one leaf is in the log."""
     return await operate.prove(call.query(LeafQuery).leaf)
 
 
 async def _checkpoint(operate: Operate, _call: OperatorCall) -> msgspec.Struct:
-    """The last signed checkpoint, and the key to verify it with."""
+    """The last signed head of the log (checkpoint), and the key to verify it with."""
     return operate.checkpoint()
 
 
@@ -392,13 +392,13 @@ async def _tool_approve(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _check(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Walk the whole store for contradictions."""
+    """Read the whole store and name each contradiction in it."""
     call.body(wire.Empty)
     return await operate.check()
 
 
 async def _compact(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Rewrite the files, and give back what is free in them."""
+    """Rewrite the store's files without their free pages, which makes them smaller."""
     call.body(wire.Empty)
     return await operate.compact()
 

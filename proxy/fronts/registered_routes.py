@@ -52,12 +52,12 @@ async def _failures(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _failure(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """One signal that an answer was wrong."""
+    """One report that an answer was wrong."""
     return await operate.failing.one(call.argument)
 
 
 async def _failure_file(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Say that an answer was wrong."""
+    """Report that an answer was wrong."""
     return await operate.failing.file(call.by, call.body(FailureRequest))
 
 
@@ -76,7 +76,7 @@ async def _recalls(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _recall(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """One read."""
+    """One read, and the memories that it showed."""
     return await operate.recalled.one(call.argument)
 
 
@@ -86,7 +86,7 @@ async def _reply(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _judge_test(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Ask a judge about one set of memories twice."""
+    """Ask a caller's judge the same question about one set of memories twice."""
     call.body(Empty)
     return await operate.judge_tests.test(call.argument)
 

@@ -113,7 +113,10 @@ class Ahead:
         return frozenset(self._open.get(principal, ()))
 
     def get(self, principal: Principal, call_id: str) -> AdmittedAhead | None:
-        """The admitted call of this principal with this id; None if there is none."""
+        """The admitted call of this principal with this id, if no relay has taken it over yet.
+
+        Else None.
+        """
         mine = self._open.get(principal)
         return None if mine is None else mine.get(call_id)
 

@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 class Opened(NamedTuple):
-    """The gate that this process has opened."""
+    """The gate that this process has opened, because no other process was the gate."""
 
     # Set when the gate must stop.
     halted: asyncio.Event
@@ -88,7 +88,7 @@ class Election:
 
     @property
     def own(self) -> Direct | None:
-        """The gate, if this process is the gate; None otherwise."""
+        """The gate, if this very process is the gate; else None."""
         return self._own
 
     async def run(self) -> None:
@@ -229,7 +229,7 @@ class ElectedGuard:
 
 
 class Store(Protocol):
-    """The gate's own store, asked over its socket."""
+    """The gate's own store, as a relay in store mode asks it over the gate's socket."""
 
     async def perform(
         self, operation: Operation | GraphOperation, traceparent: str | None = None
@@ -239,7 +239,7 @@ class Store(Protocol):
 
 
 class ElectedStore:
-    """The own store of the current gate. Event loop only."""
+    """The own store of whichever process is the gate now. Event loop only."""
 
     def __init__(self, election: Election, store: Store) -> None:
         self._election = election

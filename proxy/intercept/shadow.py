@@ -86,7 +86,10 @@ def _outranks(prepared: _Prepared, vector: bytes, margin: float) -> bool:
 
 
 class Shadow:
-    """Asks a tenant's anchors about a candidate. Event loop only; caches per set of anchors."""
+    """Puts a tenant's anchors' questions to a trial search. Event loop only.
+
+    What it computes for a set of anchors is cached.
+    """
 
     def __init__(self, reader: MemoryReader, embedder: Embedder) -> None:
         self._reader = reader

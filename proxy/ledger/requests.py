@@ -98,8 +98,8 @@ class Entering:
     def unread_len(self, principal: Principal, request: ModelRequest, history: History) -> int:
         """How many characters of this request nobody has read yet; changes nothing in the ledger.
 
-        The number is never too low. In a known conversation the text beside its turns counts where
-        it is long.
+        The number is never too low. In a known conversation, long texts outside of its turns (such
+        as a system prompt) are counted as well.
         """
         session = ""
         book = self._core.state.books.get(principal.principal_id)

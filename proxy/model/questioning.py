@@ -67,7 +67,7 @@ HOSTS_MAX: Final = 4
 
 
 class PersonsVerdict(Protocol):
-    """The result of a person's decision."""
+    """How a person's decision on a held candidate turned out."""
 
     @property
     def outcome(self) -> Outcome:
@@ -87,7 +87,7 @@ class Decides(Protocol):
     """
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> PersonsVerdict:
-        """Judge a candidate again with this person's approval."""
+        """Refuse a held candidate, as the person decided."""
         ...
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> PersonsVerdict:

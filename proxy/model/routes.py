@@ -78,7 +78,7 @@ def is_known(method: str, purpose: Purpose, rest: str, passing: tuple[str, ...])
 
 
 class Purpose(enum.Enum):
-    """What the front does with a request."""
+    """What a request to a model API is for, and so what the front does with it."""
 
     TURN = "turn"  # The request asks a model.
     RESULT = "result"  # The request returns the reply of an earlier request.

@@ -117,7 +117,7 @@ def _others_read(raw: bytes) -> bool:
 
 
 def _api_of(value: dict[str, Json]) -> ModelApi | None:
-    """The API to which a reply object belongs."""
+    """The model API whose form a reply object has."""
     if value.get("type") == "message" and value.get("role") == "assistant":
         return ANTHROPIC
     if list_of(value.get("choices")):

@@ -39,10 +39,10 @@ _IDLE_LEN: Final = 10_000
 
 
 class Sink(Protocol):
-    """A receiver of messages."""
+    """What an outbox sends its messages to."""
 
     async def deliver(self, message_id: str, body: bytes) -> None:
-        """Return when the receiver has taken it.
+        """Send a message; returns when the receiver has taken it.
 
         Raises:
             UpstreamError: The receiver did not take it, or nobody knows.

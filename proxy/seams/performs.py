@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Performs(Protocol):
-    """What the front needs of `proxy.intercept.operations.Operations`."""
+    """Carries out decoded operations; `proxy.intercept.operations.Operations` implements it."""
 
     async def perform(
         self, principal: Principal, operation: Operation, *, dialect: str, trace: TraceContext
@@ -21,7 +21,7 @@ class Performs(Protocol):
 
 
 class PerformsGraphs(Performs, Protocol):
-    """`Performs`, with the graph of store mode."""
+    """Carries out decoded operations, and answers questions about the graph of store mode."""
 
     async def graph(
         self, principal: Principal, operation: GraphOperation, *, dialect: str, trace: TraceContext

@@ -99,7 +99,7 @@ def may_begin(data: bytes) -> bool:
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What all connections of a listener share."""
+    """What all connections of one listener share: what answers, the limits, and the crowd."""
 
     answers: Answers
     limits: Limits
@@ -234,12 +234,12 @@ class Connection(asyncio.BufferedProtocol):
     # ---- methods that aiohttp calls --------------------------------------------------------------
 
     def pause(self) -> None:
-        """Stop handing body bytes to aiohttp."""
+        """Stop handing bytes of the body to aiohttp, because it cannot take more now."""
         self._inner_paused = True
         self._regulate()
 
     def resume(self) -> None:
-        """Go on handing body bytes to aiohttp."""
+        """Hand bytes of the body to aiohttp again."""
         self._inner_paused = False
         self._pump()
         self._hear_out()
@@ -306,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def idle(self) -> bool:
-        """Whether the peer has not begun a request."""
+        """Whether the peer has not begun to send a request."""
         return self._at is _At.HEAD and not self._raw
 
     @property

@@ -23,7 +23,7 @@ BURST: Final = 4
 
 
 class Guest(Protocol):
-    """One connection, as the crowd sees it."""
+    """What the crowd (all connections of a listener) has to know about one connection."""
 
     @property
     def peer(self) -> Peer:
@@ -37,7 +37,7 @@ class Guest(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether the peer has not begun a request."""
+        """Whether the peer has not begun to send a request."""
         ...
 
     @property
@@ -200,7 +200,7 @@ class RequestTurn:
     __slots__ = ("_counts", "_principal", "_turns")
 
     def __init__(self, turns: Turns) -> None:
-        """Make a place that is not counted yet."""
+        """Make the place of a request that is not counted yet."""
         self._turns = turns
         self._principal: str | None = None
         self._counts = False

@@ -167,9 +167,9 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     # Whether the reply reports a change that was made. Such a reply is sent even if the caller's
     # credential was revoked or expired meanwhile.
     done: bool = False
-    # The body in pieces, instead of the reply's own body. If peer or listener go first, it is
-    # closed. If it raises, the connection is cut, so that an incomplete body does not look
-    # complete.
+    # The body in pieces, if the reply has no body of its own. It is closed if the peer leaves or
+    # the listener ends first. If reading it raises, the connection is cut, so that an incomplete
+    # body does not look complete.
     pieces: Pieces | None = None
 
 

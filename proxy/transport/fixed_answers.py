@@ -11,7 +11,7 @@ from proxy.dialects.problem import PROBLEM_TYPE
 
 
 def _fixed(status: str, body: bytes) -> bytes:
-    """A fixed answer that ends the connection."""
+    """A fixed answer to a request, after which the connection is closed."""
     head = (
         f"HTTP/1.0 {status}\r\nContent-Type: {PROBLEM_TYPE}\r\nContent-Length: {len(body)}\r\n"
         "Server: mnemogate\r\nConnection: close\r\n\r\n"

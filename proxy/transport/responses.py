@@ -115,7 +115,7 @@ def refuse(
 
 
 def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - it is the table
-    """The answer for a failure, content-free."""
+    """The answer for a failure, without anything that the peer sent or the store has."""
     match error:
         case MethodNotAllowed():
             return refuse(error.status, error.detail, allowed=error.allowed)

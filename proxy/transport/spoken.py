@@ -22,11 +22,11 @@ class Speaks(Protocol):
         ...
 
     def pause(self) -> None:
-        """Stop handing body bytes to aiohttp for now."""
+        """Stop handing bytes of the body to aiohttp for now, because it cannot take more."""
         ...
 
     def resume(self) -> None:
-        """Go on handing body bytes to aiohttp."""
+        """Hand bytes of the body to aiohttp again."""
         ...
 
 
@@ -67,11 +67,11 @@ class Spoken(asyncio.Transport):
         return self._real.is_reading()
 
     def pause_reading(self) -> None:
-        """Stop handing body bytes to aiohttp."""
+        """Stop handing bytes of the body to aiohttp, because it cannot take more now."""
         self._connection.pause()
 
     def resume_reading(self) -> None:
-        """Go on handing body bytes to aiohttp."""
+        """Hand bytes of the body to aiohttp again."""
         self._connection.resume()
 
     def get_write_buffer_size(self) -> int:

@@ -24,18 +24,18 @@ class EmbeddedAudit:
         self._verifier = verifier
 
     def head(self) -> AuditHead:
-        """The signed head of the log."""
+        """The signed head of the log at the last commit."""
         with self._store.reading() as view:
             return self._head(view)[0]
 
     def leaves(self, offset: int, limit: int) -> tuple[bytes, ...]:
-        """The bytes of leaves, oldest first; () past the end."""
+        """The bytes of some leaves, oldest first; () for an index after the last leaf."""
         with self._store.reading() as view:
             stop = min(self._head(view)[1].size, offset + limit)
             return tuple(stored_leaf(view, index) for index in range(offset, stop))
 
     def prove(self, index: int) -> AuditProof:
-        """The proof for one leaf."""
+        """The proof that one leaf is in the log that the head signs."""
         with self._store.reading() as view:
             head, checkpoint = self._head(view)
             if not 0 <= index < checkpoint.size:

@@ -512,7 +512,7 @@ class EmbeddedReader(TrustReads):
 
 
 class _Searching(NamedTuple):
-    """One search under way.
+    """A search of memories that is being answered now.
 
     `confirms` returns the row of an ordinal if the row may be shown, else None.
     """

@@ -55,7 +55,7 @@ _TIME_MARKED_EVERY_MS: Final = 60_000
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """The components of an engine."""
+    """The objects of which an engine is composed."""
 
     store: LmdbStore
     staging: Staging

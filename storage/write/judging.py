@@ -67,7 +67,7 @@ _RULESET_DIGEST_LEN: Final = 16
 
 
 class _Docket(msgspec.Struct, kw_only=True):
-    """One candidate during its decision."""
+    """What is known of one candidate while it is being decided, inside the transaction."""
 
     case: Case
     candidate: Candidate

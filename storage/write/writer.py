@@ -43,7 +43,7 @@ _LONG: Final = 4_096
 
 
 class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of the writer."""
+    """Limits on what the writer accepts, and on how long it may take."""
 
     queue_len_max: int = 4_096
     batch_len_max: int = 256

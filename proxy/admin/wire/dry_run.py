@@ -34,7 +34,7 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ExplainStep(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one step of the gate."""
+    """The result of one numbered step of the gate for a hypothetical write."""
 
     step: int
     name: str

@@ -78,7 +78,7 @@ class CanaryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
-    """One canary."""
+    """One registered canary, as the operator API shows it."""
 
     canary_id: str
     tenant: str

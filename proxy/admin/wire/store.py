@@ -56,11 +56,11 @@ Wide = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 
 
 class Empty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A body without fields."""
+    """The body of a request that needs no fields."""
 
 
 class StatusView(msgspec.Struct, frozen=True, kw_only=True):
-    """The store's state at a glance."""
+    """A summary of the store for an operator: its version, counts, and what waits for a person."""
 
     incarnation: str
     version: int
@@ -155,7 +155,7 @@ class PurgeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PurgeView(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a purge."""
+    """What the gate decided on a purge, and how many bytes it gave back."""
 
     memory_id: str
     decision: str
@@ -256,7 +256,7 @@ class StandingView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrustView(StandingView, frozen=True, kw_only=True):
-    """Ladder, score and latch of one principal."""
+    """What is known of the trust in one principal: ladder, score and latch."""
 
     principal: str
     level: str
@@ -280,7 +280,7 @@ class OriginQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class OriginRequest(OriginQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The origin to restore."""
+    """The origin (a server's tool) whose trust is to be restored."""
 
 
 class TrustList(msgspec.Struct, frozen=True, kw_only=True):

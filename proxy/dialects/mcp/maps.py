@@ -48,7 +48,7 @@ class MapError(ValueError):
 
 
 class ToolKind(enum.Enum):
-    """What a call of a tool can do."""
+    """What a call of a tool can do to memory."""
 
     READ = "read"
     WRITE = "write"
@@ -58,7 +58,7 @@ class ToolKind(enum.Enum):
 
 
 class Posture(enum.Enum):
-    """What kind of server a map describes."""
+    """What kind of server a map describes, which decides about tools that the map does not list."""
 
     MEMORY = "memory"  # a memory server: an unlisted tool is refused
     CONTEXT = "context"  # the server keeps no memory: every tool passes
@@ -210,7 +210,7 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything known of one server's tools."""
+    """Everything that a tool map says of one server's tools."""
 
     format: int
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]

@@ -411,7 +411,7 @@ class TopLevelId:
         return finder.found()
 
     def feed(self, piece: bytes) -> None:
-        """Read the next bytes."""
+        """Read the next bytes of the message."""
         at = 0
         while at < len(piece) and self._tokens <= _TOKENS_MAX:
             if self._escaped:

@@ -147,7 +147,7 @@ class UpdateBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchItem(UpdateBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One memory of a batch."""
+    """One memory of a batch, and the change to it."""
 
     memory_id: _Name
 

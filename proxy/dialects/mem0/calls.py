@@ -75,7 +75,7 @@ def note_of(text: str) -> Note:
 
 
 class Mem0Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One request on its way through a decoder."""
+    """One Mem0 request, taken apart, while it is being decoded."""
 
     method: str
     parts: tuple[str, ...]

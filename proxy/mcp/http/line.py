@@ -30,7 +30,7 @@ LISTEN: Final = "subscriptions/listen"
 
 
 class OpenRelay(Protocol):
-    """Makes the relay of one line."""
+    """Makes the relay that a line (a relay with its connections) runs."""
 
     def __call__(self, deliver: Deliver) -> Relay:
         """Make a relay that is not started yet."""
@@ -82,7 +82,7 @@ class Line:
                 exchange.finish()
 
     async def started(self) -> None:
-        """Wait until the line is ready to relay."""
+        """Wait until the line is ready to pass messages on."""
         await self._started.wait()
 
     def close(self) -> None:
@@ -96,16 +96,16 @@ class Line:
 
     @property
     def busy(self) -> bool:
-        """Whether a client waits for an answer on this line, or listens."""
+        """Whether a client waits for an answer on this line, or keeps a stream open to listen."""
         return any(not one.over for one in (*self._asked.values(), *self._listening))
 
     @property
     def listeners(self) -> int:
-        """The number of listening streams."""
+        """The number of clients' streams that stay open to hear the server."""
         return len(self._listening)
 
     async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
-        """Take one message that the client sent."""
+        """Take one message of the client, and pass it to the relay."""
         self.used_s = self._parts.now_s()
         if message.kind is Kind.REQUEST and message.request_id is not None:
             self._keep(message.request_id, exchange, lasts=message.method == LISTEN)
@@ -163,7 +163,7 @@ class Line:
             exchange.finish()
 
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
-        """Send one message to the server behind."""
+        """Send one message to the server behind; each kind of line does so in its own way."""
         raise NotImplementedError
 
     async def _hang_up(self) -> None:

@@ -112,7 +112,7 @@ class VectorIndex:
 
     @property
     def dimension(self) -> int:
-        """Floats per vector."""
+        """How many numbers each vector has."""
         return self._dimension
 
     @property

@@ -50,9 +50,9 @@ def part_of(ordinals: Ordinals, vectors: Floats, flat: object, allowed: Mask | N
 
 
 def _local(allowed: Mask, ordinals: Ordinals) -> Mask:
-    """The part of the caller's mask that concerns the given ordinals.
+    """The part of the caller's mask (which rows a search may use) for the given ordinals.
 
-    Ordinals beyond it are newer than the caller's read.
+    Ordinals beyond the mask are newer than the caller's read.
     """
     reached = int(np.searchsorted(ordinals, len(allowed)))
     if reached == len(ordinals) and reached:
