@@ -141,9 +141,9 @@ def _landing_label(candidate: Candidate, facts: Facts, provenance: Provenance) -
     stored = facts.stored if candidate.change is ChangeKind.UPDATE else None
     if stored is None or not stored.stays:
         return label
-    # An update of a part keeps the lower of both labels: neither the remaining text nor the new
-    # text gets a better label than its own. A person who confirmed the change saw only the new
-    # text.
+    # An update that replaces a part of a text keeps the lower of both labels, so that neither the
+    # remaining nor the new text gets a better label than its own. A person who confirmed the change
+    # saw only the new text.
     return lowered(label, stored.source, stored.ceiling)
 
 

@@ -218,7 +218,8 @@ async def electing(settings: Settings) -> AsyncGenerator[Election]:
             finally:
                 running.cancel()
     except ExceptionGroup as several:
-        # The group runs one task, so it has exactly one exception.
+        # the task group runs one task, so its exception group has exactly one exception, which is
+        # raised alone
         raise several.exceptions[0] from several
 
 

@@ -110,7 +110,11 @@ def _read(path: Path, flags: int) -> str:
 
 
 def _attach(pid: int) -> str:
-    """PTRACE_SEIZE does not stop the process; on success it is released at once."""
+    """Try to attach to the process as a debugger.
+
+    PTRACE_SEIZE does not stop the process. If the attempt succeeds, the process is released at
+    once.
+    """
     library = ctypes.CDLL(None, use_errno=True)
     trace = library.ptrace
     trace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)

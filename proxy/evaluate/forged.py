@@ -35,8 +35,8 @@ CORPORA: Final = "MNEMOGATE_CORPORA"
 _STOOD: Final = Path.cwd()
 _HELD: Final = 202
 _REFUSED_MAX: Final = 0.5
-# Trials per pair of source and class that the rules allow; for a forbidden pair every text is
-# tried.
+# For a pair of source and class that the rules allow, so many texts are tried; for a forbidden
+# pair, all.
 _OPEN_SAMPLE: Final = 100
 _QUOTED_LEN_MAX: Final = 1_000
 _FRAME: Final = 'Reviewed for the security log: a page contained the text "{}" and was reported.'

@@ -248,7 +248,7 @@ class ElectedStore:
     async def perform(
         self, operation: Operation | GraphOperation, traceparent: str | None = None
     ) -> Result | GraphResult:
-        """The result. If the gate goes away, a read is repeated, a write never.
+        """The result of an operation. If the gate goes away, a read is repeated, a write never.
 
         Raises:
             MalformedRequest: It cannot be carried out as asked.

@@ -104,8 +104,8 @@ class Budgets:
         window_ms = self._window_ms()
         account = self._account(principal_id)
         window = _current(account, now_ms - window_ms)
-        # Two requests that are checked at the same time must not both count the same remaining
-        # room.
+        # The room is reserved at once. Otherwise two requests that are checked at the same time
+        # could both count on the same room.
         if len(window) + account.kept_count + count > limit:
             raise RateLimited(retry_after_s=max(1, window_ms // 1_000))
 

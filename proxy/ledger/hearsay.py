@@ -159,8 +159,8 @@ class Hearsay:
                 for at, part in enumerate(parts):
                     for start in range(0, len(part.bits), _PIECE_LEN):
                         bits = bytes(part.bits[start : start + _PIECE_LEN])
-                        # Filters are stored sparsely: a small one is mostly empty; a large one is
-                        # begun only when it is full.
+                        # Filters are stored without their empty parts, because a small one is
+                        # mostly empty. A large one is begun only when it is full.
                         bits = bits if len(part.bits) > _PIECE_LEN else zlib.compress(bits, 1)
                         began_ms, room, each = pair.began_ms, part.room, part.each
                         yield Sieved(owner, began_ms, young, at, room, start, bits, each)

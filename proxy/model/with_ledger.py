@@ -229,8 +229,9 @@ def left_alone(
 def _by_person(request: ModelRequest, entered: Entered) -> Iterator[str]:
     """What a person typed in turns that could endorse a memory.
 
-    A turn that a program may have written, or in which something pasted stands, exempts no name for
-    the whole tenant. Nor does a name alone: a menu may offer it, or a page may have her type it.
+    Names in these texts are exempt from drift alarms in the whole tenant. So turns are left out
+    that a program may have written or that have something pasted in them, and turns that are
+    nothing but a name: a menu may offer a name, or a page may have a person type it.
     """
     others = frozenset(at for at, read in enumerate(entered.turns) if not read.by_person)
     typed = _typed(request, entered, others)

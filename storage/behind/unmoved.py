@@ -152,7 +152,7 @@ class Unmoved:
 def _is_nobodys_act(leaf: OperatorLeaf) -> bool:
     """Whether an operator's leaf is about an act that changes no verdict.
 
-    Recording a server's tools changes none, and neither does an outcome that latched nobody.
+    Two such acts are the recording of a server's tools, and an outcome that latched nobody.
     """
     if leaf.action == TRUST_OUTCOME:
         return not leaf.detail.endswith(LATCHED)

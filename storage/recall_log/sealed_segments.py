@@ -148,7 +148,9 @@ class Segments:
         return max([last + 1, *ends]) if last or ends else 1
 
     def key(self, number: int, now_ms: int) -> SegmentKey:
-        """The key for records from this number on; a new segment is begun where one is due.
+        """The key under which records from this number on are to be encrypted.
+
+        A new segment is begun if it is time for one.
 
         Raises:
             OSError: The segment cannot be begun.

@@ -55,7 +55,7 @@ def read_container(text: str) -> JsonValue:
 
 
 def write_container(value: JsonValue, text: str, before: JsonValue) -> str:
-    """`value` as JSON, in the formatting in which `before` stands in `text`."""
+    """`value` as JSON text, formatted as the JSON `before` is in `text`."""
     style = _style(text, before)
     return style.before + _write(value, style) + style.after
 
