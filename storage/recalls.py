@@ -117,7 +117,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecallOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How long records are kept, and how many. // With a `count_max` of 0 the ledger is off."""
+    """How long records are kept, and how many.
+
+    With a `count_max` of 0 the ledger is off.
+    """
 
     keep_days: int = 30
     count_max: int = 1_000_000
