@@ -10,6 +10,7 @@ import msgspec
 from policy.model import SourceKind, meet
 from proxy.dialects.model.transcript import Turn, Voice
 from proxy.ledger.by_identity import ByIdentity
+from proxy.ledger.state import OPEN_MS
 from proxy.ledger.texts import strings_in
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 LIVE_MS: Final = 24 * 3_600_000
 """How long a session counts after it was last heard of, for writes that nobody can place."""
-OPEN_MS: Final = 3_600_000
-"""How long a call without a result counts as under way."""
 _SPOKEN_LOOKED_AT: Final = 64
 NUMBERED_MAX: Final = 50_000
 _SPELLING: Final = msgspec.msgpack.Encoder()
@@ -39,6 +38,7 @@ class History(NamedTuple):
     models: tuple[int, ...]
     # The hash of the history up to the first user turn, which identifies a conversation.
     root: int
+    # The calls that have a result in the request, or that its conversation went on without.
     answered: frozenset[int]
     # The number of characters of each turn.
     lengths: tuple[int, ...] = ()
@@ -60,6 +60,7 @@ class _Numbered(NamedTuple):
     by_user: bool
     by_host: bool
     answers: tuple[int, ...]
+    made: tuple[int, ...]
     length: int
 
 
@@ -100,6 +101,8 @@ class Numbering:
                 models.append(at)
             if numbered.answers:
                 answered.update(numbered.answers)
+            if numbered.made and at + 1 < len(request.turns):
+                answered.update(numbered.made)
             if root is None and numbered.by_user:
                 root = above
         return History(
@@ -144,6 +147,7 @@ class Numbering:
             by_user=Voice.USER in voices,
             by_host=_by_host(turn),
             answers=tuple(self._reader.print(said.call_id) for said in turn.said if said.call_id),
+            made=tuple(self._reader.print(call.call_id) for call in turn.calls),
             length=length_of(turn.said, turn.calls),
         )
 
@@ -279,6 +283,7 @@ def most_of(
     A conversation that begins during a call may belong to the call (a sub-agent); then its user
     turns are the model's words. A conversation that begins with turns of a model which the ledger
     never saw gets the same treatment.
+    For a turn that first comes now, `most_under_calls` counts as well.
     """
     there = session.conversations.get(history.root)
     if there is not None:
@@ -295,6 +300,15 @@ def most_of(
             # began (a sub-agent's).
             most = meet(most, session.conversations.get(root, SourceKind.UNKNOWN))
         return most
+    return most_under_calls(book, history, now_ms)
+
+
+def most_under_calls(book: Book, history: History, now_ms: int) -> SourceKind:
+    """The highest label for a user turn that first comes now: a process under a call may send it.
+
+    A call that this history answers, or goes on without, is over.
+    """
+    most = SourceKind.USER_INPUT
     for call in book.calls.values():
         key = call.row.key
         if not call.open or key in history.answered or call.at_ms + OPEN_MS < now_ms:
@@ -303,6 +317,8 @@ def most_of(
         if under is not None:
             taint = SourceKind.UNKNOWN if under.taint is None else under.taint
             most = meet(most, meet(SourceKind.MODEL_INFERENCE, taint))
+    if book.unanswered is not None and book.unanswered[1] + OPEN_MS >= now_ms:
+        most = meet(meet(most, SourceKind.MODEL_INFERENCE), book.unanswered[0])
     return most
 
 

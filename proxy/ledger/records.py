@@ -279,6 +279,9 @@ class KeptBook(msgspec.Struct, frozen=True, array_like=True):
     dropped_ms: int
     calls: tuple[KeptCall, ...]
     unplaced: tuple[Wrote, ...] = ()
+    # Of the calls under way that made room, the lowest taint and the newest time; absent in older
+    # logs.
+    unanswered: tuple[SourceKind, int] | None = None
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True):

@@ -15,16 +15,16 @@ from policy.model import SourceKind, meet
 from proxy.dialects.model.transcript import Turn, Voice
 from proxy.ledger.core import taint_now
 from proxy.ledger.joining import (
-    OPEN_MS,
     Numbering,
     lowest_live,
     most_of,
+    most_under_calls,
     place_of,
     summed_up,
 )
 from proxy.ledger.records import Began, Conversed, Dropped, Entry, Keyed, Merged, Pinned, Row
 from proxy.ledger.sentences import packed
-from proxy.ledger.state import SESSIONS_IN_ALL_MAX, SESSIONS_MAX
+from proxy.ledger.state import OPEN_MS, SESSIONS_IN_ALL_MAX, SESSIONS_MAX
 from proxy.ledger.texts import across, standing
 from proxy.ledger.turn_values import TurnGround, TurnRead, TurnSum
 
@@ -228,10 +228,15 @@ class Entering:
                 if reads[at] is None and not self._core.reader.knows(request.turns[at], ground):
                     lost_before = at
             begins = _begins(request)
-            ground = ground._replace(given_up=_given_up(request, ground))
+            under = most_under_calls(ground.book, history, ground.now_ms)
+            ground = ground._replace(given_up=_given_up(history, ground))
             for at in fresh:
                 here = ground._replace(
                     digest=history.digests[at],
+                    most=meet(
+                        ground.most,
+                        under if history.digests[at] not in session.labels else ground.most,
+                    ),
                     lost=at < lost_before,
                     inherited=meet(ground.inherited, session.taint or ground.inherited),
                     begun=at > begins,
@@ -348,16 +353,17 @@ class Entering:
             self._core.do(Entry(session.session, digest, now_ms, label, rows=(row,)))
 
 
-def _given_up(request: ModelRequest, ground: TurnGround) -> tuple[int, ...]:
+def _given_up(history: History, ground: TurnGround) -> tuple[int, ...]:
     """The calls of earlier turns whose results the conversation no longer waits for.
 
-    Such a call was answered, or a person stopped it. Calls of the last turn are still open.
+    Such a call was answered, or a person stopped it. A history without the call says nothing of it:
+    it may be that of a process under the call, which goes on from before.
     """
-    last = {call.call_id for turn in request.turns[-1:] for call in turn.calls}
+    name, book = ground.session.session, ground.book
     return tuple(
         key
-        for key, call in ground.book.calls.items()
-        if call.open and call.session == ground.session.session and call.row.call_id not in last
+        for key in history.answered
+        if (call := book.calls.get(key)) is not None and call.open and call.session == name
     )
 
 

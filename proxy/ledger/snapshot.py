@@ -69,7 +69,8 @@ def _records_of(book: Book) -> Iterator[Record]:
         for call in book.calls.values()
     )
     unplaced = tuple(book.unplaced)
-    yield KeptBook(name, packed(book.ambiguous), dropped, until_ms, calls, unplaced)
+    ambiguous, unanswered = packed(book.ambiguous), book.unanswered
+    yield KeptBook(name, ambiguous, dropped, until_ms, calls, unplaced, unanswered)
 
 
 def _kept(session: SessionState) -> KeptSession:
@@ -132,6 +133,7 @@ def restore_book(book: Book, kept: KeptBook) -> None:
     if kept.dropped is not None:
         book.dropped = (kept.dropped, kept.dropped_ms)
     book.unplaced.extend(kept.unplaced)
+    book.unanswered = kept.unanswered
     for one in kept.calls:
         call = CallMade(one.session, one.at_ms, one.row)
         call.open, call.used, call.mapped = one.open, one.used, one.mapped

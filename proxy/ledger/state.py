@@ -45,6 +45,8 @@ SESSIONS_MAX: Final = 256
 """Of one principal."""
 SESSIONS_IN_ALL_MAX: Final = 2_048
 CALLS_MAX: Final = 4_096
+OPEN_MS: Final = 3_600_000
+"""How long a call without a result counts as under way."""
 FILES_MAX: Final = 256
 """Files of memory of one session that are told apart; others count as everything else."""
 RELAYED_MAX: Final = 4_096
@@ -183,6 +185,9 @@ class Book:
         self.calls: OrderedDict[int, CallMade] = OrderedDict()
         # Ids of calls that occurred in two replies: they identify no call any more.
         self.ambiguous: OrderedDict[int, None] = OrderedDict()
+        # The lowest taint of the sessions whose calls under way made room, and when the newest of
+        # these calls was made.
+        self.unanswered: tuple[SourceKind, int] | None = None
         self.relayed: OrderedDict[int, Relayed] = OrderedDict()
         self.unplaced: deque[Wrote] = deque(maxlen=WRITES_MAX)
         # Prints of the texts that the gate itself gave this principal's agent. A dropped one is no
@@ -191,6 +196,31 @@ class Book:
         self.distrusted_until_ms = 0
         # The lowest taint of the sessions that were dropped, and until when that taint counts.
         self.dropped: tuple[SourceKind, int] | None = None
+
+    def make_room(self, now_ms: int) -> None:
+        """Keep a bounded number of calls. Those that are over go first; the others still count."""
+        while len(self.calls) > CALLS_MAX:
+            over = (
+                key
+                for key, call in self.calls.items()
+                if not call.open or call.at_ms + OPEN_MS < now_ms
+            )
+            gone = self.calls.pop(next(over, next(iter(self.calls))))
+            if gone.open:
+                self._lose(gone.session, gone.at_ms)
+
+    def lose_calls(self, session: str) -> None:
+        """Drop the calls of a session."""
+        for key in [key for key, call in self.calls.items() if call.session == session]:
+            gone = self.calls.pop(key)
+            if gone.open:
+                self._lose(session, gone.at_ms)
+
+    def _lose(self, session: str, at_ms: int) -> None:
+        there = self.sessions.get(session)
+        taint = SourceKind.UNKNOWN if there is None or there.taint is None else there.taint
+        low, newest_ms = self.unanswered or (taint, 0)
+        self.unanswered = (meet(low, taint), max(newest_ms, at_ms))
 
     def below(self, call: CallMade) -> SourceKind | None:
         """The lowest taint among the sessions that began during a given call."""
@@ -387,6 +417,8 @@ class State:
             for name in book.sessions:
                 self.sessions.pop(name, None)
             return
+        if record.session in book.sessions:
+            book.lose_calls(record.session)
         gone = book.sessions.pop(record.session, None)
         if gone is None:
             return
@@ -394,8 +426,6 @@ class State:
         for key in gone.keys:
             if book.keys.get(key) == gone.session:
                 del book.keys[key]
-        for key in [key for key, call in book.calls.items() if call.session == gone.session]:
-            del book.calls[key]
         taint = SourceKind.UNKNOWN if gone.taint is None else gone.taint
         low, until_ms = book.dropped or (taint, 0)
         book.dropped = (meet(low, taint), max(until_ms, gone.used_ms))
@@ -472,8 +502,7 @@ def _called(session: SessionState, book: Book, at_ms: int, row: CallRow) -> None
     if there is None:
         if row.key not in book.ambiguous:
             book.calls[row.key] = CallMade(session.session, at_ms, row)
-            if len(book.calls) > CALLS_MAX:
-                book.calls.popitem(last=False)
+            book.make_room(at_ms)
     elif there.row != row or there.session != session.session:
         # An id that occurred in two replies does not identify a call.
         del book.calls[row.key]
@@ -486,10 +515,11 @@ def _wrote(session: SessionState, book: Book, wrote: Wrote) -> None:
     for key in prints(wrote.calls):
         call = book.calls.get(key)
         if call is not None:
-            # This call is one of a memory tool. No conversation begins under it, so it counts as
-            # ended.
-            call.used, call.open = True, False
-            call.mapped |= wrote.joined == Joined.CALL.value
+            call.used = True
+            if wrote.joined == Joined.CALL.value:
+                # The call is one of a memory tool, so no conversation begins under it. The words of
+                # a call alone do not show that: whoever runs under a shell's call can write them.
+                call.open, call.mapped = False, True
 
 
 def _once(writes: deque[Wrote], wrote: Wrote) -> None:

@@ -17,6 +17,14 @@ _NAMES: Final = at(
     "tests/unit/proxy/ledger/test_joining.py",
     "test_no_name_makes_a_nested_agent_s_task_a_person_s_words",
 )
+_RESUMED: Final = at(
+    "tests/unit/proxy/ledger/test_joining.py",
+    "test_what_a_process_under_a_call_says_in_an_older_conversation_is_no_person_s",
+)
+_ENDED: Final = at(
+    "tests/unit/proxy/ledger/test_joining.py",
+    "test_a_process_under_a_call_does_not_end_the_call",
+)
 _BOUNDS: Final = "tests/unit/proxy/ledger/test_bounds.py"
 _LOG: Final = "tests/unit/storage/session_log/test_log.py"
 _TRICKS: Final = at(
@@ -35,6 +43,30 @@ SESSIONS: Final = (
         new="if call.session != session.session or not call.open or key in",
         invariant="a name does not tell one conversation from another",
         tests=(_NAMES,),
+    ),
+    Mutant(
+        name="a process under a call types as a person in an older conversation",
+        file="proxy/ledger/requests.py",
+        old="            under = most_under_calls(ground.book, history, ground.now_ms)\n",
+        new="            under = ground.most\n",
+        invariant="what first comes under another's open call is no person's",
+        tests=(_RESUMED,),
+    ),
+    Mutant(
+        name="whoever writes the words of a call ends it",
+        file="proxy/ledger/state.py",
+        old="            if wrote.joined == Joined.CALL.value:\n",
+        new="            if wrote:\n",
+        invariant="a process under a call does not end the call",
+        tests=(_ENDED,),
+    ),
+    Mutant(
+        name="a call that makes room is forgotten while it is under way",
+        file="proxy/ledger/state.py",
+        old="            if gone.open:\n                self._lose(session, gone.at_ms)\n",
+        new="",
+        invariant="a process under a call does not end the call",
+        tests=(_ENDED,),
     ),
     Mutant(
         name="the taint of a session rises again",
@@ -138,7 +170,7 @@ SESSIONS: Final = (
     Mutant(
         name="a call that a person stopped is under way for an hour",
         file="proxy/ledger/requests.py",
-        old="            ground = ground._replace(given_up=_given_up(request, ground))\n",
+        old="            ground = ground._replace(given_up=_given_up(history, ground))\n",
         new="",
         invariant="a call that its conversation went on without is no longer under way",
         tests=(
@@ -238,8 +270,8 @@ SESSIONS: Final = (
     Mutant(
         name="a tool that no map takes answers with an echo",
         file="proxy/ledger/state.py",
-        old="call.mapped |= wrote.joined == Joined.CALL.value",
-        new="call.mapped = True",
+        old="                call.open, call.mapped = False, True\n",
+        new="                call.open = False\n            call.mapped = True\n",
         invariant="only an answer to a mapped write is an echo",
         tests=(at(_ECHOES, "test_a_call_that_no_map_takes_is_answered_by_a_tool"),),
     ),

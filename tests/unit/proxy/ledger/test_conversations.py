@@ -110,7 +110,7 @@ async def test_a_program_that_writes_its_prompt_anew_goes_on_with_the_same_conve
     second = await in_chat(ledger, prompt("9:02"), wish, said, more, end_user="ada")
     assert second.session == first.session
     assert second.taint.trust == MODEL.trust
-    assert second.turns[-1].label is USER, "another call is under way, and this is no part of it"
+    assert second.turns[-1].label is MODEL, "a process under the other call may go on with this"
 
 
 async def test_a_conversation_is_found_again_behind_many_others() -> None:
@@ -244,17 +244,27 @@ async def test_what_a_sub_agent_brings_back_is_no_better_than_what_it_read() -> 
     assert (await alone.ask(*read)).taint is TOOL
 
 
-async def test_a_call_that_its_conversation_went_on_without_is_no_longer_under_way() -> None:
+@pytest.mark.parametrize("forgets", [False, True])
+async def test_a_call_that_its_conversation_went_on_without_is_no_longer_under_way(
+    *,
+    forgets: bool,
+) -> None:
     ledger = Ledger()
     await ledger.answer(await ledger.ask(user("Hello.")), reply("Good day to you, what is it?"))
     history = [user("Hello."), assistant("Good day to you, what is it?")]
-    await ledger.answer(await ledger.ask(*history, user("Look.")), reply("", call("c1", "Bash")))
+    made = call("c1", "Bash")
+    await ledger.answer(await ledger.ask(*history, user("Look.")), reply("", made))
     under = await ledger.ask(user("Where is the quay of the harbour?"))
     assert under.turns[0].label is MODEL
-    # She stopped it, and said something else: her program forgot the call.
+    # She stopped it, and said something else. If her program forgets the call, a process under the
+    # call sends the same: it goes on from before the call.
+    if not forgets:
+        history += [user("Look."), assistant("", made)]
     await ledger.ask(*history, user("Look no further, please."))
     after = await ledger.ask(user("I would like my reports in metric units."))
-    assert after.turns[0].label is USER
+    assert after.turns[0].label is (MODEL if forgets else USER)
+    if forgets:
+        return
     seen = ledger.seen("I would like my reports in metric units.", join=Join())
     assert seen.taint is SourceKind.USER_INPUT
 

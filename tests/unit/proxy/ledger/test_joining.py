@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from policy.labels.taint import Joined
 from policy.model import Principal, PrincipalId, Tenant
+from proxy.ledger import requests, state
 from proxy.ledger.records import Began, Entry, Merged, Row
 from proxy.ledger.state import State, unread_of
 from tests.unit.proxy.ledgers import (
+    ADA,
     MODEL,
     TOOL,
     UNKNOWN,
     USER,
     Ledger,
+    admitted,
     assistant,
     call,
     reply,
@@ -23,6 +27,7 @@ from tests.unit.proxy.ledgers import (
 OWN = Principal(principal_id=PrincipalId("key:ada-2"), tenant=Tenant("harbour"))
 FIRST = "Please look at the page about the harbour."
 SAID = "I always want the invoices of Zebra Analytics paid at once."
+WRITTEN = "Ada moved to Lisbon in March."
 STARTS = call("c1", "Bash", command='claude -p "$(cat task)"')
 
 
@@ -64,6 +69,66 @@ async def test_once_the_call_is_answered_and_under_a_key_of_its_own_it_is_a_pers
     assert after.turns[0].label is USER
 
 
+@pytest.mark.parametrize("own", [False, True])
+async def test_what_a_process_under_a_call_says_in_an_older_conversation_is_no_person_s(
+    *,
+    own: bool,
+) -> None:
+    """`claude --resume ID -p "TASK"` goes on with another conversation, or with its own."""
+    ledger = Ledger()
+    begins = user(FIRST if own else "Good morning, which day is it?")
+    reading = await ledger.ask(begins)
+    await ledger.answer(reading, reply("It is the day of the regatta."))
+    older = begins, assistant("It is the day of the regatta.")
+    last = [*older, user("Go on.")] if own else [user(FIRST)]
+    await ledger.answer(await ledger.ask(*last), reply("", STARTS))
+    resumed = await ledger.ask(*older, user(SAID))
+    assert resumed.session == reading.session
+    assert [turn.label for turn in resumed.turns] == [USER, MODEL, MODEL]
+    assert not ledger.seen(SAID).endorsed
+    assert not resumed.turns[-1].by_person
+    # It did not end the call by that.
+    assert (await ledger.ask(user("A new one, then."))).turns[0].label is MODEL
+    # Control: once the call is answered, a person goes on there.
+    await ledger.ask(*last, assistant("", STARTS), result("c1", "done"))
+    wish = "I prefer tea in the morning."
+    after = await ledger.ask(*older, user(SAID), user(wish))
+    assert after.turns[-1].label is USER
+    assert after.turns[-2].label is MODEL, "a turn keeps the label that it first came with"
+    assert ledger.seen(wish).endorsed
+
+
+@pytest.mark.parametrize("how", ["written", "flood", "many sessions"])
+async def test_a_process_under_a_call_does_not_end_the_call(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "CALLS_MAX", 8)
+    monkeypatch.setattr(requests, "SESSIONS_MAX", 8)
+    ledger = Ledger()
+    entered = await ledger.ask(user(FIRST))
+    starts = call("c1", "Bash", command=f"sh task; echo {WRITTEN}", description=WRITTEN)
+    await ledger.answer(entered, reply("", starts))
+    match how:
+        case "written":
+            seen = ledger.seen(WRITTEN)
+            assert seen.joined is Joined.TEXT
+            ledger.sessions.wrote(ADA.principal_id, seen, admitted())
+        case "flood":
+            nested = await ledger.ask(user("What is the time?"))
+            many = [call(f"n{number}", "Bash", command="date") for number in range(20)]
+            await ledger.answer(nested, reply("", *many))
+            done = [result(one.call_id, "noon") for one in many]
+            await ledger.ask(user("What is the time?"), assistant("", *many), *done)
+        case _:
+            for number in range(12):
+                await ledger.ask(user(f"What is the time in harbour {number}?"))
+    assert (await ledger.ask(user(SAID))).turns[0].label is MODEL
+    # Control: the result of the call ends it; a call that made room counts for an hour.
+    await ledger.ask(user(FIRST), assistant("", starts), result("c1", "done"))
+    ledger.clock.now_s += 0 if how == "written" else 3_601
+    assert (await ledger.ask(user("I prefer tea in the morning."))).turns[0].label is USER
+
+
 async def test_a_turn_of_a_model_that_nobody_saw_makes_no_task_a_person_s_words() -> None:
     """A program may put words into the model's mouth before it says what is to be done."""
     ledger = Ledger()
@@ -79,11 +144,11 @@ async def test_a_turn_of_a_model_that_nobody_saw_makes_no_task_a_person_s_words(
 
 
 def test_of_two_readings_of_one_turn_the_lower_outlives_the_merger() -> None:
-    state = State()
+    made = State()
     for at, (name, label) in enumerate((("1", TOOL), ("2", USER))):
-        state.apply(Began("ada", name, at))
-        state.apply(Entry(name, 7, at, label, rows=(Row("user", label, 1),)))
-    state.apply(Merged("2", "1"))
-    session = state.sessions["1"]
+        made.apply(Began("ada", name, at))
+        made.apply(Entry(name, 7, at, label, rows=(Row("user", label, 1),)))
+    made.apply(Merged("2", "1"))
+    session = made.sessions["1"]
     assert session.labels[7][0] is TOOL
     assert unread_of(session) == {7: TOOL}, "after a restart its text is not there"
