@@ -15,8 +15,8 @@ class ThirdPerson(msgspec.Struct, frozen=True, kw_only=True):
     # The pronoun that a verb goes with ("I"), and its contractions with a verb ("I'm").
     subject: str
     contracted: dict[str, str]
-    # Other words with which a person speaks of herself ("my"); each becomes a form of "the user",
-    # so that nobody else is meant.
+    # Words besides "I" with which a person speaks of herself ("my"). Each is replaced by a form of
+    # "the user", so that the stored sentence is about nobody else.
     others: dict[str, str]
     verbs: dict[str, str]
     # Words that may stand between the subject and its verb.

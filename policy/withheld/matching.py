@@ -512,7 +512,7 @@ class Withheld:
         return self._first((self._said, self._orders), numbers, looking)
 
     def mostly_in(self, numbers: Sequence[int], looking: Looking) -> int | None:
-        """The key of a refused text of which the given words have over half, or a whole order."""
+        """The key of a refused text; the words contain over half of it, or one of its directives."""
         ordered = self._first((self._orders,), numbers, looking)
         if ordered is not None:
             return ordered
@@ -560,7 +560,7 @@ class Withheld:
         return any(_contains(text, packed(numbers[end - _REST : end])) for end in ends)
 
     def knows(self, key: int) -> bool:
-        """Whether the refused text of this key is still withheld."""
+        """Whether the refused text that this index filed under a key is still withheld."""
         return key in self._texts
 
     def terms(self, key: int) -> Terms:

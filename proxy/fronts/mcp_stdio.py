@@ -248,7 +248,7 @@ async def source_of(file: IO[bytes]) -> AsyncGenerator[Source]:
 
 @asynccontextmanager
 async def sink_of(file: IO[bytes]) -> AsyncGenerator[Sink]:
-    """An open file as a byte destination, while open."""
+    """A sink that writes to this open file until the block ends."""
     if _is_file(file):
         yield _FileSink(file)
         return

@@ -129,9 +129,9 @@ class Hearsay:
                 self._add(principal, one ^ salt)
 
     def forget(self, principal: str, one: int) -> None:
-        """Add sentences that were dropped from a principal's table.
+        """Add to the filter the sentences that were dropped from a principal's table.
 
-        From then on the filter still tells this principal that such a sentence was said, but not by
+        From then on it is still known for this principal that such a sentence was said, but not by
         whom.
         """
         self._add(principal, one ^ _salt("principal", principal, 0))

@@ -227,7 +227,7 @@ class Codes:
     def may_wait(
         self, principal: PrincipalId, block: bytes, codes: Iterable[str]
     ) -> tuple[str, ...]:
-        """The candidates of a question that may be undecided; () if its codes were used already."""
+        """Those candidates of a question that may still wait; () if its codes were used already."""
         kept = self._of(principal)
         given = kept.given.get(block)
         decided = given is None or any(one in kept.claimed for one in codes)

@@ -84,10 +84,10 @@ class Extraction:
         return Changed(text=replied.tool_map.model.empty if kept is None else spelled(kept))
 
     async def _passes(self, replied: Replied, text: str) -> bool:
-        """Whether an answer that is no JSON may go on.
+        """Whether a model's answer that is no JSON may be passed on to the agent.
 
-        It may if the tool map has a tool for plain text, and the gate admits the text as a call of
-        that tool.
+        It may if the tool map names a tool for such answers, and the gate admits the answer as a
+        call of that tool.
         """
         name = replied.tool_map.model.text
         if name is None:

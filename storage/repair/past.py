@@ -48,7 +48,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a rewind does to each memory, and the report about it.
 
-    `touched` has an entry for each memory that is counted: its id, and the counts that it is in.
+    The report counts memories by what happens to them; `touched` has the id of each of these
+    memories, and which counts it is in.
     """
 
     point: int
