@@ -512,7 +512,7 @@ class Withheld:
         return self._first((self._said, self._orders), numbers, looking)
 
     def mostly_in(self, numbers: Sequence[int], looking: Looking) -> int | None:
-        """The key of a refused text; the words contain over half of it, or one of its directives."""
+        """The key of a refused text of which these words have over half, or one directive."""
         ordered = self._first((self._orders,), numbers, looking)
         if ordered is not None:
             return ordered
