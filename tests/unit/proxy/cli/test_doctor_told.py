@@ -35,5 +35,5 @@ def test_a_finding_is_told_once_and_a_failure_to_its_end(
     assert out.getvalue().count("state.list") == 1
     # A long value goes on in further rows. Control: what went well stands in the table, whose cells
     # a terminal cuts.
-    told = " ".join(out.getvalue().split())
-    assert (got in told) == (verdict is not ProbeResult.OK)
+    told = "".join(out.getvalue().split())
+    assert ("".join(got.split()) in told) == (verdict is not ProbeResult.OK)
