@@ -7,7 +7,6 @@ dropped.
 from __future__ import annotations
 
 import errno
-import re
 import threading
 import time
 from collections import deque
@@ -18,7 +17,7 @@ import msgspec
 
 from policy.model import MemoryStatus
 from storage.errors import StorageError
-from storage.ground.randomness import random_bytes
+from storage.recall_log.ids import RecallIds
 from storage.recall_log.packing import (
     PackedInContext,
     PackedRecall,
@@ -63,10 +62,6 @@ _FORGET_EVERY_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * 3_600_000
 _RECALL, _SERVED, _REPLY = 1, 2, 3
 _NO_TAG: Final = bytes(8)
-_ID_LEN: Final = 8
-_ID: Final = re.compile(r"[0-9a-f]{16}")
-_RANDOM_LEN: Final = 3
-_NUMBER_BITS: Final = 40
 
 Noted = Recall | Served | Reply
 
@@ -92,6 +87,7 @@ class RecallLedger:
         self._store = store
         self._names = names
         self._tags = blake2b(b"reply ids", digest_size=32, key=store_key).digest()
+        self._ids = RecallIds(store_key)
         self._clock = clock
         self._options = options
         self._segments = Segments(directory, store_key, incarnation, options.count_max)
@@ -129,9 +125,7 @@ class RecallLedger:
             self._dropped += 1
             return ""
         number, self._next = self._next, self._next + 1
-        # The number in the id finds the record again; the random part keeps others from guessing
-        # the id.
-        name = random_bytes(_RANDOM_LEN) + number.to_bytes(_ID_LEN - _RANDOM_LEN, "big")
+        name = self._ids.of(number)
         self._queue.append((number, name, record))
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="mnemogate-recalls", daemon=True)
@@ -400,8 +394,8 @@ class RecallLedger:
 
     def _by_id(self, recall_ids: set[str]) -> Iterator[Recall]:
         """Those recalls, of the given ids, that are still stored."""
-        names = [one for one in recall_ids if _ID.fullmatch(one)]
-        numbers = {int(one, 16) & (1 << _NUMBER_BITS) - 1 for one in names}
+        found_numbers = map(self._ids.number, recall_ids)
+        numbers = {number for number in found_numbers if number is not None}
         for frame in self._segments.of(numbers):
             found = self._read_recall(frame) if frame.kind == _RECALL else None
             if found is not None and found.recall_id in recall_ids:

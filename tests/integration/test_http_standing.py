@@ -101,7 +101,9 @@ READS: Final[dict[str, Way]] = {
     "server list": (SERVER, "GET", "/memories?user_id=ada", None),
 }
 SHOW_NO_TEXT: Final = {"entities", "made of it"}
-_OURS: Final = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
+_OURS: Final = re.compile(
+    rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|(?<=\"recall_id\":\")[0-9a-f]{16}"
+)
 
 
 async def ask(on: Running, way: Way, memory_id: str, key: str) -> tuple[int, bytes]:

@@ -26,6 +26,19 @@ _AS_OF: Final = "tests/unit/storage/read/test_as_of.py"
 
 RECALLS: Final = (
     Mutant(
+        name="an id of a recall shows its number",
+        file="storage/recall_log/ids.py",
+        old="            left, right = right, self._mixed(turn, left, right)\n",
+        new="            left, right = right, left\n",
+        invariant="nobody reads in an id how much others read",
+        tests=(
+            at(
+                "tests/unit/storage/recall_log/test_ids.py",
+                "test_an_id_does_not_show_how_many_reads_there_were",
+            ),
+        ),
+    ),
+    Mutant(
         name="the newest of equal scores stands first",
         file="storage/derived/vectors/scanning.py",
         old="        order = np.lexsort((names, -exact))[: self._limit]\n",

@@ -20,8 +20,8 @@ SHARE = MUTANTS if WHOLE else MUTANTS[_TODAY % 12 :: 12]
 CONTROL = Mutant(
     name="a comment says something else",
     file="policy/model.py",
-    old="# policy: directives that steer the agent",
-    new="# policy",
+    old="# L1, policy: directives that steer the agent.",
+    new="# L1, policy.",
     invariant="none: this changes nothing, and must survive",
     tests=("tests/unit/policy/test_model.py",),
 )
