@@ -311,19 +311,6 @@ ENDORSED: Final = (
         ),
     ),
     Mutant(
-        name="a turn of a model that nobody saw takes a conversation from under its call",
-        file="proxy/ledger/joining.py",
-        old="    if known:\n        for _, root in known:",
-        new="    if history.models:\n        for _, root in known:",
-        invariant="a conversation that begins under a call is that call's",
-        tests=(
-            at(
-                "tests/unit/proxy/ledger/test_joining.py",
-                "test_a_turn_of_a_model_that_nobody_saw_makes_no_task_a_person_s_words",
-            ),
-        ),
-    ),
-    Mutant(
         name="the last of two readings of a turn counts after a merger",
         file="proxy/ledger/state.py",
         old="            into.labels[digest] = (meet(there, label), root)\n",
