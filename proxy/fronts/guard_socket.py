@@ -20,6 +20,7 @@ from proxy.seams.operation import (
     FindInGraph,
     HttpReply,
     ListMemories,
+    Proposal,
     ReadGraph,
     Search,
     Write,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from proxy.guard.local import Guarding
     from proxy.seams.guard import Judged
-    from proxy.seams.operation import Proposal
     from proxy.seams.performs import PerformsGraphs
     from proxy.seams.surroundings import Surroundings
     from proxy.transport.auth import Authenticator, Visit
@@ -45,6 +45,18 @@ PRESENCE: Final = "presence"
 RELAYS_MAX: Final = 4_096
 _RELAY: Final = re.compile(r"[0-9a-f]{32}")
 _PREFIX: Final = f"{wire.API}/"
+# What a relay may say of a memory. Every other field of a proposal is the guard's or an operator's
+# to fill, a field that is added later as well.
+_FIELDS: Final = """
+    change memory_id text metadata_json scope target memory_class class_named claimed_source role
+    actor derived_from expires_at nonce promotion_token vector labels join
+"""
+_OF_RELAYS: Final = frozenset(_FIELDS.split())
+_OURS: Final = {
+    name: value
+    for name, value in msgspec.structs.asdict(Proposal(change=ChangeKind.CREATE)).items()
+    if name not in _OF_RELAYS
+}
 
 
 def guard_routes() -> frozenset[str]:
@@ -265,8 +277,7 @@ def _is_ours(proposal: Proposal) -> bool:
     """Whether a request contains something that only the guard or an operator may say."""
     # A purge uses room that is reserved for the operator, so a relay may not ask for one.
     purges = proposal.change is ChangeKind.PURGE
-    edits = proposal.edit is not None
-    return purges or edits or proposal.guarded_key is not None or bool(proposal.culprits)
+    return purges or any(getattr(proposal, name) != value for name, value in _OURS.items())
 
 
 async def _named(incoming: Incoming, principal: Principal, relay: str) -> None:

@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import aiohttp
+import msgspec
 import pytest
 
 from policy import query
 from policy.labels.editing import Edit
-from policy.model import CandidateId, ChangeKind, MemoryClass, SourceKind
+from policy.model import CandidateId, ChangeKind, MemoryClass, PrincipalId, SourceKind
 from policy.verdict import Reason
 from proxy.compose.app import Composition
 from proxy.fronts.guard_socket import GuardFront
@@ -206,6 +207,17 @@ async def test_nobody_but_the_guard_says_what_is_known_of_a_text(gate: Gate) -> 
         await gate.client.perform(Write(proposals=(claims,)))
 
 
+async def _approves_nothing(gate: Gate) -> None:
+    order = Proposal(change=ChangeKind.CREATE, text=STEERING, memory_class=MemoryClass.L1)
+    approved = msgspec.structs.replace(order, approved_by=PrincipalId("alice"))
+    with pytest.raises(MalformedRequest):
+        await gate.client.perform(Write(proposals=(approved,)))
+    # Control: without a person's name in it the same order is judged, and does not land.
+    written = await gate.client.perform(Write(proposals=(order,)))
+    assert isinstance(written, Written)
+    assert written.items[0].decision != "admit"
+
+
 async def test_an_operation_on_our_own_store_runs_as_the_peer(gate: Gate) -> None:
     proposal = Proposal(change=ChangeKind.CREATE, text=GOOD, target="mcp/store")
     written = await gate.client.perform(Write(proposals=(proposal,)))
@@ -225,6 +237,7 @@ async def test_an_operation_on_our_own_store_runs_as_the_peer(gate: Gate) -> Non
     purge = Proposal(change=ChangeKind.PURGE, memory_id=one.memory.memory_id)
     with pytest.raises(MalformedRequest):
         await gate.client.perform(Write(proposals=(purge,)))
+    await _approves_nothing(gate)
     unbounded = query.Test(field=query.Field.TEXT, compare=query.Compare.EQ, values=("x",) * 2_000)
     with pytest.raises(MalformedRequest):
         await gate.client.perform(ListMemories(where=unbounded))

@@ -190,10 +190,23 @@ EDITS: Final = (
         tests=(at(_MADE, "test_what_a_map_does_not_say_nobody_knows"),),
     ),
     Mutant(
+        name="a relay names the person who approved",
+        file="proxy/fronts/guard_socket.py",
+        old="    if name not in _OF_RELAYS\n",
+        new='    if name not in {*_OF_RELAYS, "approved_by"}\n',
+        invariant="nobody but an operator's own request says that a person approved",
+        tests=(
+            at(
+                "tests/integration/test_guard_socket.py",
+                "test_an_operation_on_our_own_store_runs_as_the_peer",
+            ),
+        ),
+    ),
+    Mutant(
         name="anybody says what is known",
         file="proxy/fronts/guard_socket.py",
-        old="    edits = proposal.edit is not None\n",
-        new="    edits = False\n",
+        old="    if name not in _OF_RELAYS\n",
+        new='    if name not in {*_OF_RELAYS, "edit"}\n',
         invariant="what is known of a text is our own verdicts, and no client's word",
         tests=(
             at(
