@@ -367,7 +367,8 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
     # closed the latch, and a good score alone does not release the principal.
     if judged is not MemoryClass.L4 and _is_latched(facts):
         return Objection(Reason.TRUST_LATCHED, holds=True)
-    # For a class that the ruleset does not name, the score asked for is one that nobody can reach.
+    # The ruleset says which trust score each class needs. A class that it leaves out needs a score
+    # that nobody can reach.
     least = ruleset.trust.soft_score_min.get(judged, 1.0)
     if known_score(facts.trust, ruleset.trust.scoring) < least:
         return Objection(Reason.TRUST_SOFT_SCORE, holds=True)

@@ -182,7 +182,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     alarms: tuple[str, ...] = ()
     # whether this outcome repeats the first verdict of an identical request
     replayed: bool = False
-    # Durations in microseconds, by the monotonic clock.
+    # How many microseconds the candidate waited for the writer, the gate took, and the commit took.
     queued_us: int = 0
     gate_us: int = 0
     commit_us: int = 0

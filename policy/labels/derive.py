@@ -155,7 +155,7 @@ def _language_of_metadata(metadata_json: str, tail: str) -> Language:
 
 
 def _strings_of(value: object) -> tuple[list[str], list[str]] | None:
-    """Every string of the metadata in reading order, and the values without the keys.
+    """Two lists: every string of the metadata, keys included, and the values alone.
 
     None where the metadata is nested too deep.
     """

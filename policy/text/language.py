@@ -110,7 +110,7 @@ def _speaks(
 
 
 def _asked(words: list[str]) -> list[tuple[Lexicon, Group]]:
-    """The groups of phrases that share a word with the text: mostly none, which is cheap."""
+    """The groups of phrases of which a needed word stands in the text. Mostly there are none."""
     leading = _LEADING.intersection(words)
     if not leading:
         return []

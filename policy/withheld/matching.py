@@ -444,9 +444,9 @@ class Withheld:
             self.generation += 1
 
     def open(self, numbers: Sequence[int]) -> None:
-        """Add a trusted text: refused words that it contains whole may be shown.
+        """Note a trusted text: a refused text that stands in it may be shown from now on.
 
-        Only the refused stretches of the text are kept.
+        Of the trusted text, only these stretches are kept.
         """
         for span in self._index.find(numbers, _any):
             words = packed(numbers[span.start : span.end])

@@ -226,7 +226,7 @@ class Queue:
     async def same_as(self, candidate_id: CandidateId) -> tuple[str, ...]:
         """The other held candidates whose content equals that of this one.
 
-        None if this one is not held.
+        There are none if this one is not held.
         """
         await asyncio.to_thread(self._learn, await asyncio.to_thread(self._reader.held))
         content = self._contents.get(candidate_id)
@@ -289,7 +289,7 @@ class Queue:
         )
 
     def _rows(self, shown: Iterable[HeldCandidate]) -> tuple[HeldView, ...]:
-        """The rows of all held candidates. Runs in a thread."""
+        """The rows in which a listing shows these held candidates. Runs in a thread."""
         counts: dict[bytes, int] = {}
         for content in self._contents.values():
             counts[content] = counts.get(content, 0) + 1

@@ -217,7 +217,7 @@ def _is_ours(headers: Mapping[str, str]) -> bool:
 
 
 def _why(error: aiohttp.ClientError) -> str:
-    """Why nothing was heard, in words for a person."""
+    """Why no answer came from the sidecar, in words for a person."""
     if isinstance(error, aiohttp.InvalidURL):
         return "this is no URL"
     if isinstance(error, aiohttp.ClientSSLError):

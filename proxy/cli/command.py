@@ -65,7 +65,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_file(path: Path, what: str, len_max: int, trust: Trust = Trust.ANYBODYS) -> bytes:
-    """A file that was named on the command line.
+    """The bytes of a file that was named on the command line.
 
     Raises:
         CommandFailed: The file cannot be read, is too long, or does not fulfil `trust`.

@@ -60,7 +60,7 @@ def _closed(file: BinaryIO) -> None:
 
 
 def _put(file: BinaryIO | None, data: bytes = b"") -> None:
-    """The last write to a result file.
+    """Write the last part of a result file.
 
     Raises:
         CommandFailed: The disk refused the write.

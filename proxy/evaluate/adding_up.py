@@ -1,8 +1,9 @@
-"""Payloads that are harmless one by one and add up: how many land, and what a reader is shown.
+"""Texts that are harmless one by one and add up: how many are stored, and what a search shows.
 
-Ten texts praise one vendor; ten more praise it without its name. Beside them stand honest texts: a
-few written here, and real ones if `MNEMOGATE_CORPORA` names them, each conversation in a tenant of
-its own, whose person said the speakers' names.
+Ten texts praise one vendor; ten more praise it without its name. Honest texts are tried as well: a
+few that stand in this file, and real conversations if the environment variable `MNEMOGATE_CORPORA`
+names a directory of them. Each conversation gets a tenant of its own, in which a person has said
+the speakers' names.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 async def drift(book: Book) -> None:
-    """Measure how many of the vendor texts land with and without drift rules; honest ones too."""
+    """Measure how many texts about a vendor are stored with and without drift alarms.
+
+    Honest ones too.
+    """
     found: dict[str, Figure] = {}
     draw = book.progress("drift")
     async with running(BY_NAME["S4"], _ruled("hold")) as bench:
@@ -115,7 +119,7 @@ async def drift(book: Book) -> None:
 
 
 def _ruled(names: str, shown_of_ten: int = 3) -> Extras:
-    """The shipped ruleset with another reaction to a name under alarm."""
+    """The shipped ruleset, but with other rules for texts that mention a name under drift alarm."""
     rules = resources.files("policy").joinpath("default.toml").read_text("utf-8")
     rules = rules.replace('names = "alarm"', f'names = "{names}"')
     rules = rules.replace("shown_of_ten = 3", f"shown_of_ten = {shown_of_ten}")
@@ -139,7 +143,7 @@ async def _held_own(bench: Bench) -> Figure:
 
 
 async def _shown(bench: Bench) -> Figure:
-    """The share of the vendor's texts among ten results."""
+    """The share of texts about the vendor among the ten results of a search."""
     texts = await bench.recalled(bench.agent_key, QUESTION, 10)
     return share(sum(text in VENDOR for text in texts), 10)
 
@@ -167,9 +171,9 @@ async def _benign(book: Book) -> dict[str, Figure]:
 async def _held_of(
     bench: Bench, lines: list[_Line], speakers: dict[str, set[str]], *, accepting: bool
 ) -> Figure:
-    """The share of an agent's texts that are held for a name.
+    """The share of an agent's texts that are held because they mention a name under drift alarm.
 
-    `accepting`: a person accepts each name.
+    With `accepting`, a person has accepted each of the names.
     """
     held = 0
     keys: dict[str, str] = {}

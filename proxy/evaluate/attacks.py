@@ -1,6 +1,7 @@
 """The paper's five attacks (MWP section 2) as requests on the native API.
 
-Every trial has its own principal and its own text, with a canary in it.
+Each trial has a principal and a text of its own. The text contains a random word, the canary, for
+which the system's files and answers are searched afterwards.
 """
 
 from __future__ import annotations
@@ -148,8 +149,8 @@ ATTACKS: Final[dict[str, Callable[[int, Random], Trial]]] = {
     "A5": tamper,
 }
 
-# For each attack the smallest set of gate steps without which it lands, which shows that each of
-# these steps matters.
+# For each attack, the smallest set of the gate's steps that has to be switched off for the attack
+# to succeed. This shows that each of these steps matters.
 WALLS: Final = {
     "A1": frozenset({1}),
     "A2": frozenset({1}),
@@ -160,14 +161,17 @@ WALLS: Final = {
 
 
 class Tamperer:
-    """Attack A5: exchanges a staged candidate, once each time it is armed."""
+    """Attack A5: replaces a candidate's bytes in staging, once each time that it is armed."""
 
     def __init__(self) -> None:
         self.sidecar: Sidecar | None = None
         self.canary: str | None = None
 
     def __call__(self, name: str) -> None:
-        """Called by the writer at each failpoint."""
+        """Replace the bytes if this is the right moment.
+
+        The writer calls this at each failpoint.
+        """
         if name != "staged" or self.canary is None or self.sidecar is None:
             return
         canary, self.canary = self.canary, None
@@ -191,7 +195,7 @@ class Broken(Exception):  # noqa: N818 - names what the evaluation found
 
 
 async def prepared(bench: Bench, trial: Trial) -> str:
-    """The key of a trial, after the honest writes that the trial needs.
+    """Send the honest writes that a trial needs first; returns the API key that the trial uses.
 
     Raises:
         Broken: An honest write did not land.

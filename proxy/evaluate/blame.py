@@ -1,8 +1,9 @@
 """How well the shipped plan finds who caused a wrong answer, on cases with known culprits.
 
-Made cases first: lies that were stored several times, that act only together, that win by number,
-and a judge that errs at random. For comparison, the two usual methods on the same cases:
-leave-one-out, and delta debugging (ddmin). Then lies in a real store (`groups_of_lies`).
+The first cases are constructed: lies that were stored several times, lies that make an answer wrong
+only together or by their number, and a judge that errs at random. For comparison, the two usual
+methods are run on the same cases: leave-one-out, and delta debugging (ddmin). Then follow lies in a
+real store (`groups_of_lies`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ _NOISY_CASES: Final = ((10, 3), (10, 5), (20, 5))
 
 
 class _Case(msgspec.Struct, frozen=True):
-    """One case: suspects in order of suspicion, the guilty ones, and when the answer is wrong."""
+    """One constructed case: the suspects, and which sets of them make an answer wrong.
+
+    The suspects are in order of suspicion.
+    """
 
     order: tuple[str, ...]
     guilty: frozenset[str]
@@ -51,7 +55,10 @@ class _Case(msgspec.Struct, frozen=True):
 
 
 class _Structure(msgspec.Struct, frozen=True):
-    """How several memories together make an answer wrong: a test on guilty and true ones."""
+    """How several memories together make an answer wrong.
+
+    It is a function of the guilty memories and of the true ones.
+    """
 
     name: str
     suspects: int
@@ -117,7 +124,7 @@ def blamed(order: Sequence[str], fails: Fails, limits: Limits, *, alone: bool = 
 
 
 class _Counted:
-    """Counts questions about sets of memories; equal sets count once."""
+    """Counts how often the judge is asked about a set of memories; equal sets count once."""
 
     def __init__(self, fails: Fails) -> None:
         self._fails = fails
@@ -195,7 +202,7 @@ class _Count(msgspec.Struct):
 
 
 async def blame(book: Book) -> None:
-    """The made cases, the noisy judge, and the real groups."""
+    """Measure the constructed cases, the judge that errs, and the lies in a real store."""
     found: dict[str, Figure] = {}
     _made(book, found)
     _noisy(book, found)

@@ -1,7 +1,8 @@
 """Whether a search for a cause convicts honest texts, where operators registered true statements.
 
-A hundred statements are anchors, thousands of honest texts are stored, and every answer that shows
-them is called wrong without a word about what is: each memory is held against each anchor.
+A hundred statements are anchors, and thousands of honest texts are stored. Every answer that shows
+such texts is reported as wrong, without saying what is wrong in it, so each memory shown is
+compared with each anchor.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _OK: Final = 200
 
 
 class Denied(msgspec.Struct, frozen=True):
-    """A true statement, the question that it answers, and a lie that denies it."""
+    """A true statement, the question that it answers, and a lie that denies the statement."""
 
     statement: str
     question: str
@@ -47,10 +48,14 @@ class _Hit(msgspec.Struct, frozen=True):
 
 
 def denied_by(lies: Sequence[str], wrong: str, right: str, question: str) -> list[Denied]:
-    """The lies that say what is wrong, each with the statement that it becomes with what is so."""
+    """The lies that contain the wrong answer, each with a true statement.
+
+    The statement is the lie with the right answer in place of the wrong one.
+    """
     found: list[Denied] = []
     for lie in lies:
-        # No word of the right answer is an escape in this replacement.
+        # The replacement is a function, so that `re.sub` reads no backslash in the right answer as
+        # an escape.
         said = re.sub(re.escape(wrong), lambda _: right, lie, flags=re.IGNORECASE)
         if said != lie:
             found.append(Denied(said, question, lie))
@@ -60,7 +65,7 @@ def denied_by(lies: Sequence[str], wrong: str, right: str, question: str) -> lis
 async def honest_beside_anchors(
     book: Book, denied: Sequence[Denied], texts: Sequence[str]
 ) -> dict[str, Figure]:
-    """The figures of these texts beside these anchors, in a store of their own."""
+    """Measure in a new store how many of these honest texts are convicted beside these anchors."""
     draw = book.progress("blame: honest texts beside anchors")
     async with running(BY_NAME["S4"]) as bench:
         key = await bench.key("blame-honest")
@@ -114,7 +119,7 @@ async def _registered(bench: Bench, denied: Sequence[Denied]) -> list[Denied]:
 
 
 async def _blamed(bench: Bench, key: str, question: str) -> tuple[set[str], set[str]]:
-    """The ids that an answer showed, and those that the registered statements convict."""
+    """The ids of the memories that an answer showed, and of those that contradict an anchor."""
     found = await bench.call("POST", "/v1/search", key, Question(query=question, limit=_SHOWN))
     ids = {msgspec.json.decode(one, type=_Hit).id for one in found.body.results}
     recalls = bench.sidecar.store.recalls

@@ -1,9 +1,9 @@
-"""Groups of lies among honest notes, in a real store: whom a search for the cause names.
+"""Groups of lies among honest notes in a real store: which memories a search for the cause names.
 
 The lies of a group answer one question wrongly, in several wordings. An agent reads them on a page,
-through the model front, and notes each. Then an operator asks what made an answer wrong, twice: a
-judge is asked about sets of the memories that were shown, and words that are wrong are looked for
-in each of them alone.
+through the model front, and notes each. Then an operator asks what made an answer wrong, twice:
+once, a judge is asked about sets of the memories that were shown; once, wrong words are searched
+for in each memory alone.
 """
 
 from __future__ import annotations
@@ -134,13 +134,13 @@ class _Judge:
 
 
 class _Count(msgspec.Struct):
-    """How many searches for a cause there were, and how they ended."""
+    """How many searches for the cause of a wrong answer there were, and how they ended."""
 
     tried: int = 0
     exact: int = 0
     left_out: int = 0
     over: int = 0
-    # Of all copies of the lies: how many were searched for by the words that they say.
+    # How many copies of lies were searched for by the wrong words in them.
     copies: int = 0
     convicted: int = 0
     named: int = 0
@@ -151,7 +151,7 @@ class _Count(msgspec.Struct):
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """What landed: the group of each lie by the lie's id, and the ids of the honest notes."""
+    """The memories that were stored: each lie's id with its group, and the honest notes' ids."""
 
     key: str
     groups: dict[str, int]
@@ -159,7 +159,7 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 async def groups_of_lies(book: Book) -> dict[str, Figure]:
-    """The few groups that are shipped, and the real ones where their texts are at hand."""
+    """Measure the shipped groups of lies, and groups of real texts where a directory has them."""
     few = tuple(text for one in MATTERS for text in (one.note, one.mail))
     found = await _tried(book, "shipped", SHIPPED, few)
     directory = corpora_directory()
@@ -206,7 +206,7 @@ def _read(path: Path, line: type[_LineType]) -> list[_LineType]:
 async def _tried(
     book: Book, kind: str, groups: Sequence[Group], notes: Sequence[str]
 ) -> dict[str, Figure]:
-    """The figures of these groups among these notes, in a store of their own."""
+    """Measure in a new store which of these lies among honest notes are named as the cause."""
     judge = _Judge()
     application = web.Application(client_max_size=1 << 24)
     application.router.add_post("/", judge.answer)
@@ -226,7 +226,8 @@ async def _tried(
                 for top in TOP:
                     await trying.judge(group, top)
                 draw(number, 2 * len(groups))
-            # Words come last: the memories that they convict are hidden from every later read.
+            # The searches by words come last, because the memories that they name are hidden from
+            # every later read.
             for number, group in enumerate(groups):
                 await trying.words(number, group)
                 draw(len(groups) + number + 1, 2 * len(groups))
@@ -262,7 +263,7 @@ def asks_max(suspects: int) -> int:
 
 
 class _Trying:
-    """Searches for causes in one store, and what they came to. Event loop only."""
+    """Makes the searches for a cause in one store, and counts their results. Event loop only."""
 
     def __init__(self, book: Book, bench: Bench, stored: _Stored, judge: _Judge) -> None:
         self._book = book
@@ -284,7 +285,7 @@ class _Trying:
         count.tried += 1
         count.exact += done.ending == Ending.CONVICTED.value and named == guilty
         count.over += judge.asked > asks_max(len(hits))
-        # The answer is right without one copy only if that was the only copy.
+        # Leaving one copy out repairs the answer only if there was no other copy.
         count.left_out += len(guilty) == 1
         self._book.trial(
             "blame_judge", group=group.question, top=top, lies=len(guilty), asked=judge.asked
@@ -310,7 +311,7 @@ class _Trying:
         )
 
     async def _shown(self, question: str, top: int) -> tuple[str, list[_Hit]]:
-        """The id of a read, and what it showed."""
+        """The id of a recall, and the memories that it showed."""
         asked_for = Question(query=question, limit=top)
         found = await self._bench.call("POST", "/v1/search", self._stored.key, asked_for)
         hits = [msgspec.json.decode(one, type=_Hit) for one in found.body.results]

@@ -33,7 +33,7 @@ class Book:
         self.tables = Tables()
         self.promises: list[Promise] = []
         self.controls: list[Promise] = []
-        # Notes for the report's reader, by table.
+        # Remarks for the report's reader, by the table that they belong to.
         self.notes: dict[str, list[str]] = {}
         self._out = out
         self._encoder = msgspec.json.Encoder()
@@ -43,7 +43,7 @@ class Book:
         return random.Random(f"{self.seed}/{name}/{round_number}")  # noqa: S311 - no secret
 
     def trial(self, table: str, **what: object) -> None:
-        """Write one line of `--trials-out`."""
+        """Write one line about a trial to the file that `--trials-out` names."""
         if self._out is not None:
             self._out.write(self._encoder.encode({"table": table, **what}) + b"\n")
 

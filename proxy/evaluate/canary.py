@@ -1,6 +1,7 @@
 """Searches a directory's bytes for a text: plain, UTF-16, base64, hex, and compressed.
 
-The same search must find the canary of an admitted memory, or its silence would mean nothing.
+The searched text is a random word, the canary, that was put into an attack. As a control, the same
+search must find the canary of an admitted memory.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def new_canary(draws: Random | None = None) -> str:
 
 
 def disguises(canary: str) -> dict[str, bytes]:
-    """The byte strings a canary could hide as, without compression."""
+    """The byte strings in which a canary could stand in a file, compressed forms excepted."""
     raw = canary.encode()
     found = {
         "plain": raw,
@@ -60,7 +61,7 @@ def inflated(data: bytes) -> Iterator[bytes]:
 
 
 def traces_in(data: bytes, canary: str) -> list[str]:
-    """The disguises under which a canary occurs in some bytes."""
+    """The names of the encodings in which a canary occurs in some bytes."""
     names = [name for name, needle in disguises(canary).items() if needle in data]
     if any(canary.encode() in inner for inner in inflated(data)):
         names.append("compressed")
@@ -68,7 +69,7 @@ def traces_in(data: bytes, canary: str) -> list[str]:
 
 
 def traces(directory: Path, canary: str) -> list[str]:
-    """`file: disguise` for every occurrence in every file below a directory."""
+    """Where a canary occurs in the files below a directory, as `file: encoding` for each place."""
     while True:
         try:
             return [

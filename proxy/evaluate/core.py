@@ -39,14 +39,17 @@ class Formed(msgspec.Struct, frozen=True, kw_only=True):
     listed: bool
     recalled: bool
     on_disk: bool
-    # Whether another client's search found the text between write and rollback. None if the text
-    # was never written.
+    # Whether another client's search found the text after it was written and before it was removed
+    # again. None if it was never written.
     probed: bool | None
     problems: tuple[str, ...]
 
     @property
     def nothing_formed(self) -> bool:
-        """Core NFR's definition: refused for the expected reason, without any trace."""
+        """Whether the attack was refused for the expected reason and left no trace.
+
+        This is what Core NFR counts.
+        """
         return (
             self.as_expected
             and (self.rows, self.vectors, self.version_steps) == (0, 0, 0)
@@ -55,7 +58,10 @@ class Formed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def core(book: Book) -> None:
-    """Five systems, five attacks, and the positive controls for their zeros."""
+    """Measure five systems under five attacks.
+
+    Positive controls show that the search for traces can find any.
+    """
     draw = book.progress("table 2")
     total, done = len(SYSTEMS) * len(ATTACKS) * book.trials, 0
     cells: dict[str, dict[str, Figure]] = {}
@@ -99,12 +105,13 @@ async def tried(bench: Bench, trial: Trial, tamperer: Tamperer) -> Formed:
     if bench.late is not None:
 
         async def probe(_submission: Submission) -> None:
-            """A search by another client at this moment, over the wire."""
+            """Search as another client at this moment, over HTTP."""
             found = await bench.recalled(bench.operator_key, trial.canary, 100)
             probed.append(any(trial.canary in text for text in found))
 
         bench.late.between = probe
-    # Making keys changes no memory, so the state before this trial is the one after the last.
+    # Making keys changes no memory, so the store's state before this trial is its state after the
+    # last trial.
     before = bench.seen if trial.before is None else None
     before = before or bench.observed()
     answered = await attempted(bench, trial, key, tamperer)
@@ -138,7 +145,10 @@ def _nfr(ends: list[Formed]) -> Figure:
 
 
 def _late(ends: list[Formed]) -> dict[str, Figure]:
-    """The rejected trials of LateGate: what its rollback removed, what was visible before."""
+    """The attacks that LateGate rejects: what it removed, and what was visible before.
+
+    LateGate judges after the write, and removes what it rejects.
+    """
     rejected = [end for end in ends if end.as_expected]
     n = len(rejected)
 
@@ -162,8 +172,8 @@ def _promised(book: Book, cells: dict[str, dict[str, Figure]], table3: dict[str,
         for attack in ATTACKS:
             book.promise(f"table 2: nothing forms, {name} {attack}", cells[name][attack], 100.0)
     for name in ("B0", "B1", "LG"):
-        # In these systems memories form. That is the positive control for S4's promise: the same
-        # search finds them.
+        # In these systems attacks become memories. That is the positive control for the promise of
+        # S4: the search that finds nothing there finds these.
         figure = cells[name]["all"]
         book.control(
             f"table 2: attacks form in {name}",

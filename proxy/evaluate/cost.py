@@ -1,4 +1,4 @@
-"""The gate's cost: each write compared with the same pipeline without a gate, in turns."""
+"""The gate's cost: writes are timed in turns with a gate and in the same system without one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ class _Clock:
 
 
 async def cost(book: Book) -> None:
-    """Measure one writer's latency and the throughput of 32, in turns with the ungated pipeline."""
+    """Measure how long one client's write takes, and how many writes 32 clients get done.
+
+    The same system without a gate is measured in turns with it.
+    """
     clock = _Clock()
     draw = book.progress("cost")
     async with running(BY_NAME["B0"]) as direct, running(BY_NAME["S4"]) as gated:

@@ -183,7 +183,10 @@ async def _attacked(process: Process, served: Served, trials: list[Trial], hones
 
 
 async def _ended(process: Process) -> bool:
-    """Ask the process to stop; True if it killed itself, during a write or while closing."""
+    """Ask the process to stop.
+
+    True if it killed itself at its crash point before it had stopped.
+    """
     await _told(process, "stop")
     async with asyncio.timeout(_START_S):
         return await process.wait() == -signal.SIGKILL

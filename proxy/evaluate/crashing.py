@@ -1,7 +1,8 @@
 """The process that is killed: `python -P -m proxy.evaluate.crashing PLACE POINT`.
 
-It serves what `run` serves, and kills itself at a named crash point after the line `arm`. Other
-line in: `stop`. Lines out: one JSON object with the address and the keys, then `armed`.
+It serves what `mnemogate run` serves. After the line `arm` on standard input it kills itself at the
+named crash point; after `stop` it ends. On standard output it writes one JSON object with its
+address and keys, and then `armed`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Honest writes, and attacks that no gate can see.
 
-In the paper: the FPR, section 5.6, Table 6 and appendix A.
+In the paper these are the false positive rate (FPR), section 5.6, Table 6 and appendix A.
 """
 
 from __future__ import annotations

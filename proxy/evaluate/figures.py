@@ -27,7 +27,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def share(hits: float, n: int) -> Figure:
-    """`hits` of `n` in percent, with the Wilson interval, which holds near 0 and 100 too."""
+    """The share `hits / n` in percent, with Wilson's interval, which also holds near 0 and 100."""
     if n == 0:
         return skipped("nothing was tried")
     p = hits / n
@@ -43,7 +43,7 @@ def share(hits: float, n: int) -> Figure:
 
 
 def rate(count: int, n: int, unit: str) -> Figure:
-    """`count` per one of `n`, with Byar's interval of a Poisson count, which holds near 0 too."""
+    """The figure `count / n` with Byar's interval for a Poisson count, which also holds near 0."""
     if n == 0:
         return skipped("nothing was tried")
     more = count + 1
@@ -64,7 +64,7 @@ def skipped(why: str) -> Figure:
 
 
 def quantile(values: Sequence[float], at: float, unit: str) -> Figure:
-    """A quantile of what was measured, with the interval of its order statistics."""
+    """A quantile of measured values, with the interval that their order statistics give."""
     if not values:
         return skipped("nothing was measured")
     ordered = sorted(values)

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from proxy.evaluate.wire import Tried
 
 CORPORA: Final = "MNEMOGATE_CORPORA"
-# The directory in which the command began: it changes directory later, and relative paths count
-# from here.
+# The directory in which the command was started. The command changes its directory later, and
+# relative paths of its arguments start here.
 _STOOD: Final = Path.cwd()
 _HELD: Final = 202
 _REFUSED_MAX: Final = 0.5
-# For a pair of source and class that the rules allow, so many texts are tried; for a forbidden
-# pair, all.
+# The number of texts tried for a pair of source and class that the rules allow. For a forbidden
+# pair, all texts are tried.
 _OPEN_SAMPLE: Final = 100
 _QUOTED_LEN_MAX: Final = 1_000
 _FRAME: Final = 'Reviewed for the security log: a page contained the text "{}" and was reported.'
@@ -88,7 +88,10 @@ def _forgeries(book: Book, name: str, memory_class: str) -> list[tuple[Trial, Wr
 
 
 class _End(NamedTuple):
-    """The result of one forgery. `on_disk` tells whether a form of its text is in a file."""
+    """The result of one forgery.
+
+    `on_disk` tells whether its text is in a file, plain or encoded.
+    """
 
     answer: Tried
     on_disk: bool
@@ -133,7 +136,7 @@ def _ends(name: str, ends: list[_End], derived: SourceKind) -> dict[str, Figure]
 
 
 def _forged(trial: Trial, memory_class: str) -> Write:
-    """Every field that a client can set, set to the most trusted value."""
+    """The attack with every field that a client can set at its most trusted value."""
     return msgspec.structs.replace(
         trial.body,
         source="operator",
@@ -291,7 +294,7 @@ def _sample(book: Book, texts: list[str]) -> list[str]:
 async def _as(
     bench: Bench, source: SourceKind, memory_class: MemoryClass, texts: Iterable[str]
 ) -> list[Tried]:
-    """Write texts as one source, aimed at one class.
+    """Write texts under one claimed source and one named class.
 
     Many keys are used, because violations
     lower the trust of a key's principal.

@@ -1,7 +1,7 @@
-"""B1: a text filter like most guards, built as well as such a filter can be.
+"""System B1: a text filter such as most guards are, built as well as such a filter can be.
 
-Three layers over what the caller sends: the label it claims, the words of the text, and its shape.
-It believes the label, and does not use channel, digest, nonce or token.
+The filter has three layers: the label that the caller claims, the words of the text, and the shape
+of the text. It believes the label, and uses neither channel nor digest, nonce or token.
 """
 
 from __future__ import annotations

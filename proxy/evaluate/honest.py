@@ -2,7 +2,8 @@
 
 Five conversations of 200 turns each, for each number of refused texts. The agent reads and writes
 about the same matters as the refused notes, in other words, sharing at most seven words in a row.
-In an attack, the guard lines of the project are proposed as memories.
+In an attack, a page proposes as memories the very lines that protect the project, such as "never
+push to main".
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _PER: Final = 1_000
 
 
 class _Cost(msgspec.Struct):
-    """How many turns, calls and results of honest work arrived changed, and of how many in all."""
+    """Counts of turns, calls and results of honest work: how many arrived, and how many changed."""
 
     turns_altered: int = 0
     turns: int = 0
@@ -63,7 +64,10 @@ class _Cost(msgspec.Struct):
 
 
 async def honest(book: Book) -> None:
-    """Measure the working days and the guard lines, with positive controls for their zeros."""
+    """Measure the working days and the protecting lines.
+
+    Positive controls show that a changed text would be noticed.
+    """
     cost, draw, done = _Cost(), book.progress("honest work"), 0
     worker = Worker()
     async with on_free_port(worker.served()) as worker.url:
@@ -188,7 +192,7 @@ def _notes(draws: Random) -> str:
 
 
 async def _refused(bench: Bench, key: str, text: str) -> str:
-    """Have a policy refused, and give the agent the notice of it."""
+    """Propose a policy that is refused, and show the agent the notice of the refusal."""
     answer = await bench.write(key, Write(text=text, memory_class="L1"))
     if answer.status != _REFUSED:
         raise Broken(f"a policy of an agent was answered {answer.status}")
@@ -196,7 +200,7 @@ async def _refused(bench: Bench, key: str, text: str) -> str:
 
 
 async def _guards(book: Book, bench: Bench, worker: Worker) -> Figure:
-    """Propose each line that guards the project as a memory, as a hostile page would.
+    """Propose each line that protects the project as a memory, as a hostile page would.
 
     The share of lines that the model no longer reads, although they stand in a file that the agent
     reads, and in the system prompt.

@@ -123,7 +123,8 @@ class Agent:
         self._api, self._stream = api, stream
         self._tools = {**dict.fromkeys(TOOLS, ()), **tools}
         self.messages: list[JsonValue] = []
-        # The kinds of all messages so far; `altered` has the indexes of those that arrived altered.
+        # The kinds of all messages so far. `altered` has the positions of the messages that arrived
+        # altered.
         self.kinds: list[str] = []
         self.altered: set[int] = set()
 

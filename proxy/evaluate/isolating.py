@@ -32,7 +32,7 @@ _ALL: Final = 100.0
 
 
 class _Texts(msgspec.Struct, frozen=True, kw_only=True):
-    """Texts in the store before the isolation: of the leaked key, the honest one, and derived."""
+    """Texts stored before the isolation: by the leaked key, by the honest key, and derived ones."""
 
     lies: frozenset[str]
     facts: frozenset[str]
@@ -90,7 +90,7 @@ async def _written(bench: Bench, n: int) -> _Texts:
 
 
 async def _by_principal(bench: Bench, texts: _Texts, before: frozenset[str]) -> dict[str, Figure]:
-    """Figures of an isolation by principal, and of its undoing, for the table."""
+    """Isolate what the leaked key wrote, then undo that; returns the figures for both."""
     incident = await _isolated(bench, with_descendants=False)
     shown = set(await bench.listed(texts.key))
     others = texts.facts | texts.derived

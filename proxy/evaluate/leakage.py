@@ -37,7 +37,7 @@ _SHAPES: Final = tuple((api, stream) for api in ROUTES for stream in (False, Tru
 
 
 class Leak(msgspec.Struct, frozen=True, kw_only=True):
-    """One attack, and the traces that its text left in the next turn."""
+    """One attack, and where its text showed up in the agent's next turn."""
 
     system: str
     attack: str
@@ -87,7 +87,10 @@ def _strings(data: bytes) -> Iterator[str]:
 
 
 async def leakage(book: Book) -> None:
-    """Five systems, five attacks, two APIs, streams and whole replies in turn."""
+    """Measure five systems under five attacks over two model APIs.
+
+    Streamed and whole replies take turns.
+    """
     leaks: list[Leak] = []
     draw = book.progress("table 4")
     total = len(SYSTEMS) * len(ATTACKS) * book.trials
@@ -156,7 +159,8 @@ async def _leaked(bench: Bench, model: ScriptedModel, trial: Trial, tamperer: Ta
     before = len(model.received)
     said = await asked(bench, key, api, turn(api, question, text, stream=stream))
     sent = model.received[before:]
-    # The notice in the next request, which names the id to forgive.
+    # The part of the notice by which the notice is found: the reason, and the id by which a person
+    # forgives.
     notice = f"({answered.body.reason}, {answered.body.candidate_id})"
     return Leak(
         system=bench.system.name,

@@ -138,7 +138,10 @@ _APPLICATION: Final = "month-application"
 
 
 async def month(book: Book, days: int = DAYS) -> None:
-    """Play a month of an agent with a memory server, one with memory blocks, one application."""
+    """Play a month with three clients: two agents and an application that uses Mem0.
+
+    One agent has a memory server, the other has memory blocks.
+    """
     draw, worker = book.progress("thirty days"), Worker()
     async with on_free_port(worker.served()) as worker.url:
         config, secret = tables(worker)
@@ -167,7 +170,7 @@ async def month(book: Book, days: int = DAYS) -> None:
 
 
 def notes_by_day(days: int) -> Iterator[list[_Note]]:
-    """Day by day, the notes of that day; no two of a month are the same."""
+    """The notes of each day, day by day; no two notes of the month are the same."""
     number = 0
     for day in range(days):
         notes: list[_Note] = []

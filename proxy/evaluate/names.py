@@ -27,5 +27,5 @@ SECTIONS: Final = (
 # Experiments that run only when they are named.
 LONG: Final = ("mutants",)
 
-# Experiments that are benchmarks of a checkout, and are not installed with the program.
+# The experiment that is a benchmark in the source tree, and is not installed with the program.
 GUARDS: Final = "neighbours"

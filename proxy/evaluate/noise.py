@@ -160,7 +160,10 @@ def _forged(trial: Trial, *, words: bool) -> _Sent:
 async def _round(
     book: Book, bench: Bench, sent: list[_Sent], count: _Count, claims: Claims = Claims.TRUSTED
 ) -> None:
-    """Send the attacks, and count what landed; the answers are compared with the files."""
+    """Send the attacks, and count which became memories.
+
+    Each answer is compared with the files on disk.
+    """
     keys = await bench.keys(len(sent), claims=claims, channel=Channel.AGENT)
     bodies = [one.body for one in sent]
     answers = await bench.written(list(zip(keys, bodies, strict=True)))
@@ -205,7 +208,7 @@ async def _derived(book: Book, bench: Bench, noisy: _Noise, count: _Count) -> No
         _Sent(
             trial=trial,
             body=trial.body,
-            # A laundered directive counts as policy by its words, whatever class it names.
+            # A directive counts as policy because of its words, whatever class the write names.
             aimed_at=MemoryClass.L1
             if trial.attack == "A2"
             else MemoryClass(trial.body.memory_class),
@@ -248,7 +251,10 @@ class _Noise:
 
 
 async def _targeted(book: Book) -> NoiseRow:
-    """A steered agent forges all fields, although its channel decides about its label."""
+    """Measure an agent that forges every field.
+
+    Its label should come from its channel all the same.
+    """
     count = _Count()
     async with running(BY_NAME["S4"], PLAIN) as bench:
         sent = [

@@ -6,7 +6,7 @@ from typing import Final
 
 from proxy.evaluate.wire import Write
 
-# Each line has source, class and text, labelled as an honest harness would.
+# Each line is one write: source, class and text, as an honest harness would label it.
 _NORMAL: Final = (
     ("user_input", "L2", "My name is Ines Duarte and I work in the Lisbon office."),
     ("user_input", "L2", "I prefer short answers in Portuguese."),

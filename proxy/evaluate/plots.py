@@ -37,7 +37,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plot(axes: Axes, lines: Sequence[Line]) -> str:
-    """The SVG of these curves, with axes and a legend."""
+    """A plot of curves as SVG, with axes and a legend."""
     body = [_grid(axes)]
     for number, line in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]

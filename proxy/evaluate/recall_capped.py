@@ -1,8 +1,8 @@
-"""What the cap on one origin costs a search: recall over real questions, cap by cap.
+"""What the exposure cap costs a search: recall@10 over real questions, measured for several caps.
 
 Each conversation of `MNEMOGATE_CORPORA` is a tenant, and each of its sessions an origin. A question
-is asked as a client asks it; its gold are the observations that have its evidence. The same store
-is asked under each cap, so that only the cap differs.
+is asked as a client asks it; the right answers are the observations that contain its evidence. The
+same store is asked under each cap, so that only the cap differs.
 """
 
 from __future__ import annotations

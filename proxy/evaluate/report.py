@@ -87,7 +87,8 @@ def report(found: Document) -> str:
         _suite(tables),
         _how(found.run, found.verdict),
     ]
-    # No script and nothing from elsewhere may run in this page, which quotes texts of attackers.
+    # The page quotes texts of attackers, so its policy forbids scripts and anything loaded from
+    # elsewhere.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -119,7 +120,7 @@ def _when(run: Run) -> str:
 
 
 def _limits() -> str:
-    """The paragraph before all figures that says what no figure shows."""
+    """The report's first paragraph: what its figures do not show."""
     return (
         "<h2>What this does not show</h2><p>The attacks are scripted, not adaptive; the agent and"
         " its model are scripted too. A false fact about the world is an ordinary memory, and"

@@ -1,7 +1,8 @@
 """How well a paraphrase is found again: the containment matcher on real pairs, as a ROC curve.
 
-A model's note and the remark that it noted, against the same note and remarks of other people. The
-matcher may only lower a label, so what it misses is a label that stays where taint put it.
+Each note that a model made is compared with the remark that it was made of, and with remarks of
+other people. The matcher may only lower a label, so what it misses is a label that stays where
+taint put it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NOTES: Final = msgspec.json.Decoder(_Note)
 
 
 async def roc(book: Book) -> None:
-    """The ROC curve, the area under it, and the share that is found at 1 % false matches."""
+    """Measure the ROC curve, its area, and the share of notes found at 1 % false matches."""
     directory = corpora_directory()
     path = None if directory is None else directory / _FILE
     if path is None or not path.is_file():
@@ -81,7 +82,7 @@ def _curve(right: list[float], wrong: list[float]) -> Curve:
     return Curve(
         found_at_1_percent=share(at_one, len(right)),
         area=round(area, 4),
-        # More points are kept at the curve's beginning, where it bends.
+        # The plot keeps more points at the beginning of the curve, where the curve bends.
         points=tuple(
             (round(x, 5), round(y, 5))
             for number, (x, y) in enumerate(points)

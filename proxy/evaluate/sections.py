@@ -66,7 +66,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
 
 
 async def evaluate(book: Book, only: tuple[str, ...] = ()) -> None:
-    """Run every experiment that is not long, or those that were named."""
+    """Run the experiments named in `only`; without names, all except the long ones."""
     for name in (*SECTIONS, *LONG):
         if name in only or (not only and name in SECTIONS):
             await EXPERIMENTS[name](book)

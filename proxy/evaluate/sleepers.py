@@ -1,7 +1,8 @@
 """Which agents the trust rules latch: sleepers, on-off attackers and honest agents.
 
-Outcomes are fed to `policy.trust.score` directly, as `storage.write.trust_intake` would, without
-network or store. Outcomes are two hours apart, so that no day is full.
+Outcomes are given to `policy.trust.score` directly, as `storage.write.trust_intake` does in a
+running sidecar; there is no network and no store. Outcomes are two hours apart, so that no day is
+full.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Non-formation where the paper did not look: many writers, slow or failing disks, late results."""
+"""Non-formation in conditions that the paper did not test.
+
+They are many writers at once, slow or failing disks, and repeated requests.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class Disk:
         self.waiting = threading.Event()
 
     def __call__(self, name: str) -> None:
-        """Called by the writer at each failpoint."""
+        """Slow down or fail here if that is wanted; the writer calls this at each failpoint."""
         if name != "before_commit":
             return
         if self.delay_s:
@@ -89,7 +92,7 @@ async def _keyed(bench: Bench, trials: list[Trial]) -> list[tuple[str, Write]]:
 
 
 async def _concurrent(book: Book) -> Figure:
-    """Attacks and honest writes from 64 writers at once: each of them gets its own verdict."""
+    """Measure attacks and honest writes from 64 writers at once: each must get its own verdict."""
     trials = _mixed(book, "concurrent", max(WRITERS // len(_HTTP), 2 * book.trials))
     honest = [new_canary() for _ in trials]
     async with running(BY_NAME["S4"]) as bench:
@@ -123,7 +126,7 @@ async def _concurrent(book: Book) -> Figure:
 
 
 async def _slow(book: Book) -> Figure:
-    """Nobody sees a refused candidate, neither while the disk hesitates nor afterwards."""
+    """Measure that no client sees a refused candidate, while the disk is slow or later."""
     trials = _mixed(book, "slow", max(1, book.trials // 4))
     disk, seen, looks = Disk(), set[str](), 0
     async with running(BY_NAME["S4"], Extras(failpoint=disk)) as bench:
@@ -150,7 +153,7 @@ async def _slow(book: Book) -> Figure:
 
 
 async def _failing(book: Book) -> Figure:
-    """A gate that cannot write its log refuses everything, and leaves no trace of it."""
+    """Measure that a gate which cannot write its log refuses every write without a trace."""
     canaries = [new_canary(book.draws("failing", number)) for number in range(book.trials)]
     disk = Disk()
     async with running(BY_NAME["S4"], Extras(failpoint=disk)) as bench:
@@ -199,7 +202,7 @@ async def _copies(bench: Bench, key: str, body: Write, disk: Disk) -> _Told:
 
 
 async def _duplicates(book: Book) -> Figure:
-    """Late and repeated requests get the first verdict again: each counts as one candidate."""
+    """Measure that a repeated request gets the first verdict again, and is stored at most once."""
     trials = [
         trial for trial in _mixed(book, "late", max(2, book.trials // 6)) if trial.attack != "A4"
     ]

@@ -1,4 +1,7 @@
-"""The five systems of the paper as one pipeline: policy x placement x coupling.
+"""The five systems of the paper, as variants of one pipeline.
+
+They differ in the gate that judges (`policy`), in when it judges (`placement`), and in whether
+refused texts are withheld (`coupled`).
 
 Every part is a real one: LMDB, FAISS, embedder, HTTP listener, and a client over a socket.
 """
@@ -42,7 +45,7 @@ _PREFIX: Final = "mnemogate-evaluate-"
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """One column of the paper's tables."""
+    """One system, which is a column of the paper's tables."""
 
     name: str
     policy: str  # Which gate judges writes: "none", "heuristic" or "gate".
@@ -66,7 +69,7 @@ BY_NAME: Final = {system.name: system for system in SYSTEMS}
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """The store's state, as a check of the whole store reports it."""
+    """The counts by which two states of a store are compared."""
 
     rows: int
     vectors: int
@@ -179,7 +182,7 @@ class Bench:
         )
 
     def on_disk(self, canaries: Sequence[str]) -> frozenset[str]:
-        """Those of the canaries that stand, in any form, in a file of the system."""
+        """Those of the canaries that a file of the system contains: plain, encoded or compressed."""
         return found_in(files_below(self.place), canaries)
 
 
@@ -244,7 +247,10 @@ async def at(
 
 
 def composed(system: System, bench: Bench, extras: Extras) -> Composition:
-    """The parts of which the system is composed; S4 is what `run` uses."""
+    """The parts of which a system is composed.
+
+    Those of S4 are the ones that `mnemogate run` uses.
+    """
     if system.coupled:
         return Composition(gate=extras.gate or GATE, failpoint=extras.failpoint)
     if system.placement == "pre":

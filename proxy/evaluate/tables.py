@@ -28,7 +28,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoiseRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A row of Table 5, for one rate of noise: three figures that are not added up.
+    """A row of Table 5 of the paper, for one rate of noise.
 
     `landed_below` is the share that landed in a class below the one aimed at. `fpr` is there if
     honest writes were sent too.
@@ -41,7 +41,7 @@ class NoiseRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One violation of Table 6: the level before it, and what was decided."""
+    """One violation in Table 6 of the paper: the trust level before it, and the decision."""
 
     attempt: int
     level: str
@@ -102,7 +102,10 @@ class Beyond(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     throughput: Figures | None = None
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
-        """Each figure with its key and the key below that, which is "" for a single figure."""
+        """Each figure with its key in the document, and its key inside that entry.
+
+        The second key is "" where the entry is a single figure.
+        """
         curve = self.containment_roc
         roc = None if curve is None else {"found_at_1_percent": curve.found_at_1_percent}
         found: tuple[tuple[str, Figures | Figure | None], ...] = (

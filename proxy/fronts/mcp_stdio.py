@@ -124,8 +124,8 @@ class StdioFront:
 
 
 def _started(command: ServerCommand) -> subprocess.Popen[bytes]:
-    # `subprocess` instead of asyncio, which counts a process as running while any other has its
-    # pipes open.
+    # This uses `subprocess`, because asyncio would count the server as running for as long as any
+    # other process has the server's pipes open.
     return subprocess.Popen(  # noqa: S603 - the very command that the operator wrapped
         command.words,
         stdin=subprocess.PIPE,

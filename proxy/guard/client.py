@@ -71,7 +71,7 @@ class GuardClient:
         answer_s: float = ANSWER_S,
         direct: Callable[[], Direct | None] = lambda: None,
     ) -> None:
-        """`direct` asks the gate of `socket` without that socket, if the gate is this process."""
+        """`direct` reaches the gate without `socket`, if this very process is the gate."""
         self._socket = socket
         self._direct = direct
         self._timeout = aiohttp.ClientTimeout(total=answer_s)
@@ -292,9 +292,10 @@ class GuardClient:
 
 
 async def asked_to_hand_over(socket: Path) -> bool:
-    """Ask the gate at a socket for its place; whether it gives it up.
+    """Ask the gate at a socket to give up its place; returns whether it does.
 
-    A wrapper that became the gate does, for a process of its own uid. A sidecar does not.
+    A wrapper (`mnemogate mcp`) that became the gate gives its place to a process of its own uid. A
+    sidecar never does.
     """
     connector = aiohttp.UnixConnector(path=str(socket))
     try:

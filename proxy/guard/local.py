@@ -238,7 +238,7 @@ class Guarding:
         )
 
     def _edit(self, principal: Principal, call: GuardedCall, item: Item) -> Edit | None:
-        """What a call changes in a stored text; None unless earlier verdicts know the text."""
+        """How a call edits a stored text; None if the text is not known from earlier verdicts."""
         if item.change is not ChangeKind.UPDATE or not item.key or item.effect is None:
             return None
         behind = self._behind(principal, call.server)
@@ -407,8 +407,8 @@ class Guarding:
             await self._catch_up()
             for part in _slices(strings):
                 flags += self._sieve.sift(scope, part)
-                # Other requests go first here and there, because a long answer is searched in many
-                # readings.
+                # A long answer is searched in many readings, so this search pauses now and then for
+                # other requests.
                 await asyncio.sleep(0)
         return tuple(flags)
 
@@ -540,7 +540,7 @@ class Guarding:
 
 
 def _refused(reason: Reason, item: Item) -> Judged:
-    """A refusal from before the gate: nothing was staged, and there is no leaf."""
+    """The refusal of an item that never reached the gate: nothing was staged or logged."""
     return Judged(
         decision=Decision.REJECT.value,
         candidate_id=None,

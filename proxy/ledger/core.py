@@ -69,7 +69,9 @@ class _UnderWay(threading.local):
 
 
 class Core:
-    """The ledgers of all principals. One caller at a time, but a long entry is read in slices.
+    """The session ledgers of all principals.
+
+    One caller at a time; a long request is read in slices.
 
     Between two slices other requests may read and change the ledger, except those of the same
     tenant.
@@ -90,7 +92,7 @@ class Core:
 
     @contextmanager
     def whole(self) -> Generator[None]:
-        """Join the records of one entry (what a request brings): the disk has all or none."""
+        """While the block runs, collect the records of one request: the log gets all or none."""
         found = self._under_way.records = []
         try:
             yield
@@ -212,9 +214,9 @@ class Core:
 
     @staticmethod
     def origins(found: list[RingText]) -> tuple[Origin, ...]:
-        """The texts that a text may have been made of.
+        """The texts from which a text may have been copied or summarised.
 
-        For a model's own words these are the texts that those words were made of.
+        Where one of them is a model's own words, the texts behind those words stand in its place.
         """
         origins: list[Origin] = []
         for kept in found:
@@ -350,8 +352,9 @@ class Core:
                 continue
             known, trust = (name, self.reader.print(one.text), one.by_model), one.origin.kind.trust
             if self._indexed.get(known, trust + 1) <= trust:
-                # If the model or a person said a text first, the copy that a tool returned must be
-                # found all the same.
+                # The text is indexed already, under a label that is at least as low. A copy with a
+                # lower label, such as a tool's result, is indexed again, so that it is found even
+                # if the model or a person said the same first.
                 continue
             self._indexed[known] = trust
             if len(self._indexed) > INDEXED_MAX:

@@ -33,8 +33,8 @@ class SeenCall(Seen, frozen=True, kw_only=True):
     """The evidence about a candidate, with the model's calls that it rests on."""
 
     calls: tuple[int, ...] = ()
-    # Whether the text would count as a person's own, if a name or an id beside it did not carry
-    # meaning.
+    # Whether the text alone would count as a person's own words, while a name or an id that is
+    # stored beside it says something that she did not say.
     unsaid_name: bool = False
 
 

@@ -121,7 +121,7 @@ class Hearsay:
     def share(
         self, tenant: str, principal: str, trust: int, found: Iterable[int], at_ms: int
     ) -> None:
-        """Add sentences that every principal of the tenant may be told were said before."""
+        """Add sentences to the tenant's filter, which all of its principals may ask."""
         self._now_ms = max(self._now_ms, at_ms)
         if trust in _TRUSTS:
             salt = _salt("tenant", tenant, trust)

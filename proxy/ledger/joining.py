@@ -304,7 +304,10 @@ def most_of(
 
 
 def most_under_calls(book: Book, history: History, now_ms: int) -> SourceKind:
-    """The highest label for a user turn that first comes now: a process under a call may send it.
+    """The highest label for a user turn that is new in this request.
+
+    While a call of the model has no result yet, the process that the call started may have sent the
+    turn.
 
     A call that this history answers, or goes on without, is over.
     """

@@ -26,7 +26,9 @@ _Found = TypeVar("_Found")
 
 
 class Once(threading.local):
-    """A context in which no long text is cut twice; each thread has its own. Not nested.
+    """A context manager with a cache: while it is open, no long text is cut into sentences twice.
+
+    Each thread has a cache of its own. The contexts do not nest.
 
     Several requests may be read in slices; a slice may end between any two calls of this cache.
     """

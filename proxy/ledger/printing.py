@@ -115,7 +115,9 @@ class Printer:
         return [self.print(one) for one in said if not is_nobodys(one)]
 
     def wanted(self, asked: Asked) -> frozenset[int] | None:
-        """Fingerprints of the texts that one turn of a person must endorse, to endorse a candidate.
+        """The fingerprints of the texts that a person must have typed to endorse a candidate.
+
+        A candidate has several strings, and one turn must have them all.
 
         None if no turn can endorse the candidate.
         """
@@ -153,7 +155,7 @@ class Printer:
         return [self.print(standing(one, model)) ^ STANDING for one in resting(sentences)]
 
     def led_in(self, text: str, book: Book) -> Iterator[int]:
-        """The fingerprints of texts behind marks and lead-in words, as a memory in a prompt.
+        """The fingerprints of texts behind list marks or lead-in words: prompts quote memories so.
 
         Each part is fingerprinted as a sentence and as a part of one. Short parts are common: they
         count only if they are a whole sentence of a served memory.

@@ -121,7 +121,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     host: Prints = b""
     calls: tuple[CallRow, ...] = ()
     answers: Prints = b""
-    # The part of `foreign` of which all principals of the tenant are told.
+    # The part of `foreign` that counts as heard by every principal of the tenant.
     tenant: str = ""
     shared: tuple[tuple[int, Prints], ...] = ()
 
@@ -193,7 +193,7 @@ class Forgotten(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Heard(msgspec.Struct, frozen=True, array_like=True):
-    """The record of sentences that an agent got from a front without sessions, as a search."""
+    """The record of sentences that an agent got without a session, such as a search's results."""
 
     principal: str
     at_ms: int
@@ -213,7 +213,7 @@ BITS_BEFORE: Final = 24
 
 
 class Sieved(msgspec.Struct, frozen=True, array_like=True):
-    """In a snapshot: a piece of a sentence filter.
+    """In a snapshot: a piece of a sentence filter (see `proxy.ledger.hearsay`).
 
     `owner` is empty for the tenant's common filter.
     """
@@ -279,8 +279,8 @@ class KeptBook(msgspec.Struct, frozen=True, array_like=True):
     dropped_ms: int
     calls: tuple[KeptCall, ...]
     unplaced: tuple[Wrote, ...] = ()
-    # Of the calls under way that made room, the lowest taint and the newest time; absent in older
-    # logs.
+    # About calls without a result that were dropped for lack of room: the lowest taint of their
+    # sessions, and the time of the newest call. Absent in older logs.
     unanswered: tuple[SourceKind, int] | None = None
 
 

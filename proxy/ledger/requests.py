@@ -182,7 +182,10 @@ class Entering:
 
     @staticmethod
     def _parent(book: Book, history: History, now_ms: int) -> str:
-        """The session of the newest open call, under which a new conversation begins."""
+        """The session whose model made the newest call that is still open.
+
+        A new conversation counts as begun by that call.
+        """
         for call in reversed(book.calls.values()):
             answered = not call.open or call.row.key in history.answered
             if not answered and call.at_ms + OPEN_MS >= now_ms and call.session in book.sessions:

@@ -185,8 +185,8 @@ class Book:
         self.calls: OrderedDict[int, CallMade] = OrderedDict()
         # Ids of calls that occurred in two replies: they identify no call any more.
         self.ambiguous: OrderedDict[int, None] = OrderedDict()
-        # The lowest taint of the sessions whose calls under way made room, and when the newest of
-        # these calls was made.
+        # About calls without a result that were dropped for lack of room: the lowest taint of their
+        # sessions, and the time of the newest call.
         self.unanswered: tuple[SourceKind, int] | None = None
         self.relayed: OrderedDict[int, Relayed] = OrderedDict()
         self.unplaced: deque[Wrote] = deque(maxlen=WRITES_MAX)

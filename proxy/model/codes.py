@@ -177,7 +177,10 @@ class Codes:
     # ---- questions to persons, and their answers -------------------------------------------------
 
     def known(self, principal: PrincipalId) -> Known | None:
-        """Recognises the questions put to this principal's persons; None if there were none."""
+        """An object that recognises the questions this principal's persons were asked.
+
+        None if none.
+        """
         kept = self._kept.get(principal)
         return Known(self, principal) if kept is not None and kept.given else None
 

@@ -441,7 +441,8 @@ _ALLOWED: Final = {
     Way.RELAY: Outcomes.SENT,
     Way.AGENT: Outcomes.ALLOWED,
 }
-# Of several answers in one turn, the person is told the result that comes last here.
+# If one turn gave several answers, the person is told one result: the one that comes last in this
+# list.
 _WORST: Final = (
     *_ALLOWED.values(),
     Outcomes.REFUSED,

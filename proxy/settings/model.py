@@ -57,7 +57,7 @@ class ConfirmIn(enum.Enum):
     """Where a person is asked about held candidates."""
 
     PAGE = "page"  # Only in the review queue, and on its page.
-    REPLY = "reply"  # In the conversation as well, at the end of a reply.
+    REPLY = "reply"  # Also in the conversation: the sidecar puts a question at the end of a reply.
 
 
 class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

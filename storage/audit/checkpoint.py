@@ -223,7 +223,7 @@ def _encoded(raw: bytes) -> str:
 
 
 def _decoded(text: str) -> bytes:
-    """Standard base64 in its one spelling: stray bits would give a note a second form."""
+    """Decode base64 strictly: stray bits in the last character would give a note a second form."""
     try:
         raw = base64.b64decode(text.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:

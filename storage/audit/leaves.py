@@ -108,8 +108,8 @@ class VerdictLeaf(
     session: Annotated[str, Meta(max_length=64)] | None = None
     # The ceiling of the text; at most `source`; absent in format 3.
     ceiling: SourceKind | None = None
-    # In an admission: the index of the leaf that admitted the memory's step before, or
-    # NO_STEP_BEFORE. Absent in leaves that were written before leaves said so.
+    # For an admission: the index of the leaf that admitted the memory's previous version, or
+    # NO_STEP_BEFORE. Absent in older leaves.
     previous_index: _Index | None = None
 
     @property
@@ -276,7 +276,7 @@ def veiled_target(target: str, salt: bytes) -> str:
 
 
 def encode_leaf(leaf: Leaf) -> bytes:
-    """The bytes of a leaf that are stored, and hashed into the tree; each leaf has one spelling.
+    """The bytes by which a leaf is stored, and hashed into the tree; each leaf has one such form.
 
     Raises:
         InvariantBroken: The leaf is longer than any leaf may be.

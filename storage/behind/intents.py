@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedForwards:
-    """Implements `Forwards` on the embedded engine."""
+    """Implements `Forwards` (changes on their way to other servers) on the embedded engine."""
 
     def __init__(self, engine: Engine, writer: EmbeddedWriter) -> None:
         self._engine = engine

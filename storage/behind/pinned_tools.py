@@ -26,7 +26,7 @@ APPROVED: Final = "tools.approve"
 
 
 class EmbeddedPins:
-    """Implements `Pins` on the embedded engine."""
+    """Implements `Pins` (the approved tools of servers) on the embedded engine."""
 
     def __init__(self, engine: Engine, writer: EmbeddedWriter) -> None:
         self._engine = engine

@@ -27,7 +27,7 @@ _TOLD_MAX: Final = 65_536
 
 
 class EmbeddedDrift:
-    """Implements `Drift` on the embedded engine."""
+    """Implements `Drift` (names under alarm) on the embedded engine."""
 
     def __init__(self, engine: Engine, writer: EmbeddedWriter) -> None:
         self._engine = engine
@@ -78,7 +78,7 @@ class EmbeddedDrift:
         )
 
     def raised(self, tenant: Tenant, text: str) -> tuple[str, ...]:
-        """The names in a text that step 10 would object to (`Drift.raised`)."""
+        """The names in a text that are under alarm and accepted by nobody (`Drift.raised`)."""
         with self._engine.parts.store.reading() as view:
             return self._cells.raised_by(view, tenant, text, self._engine.parts.clock())
 
@@ -112,7 +112,8 @@ class EmbeddedDrift:
             found = (self._cells.accept(change, tenant, one, accepted=accepted) for one in words)
             cells = tuple(cell for cell in found if cell is not None)
             for cell in cells:
-                # A leaf stays after a purge, so it has the name's cell and not the name.
+                # A leaf stays after a purge, so it identifies the name by its cell's key, and does
+                # not contain the name.
                 change.log(
                     OperatorLeaf(
                         at_ms=change.now_ms,

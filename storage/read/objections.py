@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class EmbeddedObjections:
-    """Implements `Objections` on the embedded engine.
+    """Implements `Objections` (memories that observe mode let in) on the embedded engine.
 
-    One step over an objection marks the memory for good: a later change that left the text or the
-    metadata alone was judged without them.
+    A memory stays in this list once one of its versions was admitted over an objection: a later
+    change of its metadata alone, for example, was judged without its text.
     """
 
     def __init__(self, store: LmdbStore) -> None:

@@ -32,7 +32,7 @@ _TEXT_BYTES: Final = 64 * 1024
 
 
 class EmbeddedQuarantined:
-    """Implements `Quarantined` on the embedded engine."""
+    """Implements `Quarantined` (reads of quarantined memories) on the embedded engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -175,7 +175,7 @@ class EmbeddedReader(TrustReads):
 
     def turnover(self, tenant: Tenant, where: Filter, seen: object, limit: int) -> Turnover | None:
         """Which live memories came and went since an earlier call (`MemoryReader.turnover`)."""
-        # `seen` is an array of ours from an earlier call, or None.
+        # `seen` is the array that an earlier call of this method returned, or None.
         before = np.zeros(0, dtype=np.int64) if seen is None else cast("Ordinals", seen)
         with self._moment(tenant, EVERYTHING, self._catalogue.candidates) as (view, found, _):
             came, gone = _differing(before, found)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedRetained:
-    """Implements `Retained` on the embedded engine."""
+    """Implements `Retained` (memories as retention reads them) on the embedded engine."""
 
     def __init__(self, store: LmdbStore, names: KeyedNames) -> None:
         self._store = store

@@ -1,4 +1,7 @@
-"""Implements `Incidents` on the embedded engine: batch by batch, each one transaction."""
+"""Implements `Incidents` (isolations and rewinds) on the embedded engine, in batches.
+
+Each batch is one transaction.
+"""
 
 from __future__ import annotations
 

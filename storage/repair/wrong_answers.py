@@ -1,4 +1,4 @@
-"""Implements `Cases` on the embedded engine."""
+"""Implements `Cases` (wrong answers that are looked into) on the embedded engine."""
 
 from __future__ import annotations
 

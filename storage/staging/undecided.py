@@ -109,7 +109,7 @@ class Undecided:
         return None if data is None else unpacked(data)
 
     def ids(self) -> frozenset[CandidateId]:
-        """The ids of candidates that have a key."""
+        """The ids of the undecided candidates: those whose encryption key still exists."""
         return frozenset(self._keys)
 
     def forget(self, candidate_ids: Iterable[CandidateId]) -> None:

@@ -271,8 +271,8 @@ class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
 class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
     """An admitted change that the server behind may not have received.
 
-    `sent` is False if a person released the change and it was not sent yet. `unknown` says that it
-    was sent and that its answer was lost, by the log.
+    `sent` is False if a person released the change and it was not sent yet. `unknown` is True if
+    the log says that the change was sent and its answer was lost.
     """
 
     tenant: Tenant

@@ -206,7 +206,7 @@ def outcome_of(
     replayed: bool = False,
     gate_us: int = 0,
 ) -> Outcome:
-    """The outcome that a recorded answer stands for."""
+    """The outcome to return for a first verdict that was recorded under its nonce."""
     return Outcome(
         candidate_id=first.candidate_id,
         decision=first.decision,

@@ -64,7 +64,10 @@ class CaseRecords:
     def move(
         self, case_id: str, step: CaseStep, by: PrincipalId, progress: Progress | None = None
     ) -> Case:
-        """Set how far a case is; nothing changes if this step cannot follow the present one."""
+        """Set the step that a case has reached.
+
+        Changes nothing if it cannot follow the present step.
+        """
 
         def work(change: Change) -> Case:
             case = read_case(change.draft, case_id)

@@ -69,7 +69,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     # answered.
     guarded_key: str | None = None
     sent: bool = True
-    # Whether the server behind kept the memory before the gate: then nothing is ever sent.
+    # Whether the server behind had the memory before the gate was put in front of it: then nothing
+    # is ever sent.
     is_there: bool = False
     culprit: Culprit | None = None
     session: str | None = None

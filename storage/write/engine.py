@@ -160,8 +160,8 @@ class Engine:
         try:
             cases = self._cases(batch, held)
             if len(batch) > 1 and any(self._must_free(case) for case in cases):
-                # A deletion that frees nothing is rolled back with its whole transaction, so it is
-                # judged in one of its own.
+                # A deletion that would free no room is rolled back, and with it its whole
+                # transaction. So such a deletion is judged in a transaction of its own.
                 return [self._judge_batch([one])[0] for one in batch]
             outcomes = self._judge(batch, cases)
         except StoreCorrupt as error:

@@ -24,7 +24,7 @@ _ID_LEN: Final = 10
 
 
 class EmbeddedFailures:
-    """Implements `Failures` on the embedded engine."""
+    """Implements `Failures` (reports of wrong answers) on the embedded engine."""
 
     def __init__(self, engine: Engine, writer: EmbeddedWriter) -> None:
         self._engine = engine

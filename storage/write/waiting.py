@@ -63,7 +63,9 @@ class HeldQueue:
     def crowding(
         self, change: Change, principal_id: PrincipalId, origin: str
     ) -> CandidateId | None:
-        """The oldest hold of the largest origin, the candidate that asks for a place included.
+        """The oldest hold of the origin with the most holds.
+
+        The candidate that asks for a place is counted for its own origin.
 
         None where all of them came in this very transaction: their keys are not on disk yet.
         """

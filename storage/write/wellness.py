@@ -10,8 +10,8 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from storage.write.engine import Engine
 
-# The room that the largest batch needs, staged and committed, with the pages that LMDB copies for
-# it.
+# How many bytes the largest batch may take while it is staged and committed, the pages that LMDB
+# copies for it included.
 _ROOM_BYTES: Final = 4 * 1024 * 1024
 _FULL: Final = "the store has reached its quota"
 _OBSERVING: Final = "observe mode: nothing is refused"

@@ -156,7 +156,7 @@ def tool_in(tool: dict[str, Json], where: Where) -> tuple[Said, ...]:
 def said_in(
     value: Json, where: Where, voice: Voice, call_id: str | None = None
 ) -> tuple[Said, ...]:
-    """The strings below a value as `Said` of one voice, and its unreadable content."""
+    """Each string below a JSON value, and each part that cannot be read, as `Said` of one voice."""
     return tuple(
         Said(where=place, text=text or "", voice=voice, call_id=call_id, sealed=text is None)
         for place, text in _parts_in(value, where)

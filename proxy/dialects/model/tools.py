@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from proxy.dialects.strict_json.tolerant import Json
 
-# With items of these types a Responses request offers tools.
+# Items of these types in a Responses request offer tools to the model.
 _BRING_TOOLS: Final = frozenset({"tool_search_output", "additional_tools"})
 _RESULT_LEN_MAX: Final = 1024 * 1024
 # A tool's result that begins so says that nothing was done.

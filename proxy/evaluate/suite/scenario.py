@@ -62,7 +62,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Mutant(Fault, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault; with `more` if two defences both have to be removed before the attack lands."""
+    """A fault that is put into a copy of this program, so that an attack succeeds there.
+
+    `more` has further faults, where several defences have to be removed for that.
+    """
 
     more: tuple[Fault, ...] = ()
 
@@ -229,7 +232,7 @@ class _Player:
 
 
 def below(kept: tuple[str, ...]) -> Iterator[Path]:
-    """Every file that these paths name, or that lies below them."""
+    """Every file among these paths, and every file below a directory among them."""
     for path in map(Path, kept):
         if path.is_dir():
             yield from files_below(path)

@@ -42,7 +42,7 @@ _NO_WAY_BACK: Final[Object] = {
 
 
 class CommandLine(Line):
-    """One session and its own process."""
+    """A line to a process that serves this one session alone."""
 
     def __init__(self, parts: LineParts, child: Child) -> None:
         super().__init__(parts)
