@@ -182,7 +182,7 @@ class Bench:
         )
 
     def on_disk(self, canaries: Sequence[str]) -> frozenset[str]:
-        """Those of the canaries that a file of the system contains: plain, encoded or compressed."""
+        """The canaries that stand in a file of the system, plain, encoded or compressed."""
         return found_in(files_below(self.place), canaries)
 
 
