@@ -55,6 +55,8 @@ _THERE_IS: Final[Mapping[str, str]] = {
     "sessions": "`mnemogate session list` shows them",
     "tools": "`mnemogate session tools` lists them; check --tenant",
     "incidents": "`mnemogate isolate --list` shows them",
+    "recalls": "`mnemogate recall list` shows the newest",
+    "replies": "`mnemogate recall list` says since when reads are kept; check --tenant",
     "keys": "`mnemogate key list` has them",
     "trust": "`mnemogate key list` and `mnemogate trust show` name the principals",
     "audit": "`mnemogate audit checkpoint` says how many leaves there are",

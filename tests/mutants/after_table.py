@@ -39,6 +39,19 @@ RECALLS: Final = (
         ),
     ),
     Mutant(
+        name="every read is listed for a memory",
+        file="proxy/cli/recall.py",
+        old="            memory_id=asked.memory,\n",
+        new="",
+        invariant="the reads that are listed for a memory are those that showed it",
+        tests=(
+            at(
+                "tests/integration/test_cli_recall.py",
+                "test_a_person_sees_what_reads_showed_and_what_stood_before_a_reply",
+            ),
+        ),
+    ),
+    Mutant(
         name="the newest of equal scores stands first",
         file="storage/derived/vectors/scanning.py",
         old="        order = np.lexsort((names, -exact))[: self._limit]\n",
