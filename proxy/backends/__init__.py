@@ -1,0 +1,1 @@
+"""Memory servers behind the gate that speak HTTP: one folder each, pure."""

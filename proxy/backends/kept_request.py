@@ -1,0 +1,174 @@
+"""How one memory's request is kept inside a candidate, and made again for a release.
+
+The strings that a read would show (pieces) become the candidate's text. The rest of the request is
+its metadata, in which each piece stands as its number, so that no text is kept twice.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import TEXT_LEN_MAX
+from proxy.dialects.mcp.pieces import DEPTH_MAX, PIECES_MAX, arguments_of, literal
+from proxy.dialects.mcp.words import ORDINARY_NAME
+from proxy.dialects.strict_json.in_text import strings_inside
+from proxy.dialects.strict_json.strict import canonical_json, check_text
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import HttpRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.dialects.strict_json.strict import JsonValue
+    from proxy.seams.guard import Unsettled
+
+_INNER_DEPTH_MAX: Final = 2
+# A name with no room for a sentence: a key, an id, a part of a namespace.
+_PLAIN_NAME: Final = re.compile(r"[\w.:@/+=-]{0,128}")
+_JSON: Final = (("content-type", "application/json"),)
+
+
+class KeptRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory's request as a candidate keeps it; see `Item.arguments` and `Item.pieces`."""
+
+    arguments: str
+    pieces: tuple[str, ...]
+
+
+def kept_request(
+    method: str, path: str, body: JsonValue, *, texts: tuple[str, ...], key: str
+) -> KeptRequest:
+    """Keep a request whose body is for one memory.
+
+    `texts` are the members of the body whose strings a read shows; strings elsewhere stand for
+    themselves. A memory without any string has its key as its only piece.
+
+    Raises:
+        MalformedRequest: There is too much text for one memory, or a character that is not allowed.
+    """
+    pieces: list[str] = []
+    shown = body if isinstance(body, dict) else {}
+    filed: JsonValue = {
+        literal(name): _taken(value, pieces, 0) if name in texts else _verbatim(value)
+        for name, value in shown.items()
+    }
+    for text in tuple(pieces):
+        _inner(text, pieces, 0)
+    pieces.extend(_names_in(shown, texts))
+    pieces = pieces or [key]
+    if len(pieces) > PIECES_MAX or sum(map(len, pieces)) + len(pieces) > TEXT_LEN_MAX:
+        raise MalformedRequest("body: too much text for one memory", status=413)
+    for text in pieces:
+        check_text(text, "body")
+    arguments = canonical_json({"method": method, "path": literal(path), "body": filed})
+    return KeptRequest(arguments=arguments, pieces=tuple(pieces))
+
+
+def request_again(item: Unsettled) -> HttpRequest:
+    """The request that `kept_request` was given, for one item.
+
+    Raises:
+        MalformedRequest: The item was not made by `kept_request`.
+    """
+    method, path, body = request_parts(item)
+    return json_request(method, path, body)
+
+
+def request_parts(item: Unsettled) -> tuple[str, str, dict[str, JsonValue]]:
+    """Method, path and body of the request that an item was kept of.
+
+    Raises:
+        MalformedRequest: The item was not made by `kept_request`.
+    """
+    found = arguments_of(item.arguments, item.pieces)
+    method, path, body = found.get("method"), found.get("path"), found.get("body")
+    if not isinstance(method, str) or not isinstance(path, str) or not isinstance(body, dict):
+        raise MalformedRequest("item: it is no request")
+    return method, path, body
+
+
+def json_request(method: str, path: str, body: JsonValue) -> HttpRequest:
+    """A request with a JSON body, encoded anew; the order of members is that of the value."""
+    return HttpRequest(
+        method=method, path=path, headers=dict(_JSON), body=msgspec.json.encode(body)
+    )
+
+
+def strings_of(value: JsonValue) -> tuple[str, ...]:
+    """Every string in a JSON value that a reader is shown, in its order.
+
+    Names of members count where they have room for a sentence. JSON inside a string is not opened:
+    whoever compares strings opens it.
+    """
+    found: list[str] = []
+    waiting: list[JsonValue] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            found.append(one)
+        elif isinstance(one, list):
+            waiting.extend(reversed(one))
+        elif isinstance(one, dict):
+            found.extend(name for name in one if not ORDINARY_NAME.fullmatch(name))
+            waiting.extend(reversed(one.values()))
+    return tuple(text for text in found if text)
+
+
+def telling_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of some names (keys, parts of a namespace) that have room for a sentence."""
+    return tuple(name for name in names if not _PLAIN_NAME.fullmatch(name))
+
+
+def _names_in(body: dict[str, JsonValue], texts: tuple[str, ...]) -> tuple[str, ...]:
+    """The names outside the texts that could hold a sentence; a read shows them as well."""
+    rest: JsonValue = {name: value for name, value in body.items() if name not in texts}
+    return telling_names(strings_of(rest))
+
+
+def _taken(value: JsonValue, pieces: list[str], depth: int) -> JsonValue:
+    """The value with every string replaced by its number among the pieces."""
+    if depth > DEPTH_MAX:
+        raise MalformedRequest("body: nested too deeply")
+    if isinstance(value, str):
+        return _piece(value, pieces) if value else value
+    if isinstance(value, list):
+        return [_taken(one, pieces, depth + 1) for one in value]
+    if isinstance(value, dict):
+        return {
+            literal(name)
+            if not name or ORDINARY_NAME.fullmatch(name)
+            else _piece(name, pieces): _taken(one, pieces, depth + 1)
+            for name, one in value.items()
+        }
+    return value
+
+
+def _piece(text: str, pieces: list[str]) -> str:
+    pieces.append(text)
+    if len(pieces) > PIECES_MAX:
+        raise MalformedRequest("body: too many texts for one memory", status=413)
+    return f"#{len(pieces) - 1}"
+
+
+def _verbatim(value: JsonValue) -> JsonValue:
+    if isinstance(value, str):
+        return literal(value)
+    if isinstance(value, list):
+        return [_verbatim(one) for one in value]
+    if isinstance(value, dict):
+        return {literal(name): _verbatim(one) for name, one in value.items()}
+    return value
+
+
+def _inner(text: str, pieces: list[str], depth: int) -> None:
+    # A server or its client may parse JSON in a string and show what is in it, so each string
+    # inside is a piece of its own.
+    if depth >= _INNER_DEPTH_MAX:
+        return
+    for inner in strings_inside(text):
+        if inner and not ORDINARY_NAME.fullmatch(inner):
+            _piece(inner, pieces)
+            _inner(inner, pieces, depth + 1)

@@ -1,0 +1,300 @@
+"""LangGraph's server as the driver of guard mode sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.labels.editing import Effect, How
+from policy.model import ChangeKind, Forwarded
+from proxy.backends.kept_request import (
+    json_request,
+    kept_request,
+    request_again,
+    request_parts,
+    strings_of,
+    telling_names,
+)
+from proxy.backends.langgraph.routes import (
+    GET,
+    NAMESPACES,
+    PUT,
+    SEARCH,
+    SEGMENTS,
+    TOLD,
+    VERSIONS,
+    route_of,
+)
+from proxy.backends.langgraph.store_items import (
+    ITEMS,
+    ItemsSearch,
+    NamespacesSearch,
+    StoredItem,
+    answer_value,
+    check_get,
+    deletion_of,
+    item_question,
+    item_told,
+    known_key,
+    known_prefix,
+    list_of,
+    place_of,
+    put_of,
+)
+from proxy.dialects.strict_json.strict import convert, decode_object
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Item
+from proxy.seams.http_backend import Outcome, Sending, ShownMemory
+from proxy.seams.operation import HttpReply, HttpRequest
+
+if TYPE_CHECKING:
+    from proxy.dialects.strict_json.strict import JsonValue
+    from proxy.seams.guard import Judged, Unsettled
+    from proxy.seams.http_backend import Routed
+    from proxy.seams.operation import Refusal
+
+_FORBIDDEN: Final = 403
+_DONE: Final = range(200, 300)
+_REFUSED: Final = range(400, 500)
+_UNAUTHORIZED: Final = 401
+_BEARER: Final = "bearer "
+_WIDEST: Final = 10_000
+_EVENTS: Final = "text/event-stream"
+_DATA: Final = "data:"
+_NOT_SHOWN: Final = (
+    "withheld: this answer says what is held or was refused, and no part of it can be left out"
+)
+
+
+class LangGraph:
+    """Implements `HttpBackend` for LangGraph's server."""
+
+    name = "langgraph"
+    segments = SEGMENTS
+    versions = VERSIONS
+
+    def credential(self, request: HttpRequest) -> str | None:
+        """The key in `x-api-key`, where the SDK puts it, or behind `Bearer`."""
+        given = request.headers.get("x-api-key")
+        bearer = request.headers.get("authorization", "")
+        if given is not None:
+            return given
+        return bearer[len(_BEARER) :].strip() if bearer.lower().startswith(_BEARER) else None
+
+    def classify(self, request: HttpRequest) -> Routed | None:
+        """The row of the route table; None for a route that it does not have."""
+        return route_of(request)
+
+    def folder(self, request: HttpRequest) -> str:
+        """No request is bound to a place: a namespace is a convention among programs."""
+        del request
+        return ""
+
+    def version_question(self) -> HttpRequest:
+        """The read of the server's version."""
+        return HttpRequest(method="GET", path="/info")
+
+    def version_told(self, reply: HttpReply) -> str | None:
+        """The version of `langgraph-api`."""
+        found = answer_value(reply)
+        version = found.get("version") if isinstance(found, dict) else None
+        return version if isinstance(version, str) else None
+
+    # ---- writes and deletions --------------------------------------------------------------------
+
+    def first(self, request: HttpRequest) -> HttpRequest | None:
+        """The read of the item: a put over an item that is there is an update."""
+        if route_of(request) is PUT:
+            body, _ = put_of(request)
+            return item_question(body.namespace, body.key)
+        deletion = deletion_of(request)
+        return item_question(deletion.namespace, deletion.key)
+
+    def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[Sending, ...]:
+        """The one item of a put or a deletion; none for a deletion of what is not there."""
+        if known is None:
+            raise MalformedRequest("body: what stands there has to be known first")
+        stands = item_told(known)
+        if route_of(request) is not PUT:
+            gone = deletion_of(request)
+            return () if stands is None else (_deletion(gone.namespace, gone.key),)
+        body, value = put_of(request)
+        key = known_key(body.namespace, body.key)
+        kept = kept_request("PUT", ITEMS, value, texts=("value",), key=key)
+        change = ChangeKind.CREATE if stands is None else ChangeKind.UPDATE
+        # A put replaces the whole value. What it replaces can be told from the candidate where the
+        # value is one text.
+        effect = Effect(How.SET, 0) if len(kept.pieces) == 1 else None
+        item = Item(
+            change=change, arguments=kept.arguments, pieces=kept.pieces, key=key, effect=effect
+        )
+        return (Sending(item=item),)
+
+    def forward(
+        self, request: HttpRequest, items: tuple[Sending, ...], admitted: frozenset[int]
+    ) -> HttpRequest | None:
+        """The put or the deletion, encoded anew; None if it was not admitted."""
+        if not items or 0 not in admitted:
+            return None
+        if route_of(request) is PUT:
+            return json_request("PUT", ITEMS, put_of(request)[1])
+        return json_request("DELETE", ITEMS, msgspec.to_builtins(deletion_of(request)))
+
+    def outcome(
+        self, request: HttpRequest, admitted: tuple[Sending, ...], reply: HttpReply
+    ) -> tuple[Outcome, ...]:
+        """Done, or failed by the server's word; unknown where the server failed on its side."""
+        del request
+        state = Forwarded.UNKNOWN
+        if reply.status in _DONE:
+            state = Forwarded.DONE
+        elif reply.status in _REFUSED:
+            state = Forwarded.FAILED
+        return tuple(Outcome(state=state) for _ in admitted)
+
+    def released(self, item: Unsettled, blob: bytes) -> HttpRequest:
+        """The put or the deletion that was kept."""
+        del blob
+        return request_again(item)
+
+    def question(self, item: Unsettled) -> HttpRequest | None:
+        """The read of the item."""
+        _, _, body = request_parts(item)
+        return item_question(*place_of(body))
+
+    def told(self, item: Unsettled, reply: HttpReply) -> Outcome | None:
+        """Whether the sent value stands under the key, or for a deletion nothing."""
+        if reply.status not in _DONE:
+            return None
+        stands = item_told(reply)
+        arrived = stands is None
+        if item.change is not ChangeKind.DELETE:
+            _, _, body = request_parts(item)
+            arrived = stands is not None and stands.value == body.get("value")
+        return Outcome(state=Forwarded.DONE if arrived else Forwarded.FAILED)
+
+    # ---- reads -----------------------------------------------------------------------------------
+
+    def asking(self, request: HttpRequest) -> HttpRequest:
+        """The read, or the request for something else, checked and encoded anew."""
+        route = route_of(request)
+        if route is GET:
+            check_get(request)
+        elif route is SEARCH:
+            return json_request("POST", request.path, list_of(request, ItemsSearch)[1])
+        elif route is NAMESPACES:
+            return json_request("POST", request.path, list_of(request, NamespacesSearch)[1])
+        elif request.body:
+            value = decode_object(request.body, any_text=True)
+            again = json_request(request.method, request.path, value)
+            return msgspec.structs.replace(again, query=request.query)
+        return HttpRequest(method=request.method, path=request.path, query=request.query)
+
+    def shown(self, request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
+        """The items, or namespaces, of an answer; of a run or a thread, all that it says as one."""
+        route = route_of(request)
+        if route is TOLD or route is None:
+            return (ShownMemory(key="", strings=_said(reply), place=0),)
+        if route is GET:
+            item = item_told(reply)
+            return () if item is None else (_shown(item, 0),)
+        found = _listed(reply, "items" if route is SEARCH else "namespaces")
+        if route is SEARCH:
+            return tuple(_shown(convert(one, StoredItem), at) for at, one in enumerate(found))
+        return tuple(_shown_namespace(one, at) for at, one in enumerate(found))
+
+    def without(self, request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
+        """The answer without these items; `null` in place of a single one."""
+        route = route_of(request)
+        if route is GET:
+            return msgspec.structs.replace(reply, body=b"null")
+        if route is not SEARCH and route is not NAMESPACES:
+            raise MalformedRequest(_NOT_SHOWN, status=_FORBIDDEN)
+        name = "items" if route is SEARCH else "namespaces"
+        value = answer_value(reply)
+        found = value if isinstance(value, dict) else {}
+        left = [one for at, one in enumerate(_listed(reply, name)) if at not in places]
+        return msgspec.structs.replace(reply, body=msgspec.json.encode({**found, name: left}))
+
+    def wider(self, request: HttpRequest, times: int) -> HttpRequest | None:
+        """The same search or listing with a larger limit; None where it has none."""
+        route = route_of(request)
+        if route is not SEARCH and route is not NAMESPACES:
+            return None
+        body, value = list_of(request, ItemsSearch if route is SEARCH else NamespacesSearch)
+        limit = min((body.limit or 1) * times, _WIDEST)
+        if body.limit is None or limit == body.limit:
+            return None
+        return json_request("POST", request.path, {**value, "limit": limit})
+
+    # ---- answers of our own ----------------------------------------------------------------------
+
+    def answer(
+        self, request: HttpRequest, judged: tuple[Judged, ...], reply: HttpReply | None
+    ) -> HttpReply:
+        """The server's answer; a refusal in its shape; 204 for a deletion of what is not there."""
+        del request
+        if reply is not None:
+            return reply
+        if not judged:
+            return HttpReply(status=204)
+        return _detail(_FORBIDDEN, judged[0].observation)
+
+    def refuse(self, request: HttpRequest, refusal: Refusal) -> HttpReply:
+        """A failure as `{"detail"}`, with the headers that its status asks for."""
+        del request
+        headers: tuple[tuple[str, str], ...] = ()
+        if refusal.retry_after_s is not None:
+            headers += (("Retry-After", str(refusal.retry_after_s)),)
+        if refusal.status == _UNAUTHORIZED:
+            headers += (("WWW-Authenticate", 'Bearer realm="mnemogate"'),)
+        return _detail(refusal.status, refusal.detail, headers)
+
+
+def _detail(status: int, detail: str, headers: tuple[tuple[str, str], ...] = ()) -> HttpReply:
+    return HttpReply(status=status, body=msgspec.json.encode({"detail": detail}), headers=headers)
+
+
+def _deletion(namespace: tuple[str, ...], name: str) -> Sending:
+    key = known_key(namespace, name)
+    body: JsonValue = {"namespace": [*namespace], "key": name}
+    kept = kept_request("DELETE", ITEMS, body, texts=(), key=key)
+    # The key as the only piece says that all of the item goes.
+    item = Item(change=ChangeKind.DELETE, arguments=kept.arguments, pieces=(key,), key=key)
+    return Sending(item=item)
+
+
+def _shown(item: StoredItem, place: int) -> ShownMemory:
+    names = telling_names((*item.namespace, item.key))
+    key = known_key(item.namespace, item.key)
+    return ShownMemory(key=key, strings=(*names, *strings_of(item.value)), place=place)
+
+
+def _shown_namespace(value: JsonValue, place: int) -> ShownMemory:
+    labels = convert(value, tuple[str, ...])
+    return ShownMemory(
+        key=known_prefix(labels), strings=telling_names(labels), place=place, is_prefix=True
+    )
+
+
+def _listed(reply: HttpReply, name: str) -> list[JsonValue]:
+    value = answer_value(reply)
+    found = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(found, list):
+        raise MalformedRequest("answer: not of the form that this route has")
+    return found
+
+
+def _said(reply: HttpReply) -> tuple[str, ...]:
+    """Every string in the answer of a run or a thread, be it JSON or a stream of events."""
+    if not reply.body.strip():
+        return ()
+    if reply.content_type.partition(";")[0].strip().lower() != _EVENTS:
+        return strings_of(answer_value(reply))
+    said: list[str] = []
+    for line in reply.body.decode("utf-8", "replace").splitlines():
+        if line.startswith(_DATA) and line[len(_DATA) :].strip():
+            piece = HttpReply(status=200, body=line[len(_DATA) :].encode())
+            said.extend(strings_of(answer_value(piece)))
+    return tuple(said)

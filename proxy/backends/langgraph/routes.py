@@ -1,0 +1,111 @@
+"""The routes of LangGraph's server, and what each does with memories.
+
+The table has every route of the server's OpenAPI; a test holds it against one. A path that is not
+here is refused, and so is one that administers the server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.seams.http_backend import Does, Routed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from proxy.seams.operation import HttpRequest
+
+VERSIONS: Final = frozenset({"0.16.7"})
+SEGMENTS: Final = frozenset({"assistants", "info", "ok", "runs", "store", "threads"})
+
+PUT: Final = Routed(does=Does.WRITE, operation="put")
+DELETE: Final = Routed(does=Does.REMOVE, operation="delete")
+GET: Final = Routed(does=Does.READ, operation="get")
+SEARCH: Final = Routed(does=Does.READ, operation="search")
+NAMESPACES: Final = Routed(does=Does.READ, operation="namespaces")
+# What a run or a thread answers is text that may have come out of the store. It is one whole: it
+# is shown, or refused.
+TOLD: Final = Routed(does=Does.READ, operation="told")
+_OTHER: Final = Routed(does=Does.OTHER, operation="other")
+_ADMIN: Final = Routed(does=Does.ADMIN, operation="admin")
+
+# A star stands for one segment.
+ROUTES: Final[Mapping[tuple[str, str], Routed]] = {
+    ("PUT", "store/items"): PUT,
+    ("DELETE", "store/items"): DELETE,
+    ("GET", "store/items"): GET,
+    ("POST", "store/items/search"): SEARCH,
+    ("POST", "store/namespaces"): NAMESPACES,
+    ("GET", "ok"): _OTHER,
+    ("GET", "info"): _OTHER,
+    # Runs. A run may write to the store inside the server; nobody outside sees that.
+    ("POST", "runs"): TOLD,
+    ("POST", "runs/wait"): TOLD,
+    ("POST", "runs/stream"): TOLD,
+    ("POST", "runs/batch"): TOLD,
+    ("POST", "runs/cancel"): _OTHER,
+    ("POST", "threads/*/runs"): TOLD,
+    ("POST", "threads/*/runs/wait"): TOLD,
+    ("POST", "threads/*/runs/stream"): TOLD,
+    ("GET", "threads/*/runs"): TOLD,
+    ("GET", "threads/*/runs/*"): TOLD,
+    ("GET", "threads/*/runs/*/join"): TOLD,
+    ("GET", "threads/*/runs/*/stream"): TOLD,
+    ("POST", "threads/*/runs/*/cancel"): _OTHER,
+    ("DELETE", "threads/*/runs/*"): _ADMIN,
+    # Threads: what they say is read. Changing their state by hand is administration.
+    ("GET", "threads/*"): TOLD,
+    ("POST", "threads/search"): TOLD,
+    ("POST", "threads/count"): _OTHER,
+    ("GET", "threads/*/state"): TOLD,
+    ("GET", "threads/*/state/*"): TOLD,
+    ("POST", "threads/*/state/checkpoint"): TOLD,
+    ("GET", "threads/*/history"): TOLD,
+    ("POST", "threads/*/history"): TOLD,
+    ("GET", "threads/*/stream"): TOLD,
+    ("POST", "threads/*/stream/events"): TOLD,
+    ("GET", "threads/*/storage"): TOLD,
+    ("POST", "threads/*/commands"): _ADMIN,
+    ("POST", "threads"): _ADMIN,
+    ("POST", "threads/prune"): _ADMIN,
+    ("PATCH", "threads/*"): _ADMIN,
+    ("DELETE", "threads/*"): _ADMIN,
+    ("POST", "threads/*/state"): _ADMIN,
+    ("POST", "threads/*/copy"): _ADMIN,
+    # Assistants and schedules configure what runs.
+    ("POST", "assistants/search"): TOLD,
+    ("POST", "assistants/count"): _OTHER,
+    ("GET", "assistants/*"): TOLD,
+    ("GET", "assistants/*/graph"): TOLD,
+    ("GET", "assistants/*/schemas"): TOLD,
+    ("GET", "assistants/*/subgraphs"): TOLD,
+    ("GET", "assistants/*/subgraphs/*"): TOLD,
+    ("POST", "assistants/*/versions"): TOLD,
+    ("POST", "assistants"): _ADMIN,
+    ("PATCH", "assistants/*"): _ADMIN,
+    ("DELETE", "assistants/*"): _ADMIN,
+    ("POST", "assistants/*/latest"): _ADMIN,
+    ("POST", "runs/crons"): _ADMIN,
+    ("POST", "runs/crons/search"): TOLD,
+    ("POST", "runs/crons/count"): _OTHER,
+    ("GET", "runs/crons/*"): TOLD,
+    ("PATCH", "runs/crons/*"): _ADMIN,
+    ("DELETE", "runs/crons/*"): _ADMIN,
+    ("POST", "threads/*/runs/crons"): _ADMIN,
+}
+_BY_SHAPE: Final = {
+    (method, tuple(template.split("/"))): routed for (method, template), routed in ROUTES.items()
+}
+
+
+def route_of(request: HttpRequest) -> Routed | None:
+    """The row of the table for a request; one that names its segments wins over a star."""
+    parts = request.path[1:].split("/")
+    fitting = [
+        (shape.count("*"), routed)
+        for (method, shape), routed in _BY_SHAPE.items()
+        if method == request.method
+        and len(shape) == len(parts)
+        and all(want in ("*", got) and got for want, got in zip(shape, parts, strict=True))
+    ]
+    return min(fitting, key=lambda one: one[0])[1] if fitting else None

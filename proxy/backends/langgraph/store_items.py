@@ -1,0 +1,178 @@
+"""The shapes of the store's routes, and the key by which an item is known here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from proxy.dialects.strict_json.strict import (
+    JsonValue,
+    canonical_json,
+    convert,
+    decode_object,
+)
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import HttpRequest
+
+if TYPE_CHECKING:
+    from proxy.seams.operation import HttpReply
+
+ITEMS: Final = "/store/items"
+KEY_LEN_MAX: Final = 1_024
+_LIMIT_DEFAULT: Final = 10
+_NAMESPACES_DEFAULT: Final = 100
+_ANSWER_BYTES_MAX: Final = 16 * 1024**2
+
+# The server joins the labels of a namespace by dots in its queries, so a label with a dot would
+# name two places.
+Label = Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^.]+$")]
+Namespace = Annotated[tuple[Label, ...], Meta(min_length=1, max_length=32)]
+Key = Annotated[str, Meta(min_length=1, max_length=512)]
+
+
+class ItemPut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of `PUT /store/items`."""
+
+    namespace: Namespace
+    key: Key
+    value: dict[str, JsonValue]
+    index: bool | tuple[str, ...] | None = None
+    ttl: float | None = None
+
+
+class ItemPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of `DELETE /store/items`."""
+
+    namespace: Namespace
+    key: Key
+
+
+class ItemsSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of `POST /store/items/search`."""
+
+    namespace_prefix: tuple[str, ...] = ()
+    filter: dict[str, JsonValue] | None = None
+    limit: Annotated[int, Meta(ge=1, le=10_000)] | None = _LIMIT_DEFAULT
+    offset: Annotated[int, Meta(ge=0)] | None = 0
+    query: str | None = None
+    refresh_ttl: bool | None = None
+
+
+class NamespacesSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of `POST /store/namespaces`."""
+
+    prefix: tuple[str, ...] | None = None
+    suffix: tuple[str, ...] | None = None
+    max_depth: Annotated[int, Meta(ge=1)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=10_000)] | None = _NAMESPACES_DEFAULT
+    offset: Annotated[int, Meta(ge=0)] | None = 0
+
+
+class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
+    """An item in an answer. Further members stay as they are."""
+
+    namespace: tuple[str, ...]
+    key: str
+    value: JsonValue
+
+
+def put_of(request: HttpRequest) -> tuple[ItemPut, dict[str, JsonValue]]:
+    """The body of a put, checked, and as it goes on.
+
+    Raises:
+        MalformedRequest: The body has another form.
+    """
+    value = _body(request)
+    return convert(value, ItemPut), value
+
+
+def place_of(value: JsonValue) -> tuple[Namespace, Key]:
+    """Namespace and key in the body of a put or a deletion.
+
+    Raises:
+        MalformedRequest: The body has another form.
+    """
+    found = value if isinstance(value, dict) else {}
+    named = convert({name: found.get(name) for name in ("namespace", "key")}, ItemPlace)
+    return named.namespace, named.key
+
+
+def deletion_of(request: HttpRequest) -> ItemPlace:
+    """The body of a deletion.
+
+    Raises:
+        MalformedRequest: The body has another form.
+    """
+    return convert(_body(request), ItemPlace)
+
+
+def list_of(
+    request: HttpRequest, shape: type[ItemsSearch | NamespacesSearch]
+) -> tuple[ItemsSearch | NamespacesSearch, dict[str, JsonValue]]:
+    """The body of a search, or of a listing of namespaces, checked, and as it goes on.
+
+    Raises:
+        MalformedRequest: The body has another form.
+    """
+    value = _body(request)
+    return convert(value, shape), value
+
+
+def known_key(namespace: tuple[str, ...], key: str) -> str:
+    """The name by which an item is known here; it begins with `known_prefix` of its namespace."""
+    name = canonical_json([*namespace, key])
+    if len(name) > KEY_LEN_MAX:
+        raise MalformedRequest("key: too long with its namespace")
+    return name
+
+
+def known_prefix(namespace: tuple[str, ...]) -> str:
+    """The beginning of the names of all items in a namespace, or in one below it."""
+    return canonical_json([*namespace])[:-1] + ("," if namespace else "")
+
+
+def item_question(namespace: tuple[str, ...], key: str) -> HttpRequest:
+    """The read of one item, exact."""
+    query = (("key", key), ("namespace", ".".join(namespace)))
+    return HttpRequest(method="GET", path=ITEMS, query=query)
+
+
+def item_told(reply: HttpReply) -> StoredItem | None:
+    """The item in the answer to `item_question`; None where there is none.
+
+    Raises:
+        MalformedRequest: The answer is neither an item nor `null`.
+    """
+    value = answer_value(reply)
+    return None if value is None else convert(value, StoredItem)
+
+
+def answer_value(reply: HttpReply) -> JsonValue:
+    """The JSON value of an answer.
+
+    Raises:
+        MalformedRequest: It is none, or two readers could read it differently.
+    """
+    return decode_object(reply.body, bytes_max=_ANSWER_BYTES_MAX, any_text=True)
+
+
+def _body(request: HttpRequest) -> dict[str, JsonValue]:
+    if request.query:
+        raise MalformedRequest("query: this route takes none")
+    value = decode_object(request.body)
+    if not isinstance(value, dict):
+        raise MalformedRequest("body: must be a JSON object")
+    return value
+
+
+def check_get(request: HttpRequest) -> None:
+    """Refuse a read of one item that another reader could take for that of another item.
+
+    Raises:
+        MalformedRequest: A parameter is missing, unknown or repeated.
+    """
+    names = [name for name, _ in request.query]
+    if sorted(names) not in (["key", "namespace"], ["key", "namespace", "refresh_ttl"]):
+        raise MalformedRequest("query: it has to name key and namespace, once each")

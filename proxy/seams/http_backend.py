@@ -1,0 +1,236 @@
+"""A memory server behind the gate that speaks HTTP, as its adapter reads it.
+
+An adapter (`proxy/backends/<name>/`) is pure: it reads requests and answers, and makes others of
+them. It has no connection, no credential and no store, and it decides nothing. The driver
+(`proxy/fronts/backend.py`) keeps the order: classify, ask what has to be known first, judge, send
+what was admitted, settle, answer.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from policy.model import Forwarded  # noqa: TC001 - msgspec reads the annotation
+from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
+
+if TYPE_CHECKING:
+    from policy.model import CandidateId, Principal
+    from proxy.seams.guard import Judged, Unsettled
+    from proxy.seams.operation import HttpReply, HttpRequest, Refusal
+
+
+class Does(enum.Enum):
+    """What a request to the server does with memories."""
+
+    READ = "read"  # its answer shows memories, or how many there are
+    WRITE = "write"
+    REMOVE = "remove"
+    OTHER = "other"  # concerns no memory; passes as it is
+    ADMIN = "admin"  # administers the server; refused
+
+
+class Routed(msgspec.Struct, frozen=True, kw_only=True):
+    """The row of the adapter's route table that a request falls under."""
+
+    does: Does
+    # A word of a closed list, such as "add": it names the request in spans and verdicts, and is
+    # the `tool` of every candidate.
+    operation: str
+
+
+class Sending(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory that a request would write or delete.
+
+    `item.arguments` is the canonical JSON of `{method, path, query, body}` for this memory alone,
+    without credential and vector (`proxy.backends.kept_request`); `item.pieces` are its strings as
+    a read would show them after the write, merged with what stands there where the server merges.
+    """
+
+    item: Item
+    # The client's vector, float32 little-endian: sealed with a held candidate, and never believed.
+    blob: bytes = b""
+
+
+class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory in an answer: its key, the strings shown of it, and its place in the answer.
+
+    Where a dropped memory makes room for a further one, the driver refills within its `group`, such
+    as the answer to one of several queries.
+    """
+
+    # The key in the words of `Item.key`; "" for a part of an answer that is no single memory.
+    key: str
+    strings: tuple[str, ...]
+    place: int
+    # Whether `key` is the beginning of many keys, as with a folder. It is shown where the reader
+    # has a memory below it, or nobody is known to have one.
+    is_prefix: bool = False
+    group: int = 0
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one sent memory, and the key that the server gave it; "" if none."""
+
+    state: Forwarded
+    key: str = ""
+
+
+class HttpBackend(Protocol):
+    """The adapter of one kind of server. Pure; all decoding is strict; any thread.
+
+    Every method that reads a client's request raises `MalformedRequest` for what the server would
+    read otherwise than this adapter does. A method that reads an answer raises it for an answer
+    that it cannot read; nothing of such an answer is shown.
+    """
+
+    name: str
+    # First path segments that the adapter claims. No dialect and no other adapter may use them.
+    segments: frozenset[str]
+    # The versions of the server whose routes the table has.
+    versions: frozenset[str]
+
+    def credential(self, request: HttpRequest) -> str | None:
+        """The agent's key in this client's own header; None if there is none."""
+        ...
+
+    def classify(self, request: HttpRequest) -> Routed | None:
+        """The route of a request; None for a route that the table does not have (refused)."""
+        ...
+
+    def folder(self, request: HttpRequest) -> str:
+        """The beginning of every key that the request can concern, such as that of a collection.
+
+        "" where it is bound to no one place. Where only another tenant has memories below it, the
+        request is answered as if nothing were there.
+        """
+        ...
+
+    def version_question(self) -> HttpRequest:
+        """A read that tells the server's version."""
+        ...
+
+    def version_told(self, reply: HttpReply) -> str | None:
+        """The version in that answer; None where there is none."""
+        ...
+
+    def first(self, request: HttpRequest) -> HttpRequest | None:
+        """A read without whose answer a write or deletion cannot be judged; None if none is needed.
+
+        It finds the keys under a filter, or what an update is merged with.
+        """
+        ...
+
+    def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[Sending, ...]:
+        """One entry for each memory that a write or deletion concerns; `known` answers `first`.
+
+        () where it concerns none, such as a filter that nothing matches: nothing is sent.
+        """
+        ...
+
+    def forward(
+        self, request: HttpRequest, items: tuple[Sending, ...], admitted: frozenset[int]
+    ) -> HttpRequest | None:
+        """The request for the admitted items alone, a deletion by keys; None if nothing is left.
+
+        Its bytes are encoded anew from what was judged. It has no header but the content type.
+        """
+        ...
+
+    def outcome(
+        self, request: HttpRequest, admitted: tuple[Sending, ...], reply: HttpReply
+    ) -> tuple[Outcome, ...]:
+        """What became of each sent item: DONE, FAILED, or UNKNOWN where the answer does not say."""
+        ...
+
+    def released(self, item: Unsettled, blob: bytes) -> HttpRequest:
+        """The request that sends one released item, made of what was kept of it."""
+        ...
+
+    def question(self, item: Unsettled) -> HttpRequest | None:
+        """A read that shows whether a sent item arrived; None where no read tells."""
+        ...
+
+    def told(self, item: Unsettled, reply: HttpReply) -> Outcome | None:
+        """The outcome that the answer to `question` shows; None if it shows none."""
+        ...
+
+    def asking(self, request: HttpRequest) -> HttpRequest:
+        """A read, or a request that concerns no memory, as it goes on: checked, encoded anew.
+
+        It is called before anything is sent, so a client's mistake is told apart from an answer of
+        the server that cannot be read. It has no header but the content type.
+        """
+        ...
+
+    def shown(self, request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
+        """Every memory in the answer to a read, which `asking` let through."""
+        ...
+
+    def without(self, request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
+        """The answer without these memories, in every column, count and cursor.
+
+        Raises:
+            MalformedRequest: An answer of which no part can be left out; it is refused whole.
+        """
+        ...
+
+    def wider(self, request: HttpRequest, times: int) -> HttpRequest | None:
+        """The same read for so many times as many memories; None where the API has no limit."""
+        ...
+
+    def answer(
+        self, request: HttpRequest, judged: tuple[Judged, ...], reply: HttpReply | None
+    ) -> HttpReply:
+        """The client's answer to a write or deletion, in the server's own shape.
+
+        `judged` has one entry per item; `reply` is the server's answer, None if nothing was sent.
+        """
+        ...
+
+    def refuse(self, request: HttpRequest, refusal: Refusal) -> HttpReply:
+        """A failure in the server's own shape."""
+        ...
+
+
+class GuardsKeys(Protocol):
+    """What the driver asks of the guard beside `Guard`: whose the memories under some keys are.
+
+    Event loop only; raises as `Guard` does.
+    """
+
+    async def hides(
+        self,
+        principal: Principal,
+        server: str,
+        shown: tuple[ShownMemory, ...],
+        *,
+        hides_unknown: bool,
+    ) -> tuple[bool, ...]:
+        """For each memory in an answer: True where it must not reach the principal's agent.
+
+        `hides_unknown`: so are memories that no verdict of this gate let in.
+        """
+        ...
+
+    async def belongs_to_others(
+        self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]
+    ) -> tuple[bool, ...]:
+        """For each memory: True where another tenant has it, and the principal's has not."""
+        ...
+
+    def has_key(self, candidate_id: CandidateId, key: str) -> None:
+        """Note the key that the server gave a sent memory.
+
+        The memory is filed under it when its outcome is settled as done.
+        """
+        ...
+
+    async def knows_version(self, principal: Principal, server: str, version: str) -> bool:
+        """Whether an operator approved this version of a server, which the adapter does not know.
+
+        Asking pins it as the version seen last.
+        """
+        ...
