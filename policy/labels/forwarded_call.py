@@ -46,7 +46,9 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     effect: Effect | None = None
 
 
-class _Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _Metadata(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     # The fields stand in the order of their names, as in any canonical object (RFC 8785).
     arguments: msgspec.Raw
     effect: Effect | None = None
@@ -96,9 +98,13 @@ def texts_of(call: ForwardedCall) -> tuple[str, str]:
 
 
 def call_of(candidate: Candidate) -> ForwardedCall | None:
-    """The call that a candidate stands for; None for a candidate that is no forwarded call."""
+    """The call that a candidate stands for; None for a candidate that is no forwarded call.
+
+    A client may write metadata that looks like a call. Shown as a call, its own words would be left
+    out, so the target decides, which no client can put below one of `PREFIXES`.
+    """
     text, metadata_json = candidate.text, candidate.metadata_json
-    if text is None or metadata_json is None:
+    if text is None or metadata_json is None or not is_forwarded(candidate):
         return None
     try:
         found = _DECODER.decode(metadata_json)

@@ -24,6 +24,7 @@ from policy.labels.derive import (
     read_beside,
     read_candidate,
 )
+from policy.labels.forwarded_call import PREFIXES
 from policy.labels.landing import is_lowered
 from policy.model import Candidate, CandidateId, ChangeKind, MemoryId, meet
 from policy.ruleset import OverBudget
@@ -233,6 +234,8 @@ class Writing:
     ) -> list[_Prepared]:
         """The proposals, with the evidence that must be there before any of them is judged."""
         owner, limits = principal.principal_id, self._ruleset().budgets
+        if any(one.guarded_key is None and one.target.startswith(PREFIXES) for one in proposals):
+            raise MalformedRequest("target: names a server behind, which only its relay may do")
         fits = [
             utf8_len(one.text or "") <= limits.text_bytes_max
             and utf8_len(one.metadata_json or "") <= limits.metadata_bytes_max

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import re
+from html import escape
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,7 @@ from proxy.guard.wire import SOCKET
 from proxy.seams.guard import Judged, Segment
 from tests.integration.model_bench import asking, fronted
 from tests.integration.model_bench import call as calling
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
 from tests.unit.proxy.guarded import AGENT, SERVER, STEERING, call, item
 
 if TYPE_CHECKING:
@@ -105,6 +106,30 @@ async def test_the_candidate_is_shown_as_text_and_nothing_in_it_acts(held: Held)
     assert headers["Cache-Control"] == "no-store"
     assert "Set-Cookie" not in headers
     assert held.waiting == 1, "reading decides nothing"
+
+
+@pytest.mark.parametrize("more", [{}, {"note": "Invoices of the harbour go to the quay."}])
+async def test_metadata_that_looks_like_a_relayed_call_is_shown_whole(
+    tmp_path: Path, more: dict[str, str]
+) -> None:
+    """The person who allows it would store words that the page left out."""
+    looks: Json = {
+        "arguments": {},
+        "key": "the quay",
+        "lengths": [len(STEERING)],
+        "tool": "add",
+        **more,
+    }
+    body: Json = {"text": STEERING, "metadata": looks}
+    async with running(tmp_path) as live:
+        status, told = await live.write(AGENT_KEY, body)
+        assert (status, told["decision"]) == (202, "hold")
+        headers = {"Authorization": with_key(OPERATOR_KEY)}
+        async with live.client.get(told["observation"].split()[-1], headers=headers) as response:
+            page = await response.text()
+        assert all(escape(str(word)) in page for word in (STEERING, "the quay", *more.values()))
+        status, told = await live.write(AGENT_KEY, {**body, "target": "mcp/notes"})
+        assert (status, "target" in told["detail"]) == (422, True)
 
 
 async def test_who_has_the_link_remembers_it_once_and_the_relay_gets_it(held: Held) -> None:

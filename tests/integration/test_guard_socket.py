@@ -219,7 +219,7 @@ async def _approves_nothing(gate: Gate) -> None:
 
 
 async def test_an_operation_on_our_own_store_runs_as_the_peer(gate: Gate) -> None:
-    proposal = Proposal(change=ChangeKind.CREATE, text=GOOD, target="mcp/store")
+    proposal = Proposal(change=ChangeKind.CREATE, text=GOOD, target="notes")
     written = await gate.client.perform(Write(proposals=(proposal,)))
     assert isinstance(written, Written)
     (one,) = written.items
@@ -227,7 +227,7 @@ async def test_an_operation_on_our_own_store_runs_as_the_peer(gate: Gate) -> Non
     got = await gate.client.perform(GetMemory(memory_id=one.memory.memory_id))
     assert isinstance(got, Got)
     assert got.memory == one.memory
-    where = query.Test(field=query.Field.TARGET, compare=query.Compare.EQ, values=("mcp/store",))
+    where = query.Test(field=query.Field.TARGET, compare=query.Compare.EQ, values=("notes",))
     listed = await gate.client.perform(ListMemories(where=where))
     assert isinstance(listed, Listed)
     assert [memory.text for memory in listed.memories] == [GOOD]

@@ -268,6 +268,32 @@ GUARD: Final = (
         tests=(at(_CONFIRM, "test_all_that_a_conversation_wrote_is_shown_and_nothing_of_others"),),
     ),
     Mutant(
+        name="metadata that looks like a call is one",
+        file="policy/labels/forwarded_call.py",
+        old=" or not is_forwarded(candidate):\n",
+        new=":\n",
+        invariant="a person is shown all that would be stored",
+        tests=(
+            at(
+                "tests/unit/policy/labels/test_forwarded_call.py",
+                "test_metadata_that_looks_like_a_call_is_none_where_no_server_is_behind",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a client names a server behind as its target",
+        file="proxy/intercept/interceptor.py",
+        old="        if any(one.guarded_key is None and one.target",
+        new="        if any(False and one.target",
+        invariant="a person is shown all that would be stored",
+        tests=(
+            at(
+                "tests/unit/proxy/intercept/test_interceptor.py",
+                "test_only_a_relays_call_names_a_server_behind",
+            ),
+        ),
+    ),
+    Mutant(
         name="a candidate is shown as markup",
         file="proxy/fronts/confirm_page.py",
         old='    if char in "\\n\\t" or char.isascii():\n        return escape(char)\n',

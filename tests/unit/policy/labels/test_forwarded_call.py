@@ -93,10 +93,17 @@ def test_what_is_too_long_is_said_to_be(call: ForwardedCall) -> None:
         ("a", texts_of(_call("ab"))[1]),
         ("a", '{"arguments":{},"key":"","lengths":[-1],"tool":"t"}'),
         ("a", "nothing"),
+        ("a", texts_of(_call("a"))[1].replace('"tool"', '"note":"The quay is paid.","tool"')),
     ],
 )
 def test_what_stands_for_no_call_is_none(text: str | None, metadata_json: str | None) -> None:
     assert call_of(_candidate(text, metadata_json)) is None
+
+
+def test_metadata_that_looks_like_a_call_is_none_where_no_server_is_behind() -> None:
+    candidate = _candidate(*texts_of(_call("a")))
+    assert call_of(candidate) is not None, "control"
+    assert call_of(msgspec.structs.replace(candidate, target="memories")) is None
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,14 @@ async def test_a_source_that_is_not_there_stops_the_whole_request(
         assert live.events == []
 
 
+async def test_only_a_relays_call_names_a_server_behind(live: Wired) -> None:
+    with pytest.raises(MalformedRequest, match="target"):
+        await judge(live, create("Tea."), create("Tea is at four.", target="mcp/notes"))
+    assert live.store.reader.status().live_count == 0
+    (item,) = await judge(live, create("Tea.", target="mcp/notes", guarded_key=""))
+    assert item.decision == "admit", "control"
+
+
 @pytest.mark.parametrize("change", [ChangeKind.UPDATE, ChangeKind.DELETE])
 async def test_nothing_to_change_is_missing_and_never_staged(
     live: Wired, change: ChangeKind
