@@ -27,7 +27,7 @@ from policy.after.attribution import (
     believed_first,
 )
 from policy.after.matchers import Matcher, check_matcher
-from policy.after.rule_judge import JudgedMemory, RegisteredRule, RuleJudge
+from policy.after.rule_judge import RegisteredRule, RuleJudge
 from policy.after.signals import SignalKind
 from policy.anchors import Statements
 from policy.model import PrincipalId, SourceKind
@@ -35,6 +35,7 @@ from policy.text.skeleton import skeleton
 from policy.text.whole_words import EntryError, words_of
 from policy.verdict import InvariantBroken
 from proxy.aftermath.replay import NothingKept
+from proxy.aftermath.rule_signals import judged_memory, rules_of
 from proxy.seams.cases import OnConviction, ShownMemory
 from proxy.seams.faults import MalformedRequest
 from storage.cases import Accused, CaseMode, CaseSignal, CaseStep, Opening, Progress
@@ -455,9 +456,12 @@ class Blaming:
 
     def _rules(self, signal: Signal) -> list[RegisteredRule]:
         """The rules to judge by: what operators registered, and what the signal itself said."""
+        anchors = self._anchors(signal)
+        if signal.kind is SignalKind.ANCHOR:
+            return rules_of(anchors)
         rules = [
             RegisteredRule(rule_id=one.anchor_id, statement=one.statement, matcher=one.matcher)
-            for one in self._anchors(signal)
+            for one in anchors
         ]
         label = SourceKind.OPERATOR
         if signal.kind is SignalKind.PERSON:
@@ -476,9 +480,11 @@ class Blaming:
 
     def _anchors(self, signal: Signal) -> tuple[Anchor, ...]:
         known = self._reader.anchors(signal.tenant)
-        if signal.rule_id is not None:
-            return tuple(one for one in known if one.anchor_id == signal.rule_id)
-        return tuple(one for one in known if not one.is_canary)
+        if signal.rule_id is None:
+            return known
+        if signal.kind is SignalKind.CANARY:
+            known = tuple(one for one in self._reader.canaries() if one.tenant == signal.tenant)
+        return tuple(one for one in known if one.anchor_id == signal.rule_id)
 
 
 def _accused(culprits: Iterable[Place], beside: Iterable[Place]) -> list[Accused]:
@@ -506,15 +512,7 @@ def _judged(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
     If a rule contradicts a memory that is trusted as much as the rule itself, that rule blames
     nobody, and at the end a person is needed.
     """
-    found = judge.judged(
-        JudgedMemory(
-            memory_id=one.memory.memory_id,
-            text=one.memory.text,
-            label=one.memory.source,
-            memory_class=one.memory.memory_class,
-        )
-        for one in places
-    )
+    found = judge.judged(judged_memory(one.memory) for one in places)
     ids = {one.memory_id for one in found.blamed}
     culprits = tuple(one for one in places if one.memory.memory_id in ids)
     fails = bool(found.failing or found.doubted)

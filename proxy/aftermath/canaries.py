@@ -1,4 +1,4 @@
-"""Canaries: questions that are put to the store's search, each with answers that are forbidden."""
+"""Canaries: questions that retrieval is asked, and the memories whose answer is forbidden."""
 
 from __future__ import annotations
 
@@ -7,34 +7,32 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.after.rule_judge import JudgedMemory, RegisteredRule, RuleJudge
-from policy.after.signals import Grade, SignalKind
-from policy.anchors import lines_of
+from policy.after.rule_judge import RegisteredRule, RuleJudge
+from policy.after.signals import SignalKind
 from policy.query import EVERYTHING
-from proxy.seams.cases import Signal
-from storage.failures import Failure
+from proxy.aftermath.rule_signals import judged_memory
+from storage.recalls import Recall, Recalled
 
 if TYPE_CHECKING:
-    from policy.model import Hit, Memory, MemoryId, PrincipalId, Tenant
-    from proxy.seams.cases import OpensCases
+    from policy.model import Hit, MemoryId, PrincipalId, Tenant
+    from proxy.aftermath.rule_signals import RuleSignals
     from proxy.seams.embedder import Embedder
     from proxy.seams.surroundings import Surroundings
-    from storage.failures import Failures
     from storage.interfaces import MemoryReader
+    from storage.recalls import Recalls
     from storage.values import Anchor
 
 FOUND_MAX: Final = 10
 """Memories that one question of a canary finds."""
 
-_RANDOM_BYTES: Final = 4
+_WATCHED_MAX: Final = 10_000
 
 
 class CanaryOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the questions of one canary found.
 
-    `failing` are the memories that say what the canary forbids, in the order found. `lacking` is
-    true if something that the canary asks for stands in none of the memories found. `failure_id` is
-    "" if nothing is wrong.
+    `failing` say what the canary forbids, in the order in which they were found; `lacking`: none of
+    the memories found says something that it asks for. `failure_id`: "" where nothing failed.
     """
 
     canary_id: str
@@ -44,27 +42,35 @@ class CanaryOutcome(msgspec.Struct, frozen=True, kw_only=True):
     case_id: str = ""
 
 
-class Canaries:
-    """Puts the questions of canaries to the store's search.
+class _Questioned(msgspec.Struct, frozen=True, kw_only=True):
+    """An outcome, the rows that fail, and the first search that found one of these."""
 
-    Event loop only; searches run on threads.
-    """
+    outcome: CanaryOutcome
+    failing: frozenset[int]
+    vector: bytes = b""
+    hits: tuple[Hit, ...] = ()
+
+
+class Canaries:
+    """Asks canaries of retrieval. Event loop only; searches run on threads."""
 
     def __init__(
         self,
         *,
         reader: MemoryReader,
         embedder: Embedder,
-        failures: Failures,
-        cases: OpensCases,
+        recalls: Recalls,
+        signals: RuleSignals,
         surroundings: Surroundings,
     ) -> None:
         """`embedder` embeds the questions; a store of clients' own vectors can be asked none."""
         self._reader = reader
         self._embedder = embedder
-        self._failures = failures
-        self._cases = cases
+        self._recalls = recalls
+        self._signals = signals
         self._out = surroundings
+        # By canary: what it was when it was watched last, and the rows that failed it then.
+        self._watched: dict[tuple[Tenant, str], tuple[int, frozenset[int]]] = {}
 
     async def run(self, tenant: Tenant, by: PrincipalId) -> tuple[CanaryOutcome, ...]:
         """Ask every canary of a tenant; a failing one is recorded, and may open a case.
@@ -77,64 +83,89 @@ class Canaries:
         for canary in known:
             if canary.tenant != tenant:
                 continue
-            outcome = await asyncio.to_thread(self._asked, canary)
+            asked = await asyncio.to_thread(self._asked, canary)
+            outcome = asked.outcome
             if outcome.failing or outcome.lacking:
-                outcome = await self._signalled(canary, outcome, by)
+                outcome = await self._signalled(canary, asked, by)
             outcomes.append(outcome)
         return tuple(outcomes)
 
-    def _asked(self, canary: Anchor) -> CanaryOutcome:
+    async def watched(self, canary: Anchor, by: PrincipalId) -> None:
+        """Ask one canary again; a case opens where other rows fail than the last time.
+
+        Raises:
+            StorageError: As `run`.
+        """
+        asked = await asyncio.to_thread(self._asked, canary)
+        key = canary.tenant, canary.anchor_id
+        now = canary.created_at_ms, asked.failing
+        if not asked.failing or self._watched.get(key) == now:
+            if not asked.failing:
+                self._watched.pop(key, None)
+            return
+        if self._signals.may_open(canary.tenant, canary.anchor_id):
+            if len(self._watched) >= _WATCHED_MAX:
+                self._watched.clear()
+            await self._signalled(canary, asked, by)
+            self._watched[key] = now
+
+    def _asked(self, canary: Anchor) -> _Questioned:
         rule = RegisteredRule(rule_id=canary.anchor_id, matcher=canary.matcher)
         judge = RuleJudge((rule,))
-        failing: dict[MemoryId, None] = {}
+        failing: dict[MemoryId, int] = {}
         lacking = False
+        first: tuple[bytes, tuple[Hit, ...]] = (b"", ())
         for vector in self._embedder.embed(list(canary.questions)):
             hits: tuple[Hit, ...] = self._reader.search(
                 canary.tenant, vector, EVERYTHING, FOUND_MAX, -1.0
             )
-            shown = [_judged(hit.memory) for hit in hits]
-            failing |= dict.fromkeys(one.memory_id for one in judge.failing(shown))
+            ordinals = {hit.memory.memory_id: hit.memory.ordinal for hit in hits}
+            shown = [judged_memory(hit.memory) for hit in hits]
+            found = [one.memory_id for one in judge.failing(shown)]
+            if found and not failing:
+                first = vector, hits
+            failing |= {one: ordinals[one] for one in found}
             lacking = lacking or bool(judge.lacking(one.text for one in shown))
-        return CanaryOutcome(canary_id=canary.anchor_id, failing=tuple(failing), lacking=lacking)
+        outcome = CanaryOutcome(canary_id=canary.anchor_id, failing=tuple(failing), lacking=lacking)
+        vector, hits = first
+        return _Questioned(
+            outcome=outcome, failing=frozenset(failing.values()), vector=vector, hits=hits
+        )
 
     async def _signalled(
-        self, canary: Anchor, outcome: CanaryOutcome, by: PrincipalId
+        self, canary: Anchor, asked: _Questioned, by: PrincipalId
     ) -> CanaryOutcome:
-        now_ms = self._out.now_ms()
-        failure = Failure(
-            failure_id=f"{now_ms:012x}{self._out.random_hex(_RANDOM_BYTES)}",
-            kind=SignalKind.CANARY,
-            grade=Grade.WRONG,
-            tenant=canary.tenant,
-            by=by,
-            at_ms=now_ms,
-            rule_id=canary.anchor_id,
+        outcome = asked.outcome
+        failure_id, case_id = await self._signals.signal(
+            SignalKind.CANARY,
+            canary.tenant,
+            canary.anchor_id,
+            by,
+            recall_id=self._noted(canary, asked, by) if outcome.failing else "",
+            memory_id=outcome.failing[0] if outcome.failing else "",
         )
-        await self._failures.record(failure, of_principal_max=None)
-        case_id = await self._cases.open_case(
-            Signal(
-                signal_id=failure.failure_id,
-                kind=failure.kind,
-                grade=failure.grade,
-                tenant=failure.tenant,
-                by=by,
-                at_ms=now_ms,
-                rule_id=canary.anchor_id,
+        return msgspec.structs.replace(outcome, failure_id=failure_id, case_id=case_id)
+
+    def _noted(self, canary: Anchor, asked: _Questioned, by: PrincipalId) -> str:
+        """The search that failed as a read in the ledger, where the search for a cause finds it."""
+        return self._recalls.note(
+            Recall(
+                recall_id="",
+                at_ms=self._out.now_ms(),
+                tenant=canary.tenant,
+                principal_id=by,
+                front="canary",
+                operation="search_memory",
+                session="",
+                version=self._reader.status().version,
+                limit=FOUND_MAX,
+                hits=tuple(
+                    Recalled(
+                        ordinal=hit.memory.ordinal, memory_id=hit.memory.memory_id, score=hit.score
+                    )
+                    for hit in asked.hits
+                ),
+                vector=asked.vector,
+                where=EVERYTHING,
             )
         )
-        if case_id is not None:
-            await self._failures.join(failure.failure_id, case_id)
-        return msgspec.structs.replace(
-            outcome, failure_id=failure.failure_id, case_id=case_id or ""
-        )
-
-
-def _judged(memory: Memory) -> JudgedMemory:
-    metadata = memory.metadata_json
-    text = memory.text if metadata is None else f"{memory.text}\n{lines_of(metadata)}"
-    return JudgedMemory(
-        memory_id=memory.memory_id,
-        text=text,
-        label=memory.source,
-        memory_class=memory.memory_class,
-    )

@@ -32,6 +32,8 @@ from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.feedback import TakingFeedback
 from proxy.aftermath.judges import Judges
 from proxy.aftermath.replay import Replays
+from proxy.aftermath.rule_signals import RuleSignals
+from proxy.aftermath.rule_watch import RuleWatch
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
@@ -54,7 +56,6 @@ from proxy.model.judge_calls import Vetoing
 from proxy.model.memory_seam import UnsafeUncoupled
 from proxy.model.questioning import Questioning
 from proxy.model.sending import Behind
-from proxy.seams.cases import OpensNoCases
 from proxy.seams.ledger import NoSessions
 from proxy.seams.withholding import Unwatched
 from proxy.settings.model import base_of, unset_in
@@ -118,18 +119,37 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             surroundings=self.surroundings,
         )
 
-    def registering(self) -> Registering:
+    def registering(self, canaries: Canaries | None) -> Registering:
         """The commands that register anchors, and canaries if texts are embedded."""
         store, out = self.store, self.surroundings
-        canaries = Canaries(
-            reader=store.reader,
+        return Registering(store.reader, store.writer, out, canaries)
+
+    def canaries(self, signals: RuleSignals) -> Canaries | None:
+        """The canaries; None where the store embeds no text, so that it can be asked nothing."""
+        if takes_client_vectors(self.embedder):
+            return None
+        return Canaries(
+            reader=self.store.reader,
             embedder=self.embedder,
-            failures=store.failures,
-            cases=OpensNoCases(),
-            surroundings=out,
+            recalls=self.store.recalls,
+            signals=signals,
+            surroundings=self.surroundings,
         )
-        asks = not takes_client_vectors(self.embedder)
-        return Registering(store.reader, store.writer, out, canaries if asks else None)
+
+    def rule_watch(self, blaming: Blaming) -> tuple[RuleWatch, Canaries | None]:
+        """What watches whether memories that are shown fail registered rules."""
+        signals = RuleSignals(
+            failures=self.store.failures, cases=blaming, surroundings=self.surroundings
+        )
+        canaries = self.canaries(signals)
+        watch = RuleWatch(
+            reader=self.store.reader,
+            signals=signals,
+            canaries=canaries,
+            surroundings=self.surroundings,
+            canary_seconds=self.settings.canary_seconds,
+        )
+        return watch, canaries
 
     def blaming(self) -> Blaming:
         """The search for the memories that caused a wrong answer."""
@@ -162,11 +182,11 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             surroundings=self.surroundings,
         )
 
-    def recall_notes(self) -> RecallNotes:
-        """The parts that are told of each read: the recall ledger, and the model front if any."""
+    def recall_notes(self, watch: RuleWatch) -> RecallNotes:
+        """The parts that are told of each read: ledger, model front if any, watch of rules."""
         store, now_ms = self.store, self.surroundings.now_ms
         return RecallNotes(
-            store.recalls, self.memory, lambda: store.reader.status().version, now_ms
+            store.recalls, self.memory, lambda: store.reader.status().version, now_ms, watch.shown
         )
 
     def budgets(self) -> Budgets:
@@ -224,8 +244,7 @@ class Services:
         self.authenticator = Authenticator(
             store.reader.keys, settings.bindings, surroundings.now_ms
         )
-        signer = TokenSigner(store.token_key)
-        shadow = Shadow(store.reader, embedder)
+        signer, shadow = TokenSigner(store.token_key), Shadow(store.reader, embedder)
         self.confirming = Confirming(store.token_key, store.reader.held_candidate, surroundings)
         self._foundation = foundation
         self._unbound: set[int] = set()
@@ -233,13 +252,14 @@ class Services:
         writing = foundation.interceptor(shadow, budgets, TokenVerifier(signer.public_key))
         self.guard = foundation.guard(writing, ledger, self.confirming)
         self.blaming, self.feedback = foundation.aftermath()
+        self.watch, canaries = foundation.rule_watch(self.blaming)
         self.operations = Operations(
             reader=store.reader,
             writing=writing,
             embedder=embedder,
             surroundings=surroundings,
             executor=executor,
-            recalls=foundation.recall_notes(),
+            recalls=foundation.recall_notes(self.watch),
             graphs=graphs,
             window=Window(budgets, lambda: store.ruleset, surroundings.now_ms),
             feedback=self.feedback,
@@ -278,7 +298,7 @@ class Services:
             adopting=Adopting(self.guard, store.reader, store.writer),
             failing=Failing(store.failures, self.feedback),
             judge_tests=JudgeTests(Judges(settings.judges)),
-            registering=foundation.registering(),
+            registering=foundation.registering(canaries),
             recalled=RecalledReads(store.recalls),
             repairing=Repairing(incidents=store.incidents),
             wrong_answers=foundation.wrong_answers(self.blaming),
@@ -316,7 +336,12 @@ class Services:
             if not listens:
                 yield
                 return
-            async with ledger.compacting(), retaining.sweeping(retention_s), told.telling():
+            async with (
+                ledger.compacting(),
+                retaining.sweeping(retention_s),
+                told.telling(),
+                self.watch.watching(),
+            ):
                 yield
 
     def page_served_at(self, admin: Address | None, *, tls: bool) -> None:

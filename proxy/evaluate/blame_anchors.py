@@ -18,7 +18,7 @@ from proxy.admin.wire.registered import AnchorRequest, AnchorView
 from proxy.admin.wire.wrong_answers import BlameRequest, BlameView
 from proxy.evaluate.attacks import Broken
 from proxy.evaluate.figures import share
-from proxy.evaluate.systems import ADMITTED, BY_NAME, running
+from proxy.evaluate.systems import ADMITTED, BY_NAME, Extras, running
 from proxy.evaluate.wire import Question, Write
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ ANCHORS: Final = 100
 EVERY: Final = 8
 """Of so many texts one is a question; an answer to it shows the fifty nearest memories."""
 _SHOWN: Final = 50
+# What an answer showed is held against the anchors in any case, and must not be hidden before it is
+# asked about here.
+_PROPOSES: Final = '[after]\non_conviction = "propose"\n'
 _OK: Final = 200
 
 
@@ -67,7 +70,7 @@ async def honest_beside_anchors(
 ) -> dict[str, Figure]:
     """Measure in a new store how many of these honest texts are convicted beside these anchors."""
     draw = book.progress("blame: honest texts beside anchors")
-    async with running(BY_NAME["S4"]) as bench:
+    async with running(BY_NAME["S4"], Extras(config=_PROPOSES)) as bench:
         key = await bench.key("blame-honest")
         kept = await _registered(bench, denied)
         answers = await bench.written([(key, Write(text=text)) for text in texts])

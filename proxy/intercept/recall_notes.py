@@ -10,7 +10,7 @@ from storage.recalls import Recall, Recalled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.model import Principal
+    from policy.model import Memory, Principal, Tenant
     from proxy.seams.recalls import EntersContexts, ReadAnswer, Shown
     from storage.recalls import Recalls
 
@@ -24,12 +24,17 @@ class RecallNotes:
         contexts: EntersContexts | None,
         version: Callable[[], int],
         now_ms: Callable[[], int],
+        seen: Callable[[Tenant, str, tuple[Memory, ...]], None] | None = None,
     ) -> None:
-        """`version` gives the store's version, for answers that do not name the one they read."""
+        """`seen` hears, and never waits, which memories a recall shows.
+
+        `version` gives the store's version, for answers that do not name the one they read.
+        """
         self._ledger = ledger
         self._contexts = contexts
         self._version = version
         self._now_ms = now_ms
+        self._seen = seen
 
     def served(self, principal: Principal, answered: ReadAnswer, *, dialect: str) -> str:
         """Note who was shown which memories; see `HearsRecalls`."""
@@ -59,6 +64,8 @@ class RecallNotes:
             )
         if self._contexts is not None:
             self._contexts.recalled(principal, shown, recall_id)
+        if self._seen is not None:
+            self._seen(principal.tenant, recall_id, memories_of(shown))
         return recall_id
 
 

@@ -90,15 +90,6 @@ class OpensCases(Protocol):
         ...
 
 
-class OpensNoCases:
-    """For a sidecar that searches no culprits: a signal is kept as a failure, and no case opens."""
-
-    async def open_case(self, signal: Signal) -> str | None:
-        """Open no case, and return None."""
-        del signal
-        return None
-
-
 class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory of a set that a judge is asked about."""
 

@@ -16,6 +16,7 @@ from storage.recalls import RecallOptions
 
 _DAYS_MAX: Final = 3_650
 _RECALLS_MAX: Final = 100_000_000
+_CANARY_SECONDS_MAX: Final = 86_400.0
 
 
 class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,6 +27,7 @@ class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     keep_queries: bool = False
     on_conviction: Literal["quarantine", "propose"] | None = None
     blast_max: Annotated[int, Meta(ge=1, le=NAMED_MAX)] = BLAST_MAX
+    canary_seconds: Annotated[float, Meta(ge=0, le=_CANARY_SECONDS_MAX)] = 3_600.0
     webhook: ReceiverTable | None = None
 
 
@@ -38,6 +40,8 @@ MEANINGS: Final[dict[str, str]] = {
     "`propose` names them in the incident for a person. Unset: what rules blame is hidden, what a "
     "`[[judge]]` blames is proposed.",
     "blast_max": "How many memories one incident hides in all without a person, up to 200.",
+    "canary_seconds": "Seconds between two rounds of all canaries; within seconds after commits, "
+    "too. 0: only `canary run` asks them.",
     "webhook": "A table `[after.webhook]` with the keys of `[review.webhook]` but `page_url`: a "
     "receiver that is told of each step of an incident, without content.",
 }
@@ -80,6 +84,15 @@ def incident_webhook(tables: list[object]) -> ReviewWebhook | None:
         return None if given is None else receiver_of(given)
     except BadValue as error:
         raise BadValue(f"after.webhook: {error}") from None
+
+
+def canary_seconds(tables: list[object]) -> float:
+    """Seconds between two rounds of all canaries; 0 where they are not asked by themselves.
+
+    Raises:
+        BadValue: Names the key and what is allowed.
+    """
+    return _given(tables).canary_seconds
 
 
 def _given(tables: list[object]) -> AfterTable:

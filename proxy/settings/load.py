@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from proxy.seams.cases import OnConviction
-from proxy.settings.after import after_write, incident_webhook, on_conviction
+from proxy.settings.after import after_write, canary_seconds, incident_webhook, on_conviction
 from proxy.settings.judge_tables import JudgeTable, judge_tables
 from proxy.settings.mcp import McpServer, mcp_servers
 from proxy.settings.model import ModelUpstream, model_upstreams
@@ -108,6 +108,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     recalls: RecallOptions = RecallOptions()
     on_conviction: OnConviction = OnConviction()
     incident_webhook: ReviewWebhook | None = None
+    canary_seconds: float = 3_600.0
 
     def ruleset_text(self) -> str:
         """The TOML text of the ruleset; read again at each call, for a reload.
@@ -299,6 +300,7 @@ def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str
             "recalls": after_write(listed["after"]),
             "on_conviction": on_conviction(listed["after"]),
             "incident_webhook": incident_webhook(listed["after"]),
+            "canary_seconds": canary_seconds(listed["after"]),
             "judges": judge_tables(listed["judge"]),
         }
     except BadValue as error:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from policy.after.matchers import Applies, Matcher
 from policy.model import MemoryClass, Tenant
+from proxy.compose.app import Composition
 from tests.integration.running import AGENT_KEY, running
 from tests.integration.test_http_admin import Admin
+from tests.integration.test_review_webhook import soon
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,3 +127,40 @@ async def test_a_canary_names_the_memories_that_say_what_it_forbids(tmp_path: Pa
         assert (outcome["failing"], outcome["lacking"]) == ([], True), "what it asks for is gone"
         assert sidecar.sidecar.store.reader.status().leaf_count > before
         assert (await admin.ask("POST", "/canaries/run", {"tenant": "other"}))["outcomes"] == []
+
+
+async def test_what_an_anchor_denies_and_a_canary_finds_is_hidden_without_being_asked(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, Composition(wait=soon)) as sidecar:
+        admin = Admin(sidecar)
+
+        async def hidden_by(count: int) -> str:
+            """The signal of the newest incident, once there are so many and each is healed."""
+            cases: list[dict[str, str]] = []
+            for _ in range(3_000):
+                cases = (await admin.ask("GET", "/incidents"))["wrong_answers"]
+                if len(cases) == count and {one["state"] for one in cases} == {"healed"}:
+                    return str(cases[-1]["signal"])
+                await asyncio.sleep(0.01)
+            raise AssertionError(cases)
+
+        async def shown() -> set[str]:
+            query = {"query": "What is the office door code?"}
+            _, found = await sidecar.call("POST", "/v1/search", AGENT_KEY, query)
+            return {one["text"] for one in found["results"]}
+
+        lie, honest = "The office door code is 66.", "The office opens at nine."
+        for text in (lie, honest):
+            assert (await sidecar.write(AGENT_KEY, {"text": text}))[0] == 201
+        anchor = {"statement": "The office door code is 11.", "questions": ["Which code?"]}
+        await admin.ask("POST", "/anchors", anchor)
+        assert await shown() == {lie, honest}, "control: nothing was shown to anybody before"
+        assert await hidden_by(1) == "anchor"
+        assert await shown() == {honest}
+        canary = {"questions": ["Where is the office?"], "must_not": ["Madrid"]}
+        await admin.ask("POST", "/canaries", canary)
+        moved = "The office moved to Madrid."
+        assert (await sidecar.write(AGENT_KEY, {"text": moved}))[0] == 201
+        assert await hidden_by(2) == "canary"
+        assert await shown() == {honest}

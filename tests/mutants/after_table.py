@@ -16,6 +16,7 @@ _RULES: Final = "tests/unit/policy/after/test_rule_judge.py"
 _FEEDBACK: Final = "tests/unit/proxy/aftermath/test_feedback.py"
 _JUDGES: Final = "tests/unit/proxy/aftermath/test_judges.py"
 _CANARIES: Final = "tests/integration/test_registered_words.py"
+_WATCHED: Final = "tests/unit/proxy/aftermath/test_rule_watch.py"
 _SIGNALS: Final = "tests/unit/policy/after/test_signals.py"
 
 _LEDGER: Final = "storage/recall_log/ledger.py"
@@ -155,6 +156,38 @@ RECALLS: Final = (
 
 AFTER: Final = (
     *RECALLS,
+    Mutant(
+        name="a rule opens cases without an end",
+        file="proxy/aftermath/rule_signals.py",
+        old="        if any(len(day) >= most for day, most in days):\n",
+        new="        if any(len(day) > 10 * most for day, most in days):\n",
+        invariant="one rule sets off so many searches in a day, and no more",
+        tests=(at(_WATCHED, "test_a_rule_opens_so_many_cases_a_day_and_no_more"),),
+    ),
+    Mutant(
+        name="a statement of two words speaks up by itself",
+        file="proxy/aftermath/rule_signals.py",
+        old="            if content_words(skeleton(one.statement)) >= _CONTENT_WORDS_MIN\n",
+        new="            if content_words(skeleton(one.statement)) >= 0\n",
+        invariant="no honest text is blamed because it shares a word with an anchor",
+        tests=(at(_WATCHED, "test_honest_texts_and_what_is_as_trusted_open_nothing"),),
+    ),
+    Mutant(
+        name="a fault in one rule ends the watch",
+        file="proxy/aftermath/rule_watch.py",
+        old="    except InvariantBroken:\n",
+        new="    except Exception:\n",
+        invariant="no stored text stops the gate",
+        tests=(at(_WATCHED, "test_a_full_queue_leaves_reads_out_and_a_fault_ends_nothing"),),
+    ),
+    Mutant(
+        name="each look at a canary opens a case",
+        file="proxy/aftermath/canaries.py",
+        old="self._watched.get(key) == now:",
+        new="self._watched.get(key) == canary:",
+        invariant="what a person has to decide on opens one case",
+        tests=(at(_WATCHED, "test_a_canary_that_a_person_has_to_decide_on_opens_one_case"),),
+    ),
     Mutant(
         name="a reply forgets the memories of a tool's result",
         file="proxy/ledger/reading.py",

@@ -16,7 +16,6 @@ from policy.query import EVERYTHING
 from proxy.aftermath.feedback import TakingFeedback
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.operations import BULK_NONCE_LEN_MAX, Operations, Window
-from proxy.seams.cases import OpensNoCases
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     DeleteWhere,
@@ -49,11 +48,18 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
+    from proxy.seams.cases import Signal
     from proxy.seams.operation import GraphOperation, GraphResult
     from proxy.seams.recalls import Read, ReadAnswer, Shown
 
 RECALL_ID = "00c0ffee00000001"
 STRANGER = Principal(principal_id=PrincipalId("stranger"), tenant=Tenant("elsewhere"))
+
+
+class NoCases:
+    async def open_case(self, signal: Signal) -> str | None:
+        del signal
+        return None
 
 
 class Recalls:
@@ -116,7 +122,7 @@ def talking(root: Path, embedder: str = "static") -> Generator[Conversation]:
                 failures=live.store.failures,
                 reader=live.store.reader,
                 recalls=live.store.recalls,
-                cases=OpensNoCases(),
+                cases=NoCases(),
                 surroundings=live.surroundings,
             ),
         )

@@ -53,6 +53,7 @@ def test_what_becomes_of_who_is_to_blame_is_set_in_one_word(tmp_path: Path) -> N
         '[after]\non_conviction = "delete"',
         "[after]\nblast_max = 0",
         "[after]\nblast_max = 201",
+        "[after]\ncanary_seconds = -1",
         "[after]\nwebhook = 1",
         '[after.webhook]\nurl = "https://a.example/"\nsecret_file = "/nonexistent"',
         '[after.webhook]\nurl = "https://a.example/"\nsecret_file = "/x"\npage_url = "https://b/"',

@@ -1,0 +1,135 @@
+"""What a registered rule found wrong: kept as a failure, and the start of a case, within bounds."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from policy.after.rule_judge import JudgedMemory, RegisteredRule
+from policy.after.signals import Grade, SignalKind
+from policy.anchors import content_words, lines_of
+from policy.text.skeleton import skeleton
+from proxy.seams.cases import Signal
+from storage.failures import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from policy.model import Memory, PrincipalId, Tenant
+    from proxy.seams.cases import OpensCases
+    from proxy.seams.surroundings import Surroundings
+    from storage.failures import Failures
+    from storage.values import Anchor
+
+RULE_DAY_MAX: Final = 20
+"""How many cases one anchor or canary opens by itself in 24 hours."""
+TENANT_DAY_MAX: Final = 100
+"""How many cases the rules of one tenant open by themselves in 24 hours."""
+
+_DAY_MS: Final = 86_400_000
+_RANDOM_BYTES: Final = 4
+_CONTENT_WORDS_MIN: Final = 3
+
+
+class RuleSignals:
+    """Keeps signals of rules, and has cases opened for them. Event loop only."""
+
+    def __init__(
+        self, *, failures: Failures, cases: OpensCases, surroundings: Surroundings
+    ) -> None:
+        self._failures = failures
+        self._cases = cases
+        self._out = surroundings
+        self._opened: dict[tuple[Tenant, str], deque[int]] = {}
+
+    def may_open(self, tenant: Tenant, rule_id: str) -> bool:
+        """Count one case that a rule opens by itself; False where the day has no room for it."""
+        now_ms = self._out.now_ms()
+        counts = (((tenant, rule_id), RULE_DAY_MAX), ((tenant, ""), TENANT_DAY_MAX))
+        days = [(self._opened.setdefault(key, deque()), most) for key, most in counts]
+        for day, _ in days:
+            while day and day[0] <= now_ms - _DAY_MS:
+                day.popleft()
+        if any(len(day) >= most for day, most in days):
+            return False
+        for day, _ in days:
+            day.append(now_ms)
+        return True
+
+    async def signal(
+        self,
+        kind: SignalKind,
+        tenant: Tenant,
+        rule_id: str,
+        by: PrincipalId,
+        *,
+        recall_id: str = "",
+        memory_id: str = "",
+    ) -> tuple[str, str]:
+        """Keep a failure of a rule; returns its id, and that of the case, "" where none opened.
+
+        A case opens where a read or a memory is named: otherwise there is nobody to suspect.
+
+        Raises:
+            StorageError: The failure was not kept, or no case could be opened.
+        """
+        now_ms = self._out.now_ms()
+        failure = Failure(
+            failure_id=f"{now_ms:012x}{self._out.random_hex(_RANDOM_BYTES)}",
+            kind=kind,
+            grade=Grade.WRONG,
+            tenant=tenant,
+            by=by,
+            at_ms=now_ms,
+            recall_id=recall_id,
+            memory_id="" if recall_id else memory_id,
+            rule_id=rule_id,
+        )
+        await self._failures.record(failure, of_principal_max=None)
+        if not recall_id and not memory_id:
+            return failure.failure_id, ""
+        signal = Signal(
+            signal_id=failure.failure_id,
+            kind=kind,
+            grade=failure.grade,
+            tenant=tenant,
+            by=by,
+            at_ms=now_ms,
+            recall_id=recall_id or None,
+            memory_id=failure.memory_id or None,
+            rule_id=rule_id,
+        )
+        case_id = await self._cases.open_case(signal) or ""
+        if case_id:
+            await self._failures.join(failure.failure_id, case_id)
+        return failure.failure_id, case_id
+
+
+def rules_of(anchors: Iterable[Anchor]) -> list[RegisteredRule]:
+    """Anchors as rules that open cases by themselves: their matchers, and whole statements.
+
+    A sentence with fewer than three words for its subject is left out: it would be denied by honest
+    texts that merely share these words.
+    """
+    return [
+        RegisteredRule(
+            rule_id=one.anchor_id,
+            statement=one.statement
+            if content_words(skeleton(one.statement)) >= _CONTENT_WORDS_MIN
+            else "",
+            matcher=one.matcher,
+        )
+        for one in anchors
+    ]
+
+
+def judged_memory(memory: Memory) -> JudgedMemory:
+    """A memory as rules judge it: its text, with its metadata as lines."""
+    metadata = memory.metadata_json
+    text = memory.text if metadata is None else f"{memory.text}\n{lines_of(metadata)}"
+    return JudgedMemory(
+        memory_id=memory.memory_id,
+        text=text,
+        label=memory.source,
+        memory_class=memory.memory_class,
+    )
