@@ -126,7 +126,7 @@ class Permit:
         """Use the permit up.
 
         Raises:
-            InvariantBroken: It was spent before.
+            InvariantBroken: The permit was spent before.
         """
         if self._spent:
             raise InvariantBroken("permit spent twice")

@@ -480,7 +480,7 @@ class Pins(Protocol):
         """Approve the list of tools that was seen last; with a digest, only if the list has it.
 
         Raises:
-            UnknownPins: No such server was ever seen, or its tools are others by now.
+            UnknownPins: No such server was ever seen, or its tools have changed meanwhile.
         """
         ...
 
@@ -590,7 +590,7 @@ class Store(Protocol):
         that marks it as incomplete for later starts.
 
         Raises:
-            StoreUnavailable: It cannot be opened or made.
+            StoreUnavailable: The log cannot be opened or made.
         """
         ...
 

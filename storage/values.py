@@ -397,7 +397,7 @@ class Stands(enum.Enum):
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """One change and its state.
+    """One change of a memory on a server behind, and whether it counts by now.
 
     `candidate` is None if its content is gone, or was not asked for.
 
@@ -422,7 +422,7 @@ class QuarantinedText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes up to a leaf, in order.
+    """The changes behind servers, in order, up to one leaf of the audit log.
 
     `whole` says that these are all changes, and that earlier knowledge is void.
     """

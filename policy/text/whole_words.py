@@ -35,8 +35,8 @@ _GROUP_STEP: Final = 6
 # takes less than twenty milliseconds.
 _PIECE_LEN: Final = 1_024
 
-# So many characters after a match have to be known, to see whether a number goes on: a point or
-# comma, and a digit after it.
+# The number of characters after a match that have to be known, to see whether a number goes on: a
+# point or comma, and a digit after it.
 _BEHIND_LEN: Final = 2
 
 _REPEAT: Final = re.compile(r"[*+?]|\{([0-9]{1,3})(?:(,)([0-9]{0,3}))?\}")

@@ -436,7 +436,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         """Give an origin (a server's tool) the trust of a newcomer again.
 
         Raises:
-            NotFound: As `origin_trust`.
+            NotFound: No outcome is recorded for this origin.
         """
         one = self._origin(asked)
         await self.writer.restore_origin(one.tenant, one.server, one.tool, by.principal_id)
@@ -458,7 +458,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         """Put a principal back on the top rung of the trust ladder.
 
         Raises:
-            NotFound: Nobody has that name.
+            NotFound: No principal has that name.
         """
         self._known(principal_id)
         state = await self.writer.restore_trust(principal_id, by.principal_id)

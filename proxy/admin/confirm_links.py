@@ -108,7 +108,7 @@ class Confirming:
         """The content of a code, if it is ours, in time, and for this candidate and class.
 
         Raises:
-            BadLink: It is not.
+            BadLink: The code fails one of these tests.
         """
         if len(code) > _CODE_LEN_MAX:
             raise BadLink("This link is not one of ours.")

@@ -83,7 +83,7 @@ class Credentials:
         """A new key for the same principal; the old one ends now or after the grace.
 
         Raises:
-            NotFound: No such key.
+            NotFound: No key has this id.
             MalformedRequest: The key has ended; a revocation is final.
         """
         old = self._key(key_id)

@@ -177,10 +177,10 @@ class Queue:
         """Release the unchanged candidates of a selection: one text, exactly equal.
 
         Raises:
-            MalformedRequest: It was not made by `same`, or contains a candidate that must be
-                decided singly.
+            MalformedRequest: The selection was not made by `same`, or contains a candidate that
+                must be decided singly.
             NotFound: There is no such selection, or it has expired.
-            StorageError: One could not be decided; those before it are.
+            StorageError: A candidate could not be decided; those before it were.
         """
         selection = self._taken(digest)
         if selection.same is None:

@@ -41,7 +41,7 @@ class RecalledReads:
         """One recorded read of memories.
 
         Raises:
-            NotFound: It is not kept; the detail says since when reads are.
+            NotFound: The read is not kept; the error's detail says since when reads are kept.
         """
         found = await asyncio.to_thread(self._ledger.recall, recall_id)
         if found is None:
@@ -52,7 +52,7 @@ class RecalledReads:
         """One reply of a model, by the id that its API gave it.
 
         Raises:
-            NotFound: The reply is not kept; the detail says since when replies are kept.
+            NotFound: The reply is not kept; the error's detail says since when replies are kept.
         """
         found = await asyncio.to_thread(self._ledger.reply, Tenant(tenant), reply_id)
         if found is None:

@@ -94,7 +94,7 @@ class Canaries:
         """Ask one canary again; a case opens where other rows fail than the last time.
 
         Raises:
-            StorageError: As `run`.
+            StorageError: A search, or the record of a failure, could not be done.
         """
         asked = await asyncio.to_thread(self._asked, canary)
         key = canary.tenant, canary.anchor_id

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
 
-# So many rows of a selection are shown before a person confirms it.
+# How many rows of a selection are shown before a person confirms the selection.
 _SHOWN: Final = 10
 # For each reason of a refusal a few words that fit into a table; docs/reasons.md has the full text.
 _IN_WORDS: Final = {

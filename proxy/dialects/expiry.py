@@ -44,6 +44,6 @@ def expiry_or_utc(text: str, where: str) -> str:
     """Check a date like `expiry`; a date-time without an offset counts as UTC and gets that offset.
 
     Raises:
-        MalformedRequest: As `expiry`.
+        MalformedRequest: The date is none that `expiry` takes.
     """
     return expiry(f"{text}Z" if _MOMENT.fullmatch(f"{text}Z") else text, where)

@@ -124,7 +124,7 @@ class GuardClient:
         Raises:
             MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
             StoreUnavailable: The gate was not reached, or could judge none of them.
-            OutcomeUnknown: It was reached and the outcome is unknown; send nothing.
+            OutcomeUnknown: The gate was reached and the outcome is unknown; send nothing.
         """
         del principal
         judged: list[Judged] = []
@@ -142,7 +142,7 @@ class GuardClient:
         """Record what became of sent items.
 
         Raises:
-            StorageError: Perhaps it was not recorded; a repetition is harmless.
+            StorageError: The outcome may not be recorded; recording it again is harmless.
         """
         del principal
         body = wire.Settlement(
@@ -172,7 +172,7 @@ class GuardClient:
         """Note what entered the agent's context.
 
         Raises:
-            StorageError: It is not noted.
+            StorageError: The text is not noted.
         """
         del principal
         for texts in _divided(segment.texts):
@@ -218,7 +218,7 @@ class GuardClient:
         """The result of one operation on the gate's own store.
 
         Raises:
-            MalformedRequest: It cannot be carried out as asked.
+            MalformedRequest: The operation cannot be carried out as asked.
             StorageError: The store could not answer; with `OutcomeUnknown` it may be written.
         """
         body = wire.Performance(operation=operation, traceparent=traceparent)

@@ -251,7 +251,7 @@ class ElectedStore:
         """The result of an operation. If the gate goes away, a read is repeated, a write never.
 
         Raises:
-            MalformedRequest: It cannot be carried out as asked.
+            MalformedRequest: The operation cannot be carried out as asked.
             StorageError: The store could not answer; with `OutcomeUnknown` it may be written.
         """
         await self._election.ready()

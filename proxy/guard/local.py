@@ -276,7 +276,7 @@ class Guarding:
         A repeated report counts once.
 
         Raises:
-            StorageError: It is not recorded; the items stay unsettled.
+            StorageError: The outcome is not recorded; the items stay unsettled.
         """
         # The outcome counts for items of this server only: no server may settle those of another.
         behind = self._behind(principal, server)

@@ -58,14 +58,17 @@ class Graphs:
         return shown
 
     def find(self, tenant: Tenant, asked: FindInGraph) -> InGraph:
-        """The existing parts of a tenant's graph, for a call that changes it. Raises as `read`."""
+        """The existing parts of a tenant's graph, for a call that changes it.
+
+        Raises what `read` raises.
+        """
         with self._lock:
             return self._current(tenant).find(asked)
 
     def orphans(self, tenant: Tenant) -> tuple[Orphan, ...]:
         """Observations whose entity is gone, so that only the entity's name is left.
 
-        Raises as `read`.
+        Raises what `read` raises.
         """
         with self._lock:
             return tuple(self._current(tenant).orphans())

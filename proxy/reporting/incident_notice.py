@@ -71,7 +71,7 @@ def incident_of(leaf: bytes) -> IncidentLeaf | None:
 
 
 def incidents_event(message_id: str, steps: Sequence[IncidentLeaf], *, source: str) -> bytes:
-    """The event of some steps of incidents, at least one; its time is that of the last of them."""
+    """One webhook event about one or more steps of incidents; its time is that of the last step."""
     notices = tuple(
         IncidentNotice(
             incident_id=one.case_id,

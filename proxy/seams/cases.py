@@ -70,7 +70,7 @@ class TakesFeedback(Protocol):
     async def take(self, by: Principal, said: GiveFeedback) -> Noted:
         """Take what a client says of an answer; returns what became of it.
 
-        Raises as `proxy.aftermath.feedback.TakingFeedback`.
+        Raises what `proxy.aftermath.feedback.TakingFeedback.take` raises.
         """
         ...
 

@@ -20,6 +20,7 @@ class TakesOutcomes(Protocol):
         """Count an outcome for or against trust, with a leaf; True if it counted.
 
         Raises:
-            StorageError: As for a write; nothing was counted, and it may be reported again.
+            StorageError: The store cannot write now. Nothing was counted; the outcome may be
+                reported again.
         """
         ...

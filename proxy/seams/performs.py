@@ -26,5 +26,5 @@ class PerformsGraphs(Performs, Protocol):
     async def graph(
         self, principal: Principal, operation: GraphOperation, *, dialect: str, trace: TraceContext
     ) -> GraphResult:
-        """The answer to a question about the tenant's graph. Raises as `perform`."""
+        """The answer to a question about the tenant's graph. Raises what `perform` raises."""
         ...

@@ -125,7 +125,7 @@ def rest() -> None:
 
 
 def resting(items: Iterable[_R]) -> Iterable[_R]:
-    """Yield the items, with a rest before every few of them."""
+    """Yield the items, and let other work go on before every few of them."""
     return items if _HERE.work is None else _resting(items)
 
 

@@ -51,7 +51,7 @@ def after_write(tables: list[object]) -> RecallOptions:
     """The settings of the recall ledger in the `[after]` table.
 
     Raises:
-        BadValue: Names the key and what is allowed.
+        BadValue: The message names the key and what is allowed.
     """
     given = _given(tables)
     return RecallOptions(
@@ -63,7 +63,7 @@ def on_conviction(tables: list[object]) -> OnConviction:
     """What the `[after]` table lets a search do with the memories that it found to blame.
 
     Raises:
-        BadValue: Names the key and what is allowed.
+        BadValue: The message names the key and what is allowed.
     """
     given = _given(tables)
     return OnConviction(
@@ -77,7 +77,7 @@ def incident_webhook(tables: list[object]) -> ReviewWebhook | None:
     """The receiver that is told of incidents; None where the `[after]` table names none.
 
     Raises:
-        BadValue: Names the key and what is allowed, and no secret.
+        BadValue: The message names the key and what is allowed, and no secret.
     """
     given = _given(tables).webhook
     try:
@@ -90,7 +90,7 @@ def canary_seconds(tables: list[object]) -> float:
     """Seconds between two rounds of all canaries; 0 where they are not asked by themselves.
 
     Raises:
-        BadValue: Names the key and what is allowed.
+        BadValue: The message names the key and what is allowed.
     """
     return _given(tables).canary_seconds
 

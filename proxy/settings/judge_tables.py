@@ -54,7 +54,7 @@ def judge_tables(tables: list[object]) -> tuple[JudgeTable, ...]:
     """The judges of these tables, in order.
 
     Raises:
-        BadValue: Names the table and key, and what is allowed.
+        BadValue: The message names the table and key, and what is allowed.
     """
     found: list[JudgeTable] = []
     for position, table in enumerate(tables, 1):

@@ -83,7 +83,7 @@ def mcp_servers(tables: list[object], environment: Mapping[str, str]) -> tuple[M
     """The servers of these tables. `environment` is the sidecar's own.
 
     Raises:
-        BadValue: Names the table and the error, and no secret.
+        BadValue: The message names the table and the error, and no secret.
     """
     servers: list[McpServer] = []
     for position, table in enumerate(tables, 1):

@@ -159,7 +159,7 @@ def model_upstreams(tables: list[object]) -> tuple[ModelUpstream, ...]:
     """The model APIs of these tables.
 
     Raises:
-        BadValue: Names the table and the error, and no secret.
+        BadValue: The message names the table and the error, and no secret.
     """
     found: list[ModelUpstream] = []
     for position, table in enumerate(tables, 1):

@@ -40,7 +40,7 @@ def bindings_of(tables: list[object]) -> tuple[Binding, ...]:
     """The bindings of `[[principals]]` tables.
 
     Raises:
-        BadValue: Names the table and the error.
+        BadValue: The message names the table and the error.
     """
     bindings: list[Binding] = []
     seen: set[object] = set()

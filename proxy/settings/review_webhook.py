@@ -72,7 +72,7 @@ def review_webhook(tables: list[object]) -> ReviewWebhook | None:
     """The settings of the one `[review]` table; None where there is none.
 
     Raises:
-        BadValue: Names the key and what is allowed, and no secret.
+        BadValue: The message names the key and what is allowed, and no secret.
     """
     if not tables:
         return None
@@ -94,7 +94,7 @@ def key_of(secret: Secret) -> bytes:
     """The bytes that a secret stands for, 24 to 64 of them.
 
     Raises:
-        BadValue: Says what a secret looks like, and nothing of the given one.
+        BadValue: The message says what a secret looks like, and nothing of the given one.
     """
     allowed = f"{SECRET_PREFIX} and {_SECRET_LEN_MIN} to {_SECRET_LEN_MAX} bytes in base64"
     prefix, text = secret.reveal()[: len(SECRET_PREFIX)], secret.reveal()[len(SECRET_PREFIX) :]
@@ -111,7 +111,7 @@ def receiver_of(given: ReceiverTable) -> ReviewWebhook:
     """The receiver that a table names, with its secrets read.
 
     Raises:
-        BadValue: Names the key and what is allowed, and no secret.
+        BadValue: The message names the key and what is allowed, and no secret.
     """
     check_url(given.url, has_credential=False)
     allow = tuple(network_of(one) for one in given.allow)
@@ -135,7 +135,7 @@ def network_of(text: str) -> Network:
     """A range of addresses, read from an entry of `allow`.
 
     Raises:
-        BadValue: What is allowed.
+        BadValue: The entry is no such range; the message says what is allowed.
     """
     try:
         return ip_network(text)

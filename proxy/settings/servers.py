@@ -28,7 +28,7 @@ def check_url(url: str, *, has_credential: bool) -> None:
     """Refuse a URL that names no single server, or that would send a credential unencrypted.
 
     Raises:
-        BadValue: Says what is allowed.
+        BadValue: The URL is not allowed; the message says what is.
     """
     allowed = "url: must be http:// or https:// with a host, without user, query or fragment"
     try:

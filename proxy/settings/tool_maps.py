@@ -42,7 +42,7 @@ def maps_of_models(
     Maps of file tools are always among them: they have only changes of memory files judged.
 
     Raises:
-        MapError: As `load_map`.
+        MapError: No such map exists, or a file is no map (see `load_map`).
     """
     known = tuple(_shipped()[name] for name in shipped())
     found = tuple(load_map(name) for name in names or ())

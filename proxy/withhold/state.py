@@ -187,7 +187,7 @@ class Kept:
         self.results: OrderedDict[bytes, Entry] = OrderedDict()
         self.texts: OrderedDict[bytes, Entry] = OrderedDict()
         self.blocks: OrderedDict[bytes, Told] = OrderedDict()
-        # A counter that rises when a text is withheld at one place only.
+        # How many texts were withheld at one place, such as one result, so far.
         self.stuck_count = 0
         # Texts that were withheld once and may be shown again, by key. A text stays here until it
         # is shown.

@@ -193,7 +193,7 @@ class DerivedState:
 
         Raises:
             OSError: A file could not be rewritten.
-            StorageError: As for `wait`.
+            StorageError: The rows are still being read, or cannot be read.
         """
         self.wait()
         self.files.drop(self.index, ordinals)

@@ -510,7 +510,8 @@ class Engine:
 
         Raises:
             StoreUnavailable: The disk refused; purged content is hidden, but not yet erased.
-            OutcomeUnknown: As before, and nothing more may be written until the next start.
+            OutcomeUnknown: The disk refused; purged content is hidden, and nothing more may be
+                written until the next start.
         """
         # While a large store is being read at start, a view is open on this file, so the file
         # cannot be replaced.

@@ -92,7 +92,7 @@ def filtering_tools(
     A tool whose names or schema are withheld is removed.
 
     Raises:
-        MalformedRequest: See `filtering`.
+        MalformedRequest: The result cannot be searched (`filtering` says why).
     """
     if not isinstance(result, dict):
         return result

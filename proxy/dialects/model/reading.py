@@ -165,7 +165,10 @@ def said_in(
 
 
 def result_in(value: Json, where: Where, call_id: str | None) -> tuple[Said, ...]:
-    """A tool's result; an empty one was seen by the model all the same."""
+    """The texts of a tool's result.
+
+    An empty result counts as one empty text, because the model saw it.
+    """
     said = said_in(value, where, Voice.TOOL, call_id)
     return said or (Said(where=where, text="", voice=Voice.TOOL, call_id=call_id),)
 

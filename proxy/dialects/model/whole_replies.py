@@ -94,7 +94,7 @@ class _Edited:
         self._ended = True
 
     def _with(self, more: dict[str, Json]) -> dict[str, Json]:
-        """The reply with the given fields, the first reply's id, and all requests' tokens."""
+        """The reply to the agent: these fields, the first reply's id, the tokens of all replies."""
         if not self._before and not self._refused:
             return self._body
         body = {**self._body, **more}

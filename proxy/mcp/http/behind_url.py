@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from proxy.transport.upstream import Reply, Upstream
 
-# How many seconds to wait until the server accepts a message that gets no answer. Later messages of
-# the client wait for that.
+# How many seconds the relay waits until the server accepts a message that gets no answer. Later
+# messages of the client wait for that.
 TELL_SECONDS: Final = 10.0
-# For so many seconds a stream may go on after its answer. If it ends by itself, its connection is
+# For how many seconds a stream may go on after its answer. If it ends by itself, its connection is
 # used again.
 GRACE_SECONDS: Final = 1.0
 # A client that lost a stream may ask for the events after one that it got, if that is among this

@@ -24,8 +24,8 @@ _ERROR: Final = math.sqrt(math.pi / 2 - 1)
 Mask = NDArray[np.bool_]
 
 _NORM_TOLERANCE: Final = 1e-3
-# Up to so many rows are scored one by one: starting a pass over all rows costs more than eight
-# rows.
+# The number of rows up to which rows are scored one by one: the start of a pass over all rows costs
+# as much as eight rows.
 _FEW: Final = 8
 
 _faiss: Final[Any] = faiss
