@@ -171,6 +171,7 @@ async def _forgive(context: Context) -> Exit:
         return Exit.OK
     same = "" if done.candidates == 1 else f", with {done.candidates - 1} more that say the same"
     terminal.say(f"{inert(done.candidate_id)}: forgiven{same}, audit leaf {done.leaf_index}")
+    terminal.say("its agent sees the text again; proposed again, it is judged anew")
     return Exit.OK
 
 

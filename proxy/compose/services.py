@@ -382,10 +382,12 @@ class Services:
     ) -> ModelFront:
         """The front for model APIs, named in `[[model]]` tables; without `couple` there is none."""
         coupling: Coupling = UnsafeUncoupled()
+        veto = Veto(self.guard)
         if self._foundation.memory is not None:
             coupling = self._foundation.memory.coupled(coupling)
+            veto = Veto(self.guard, self._foundation.memory.withholding.is_forgiven)
         ledger = self.operate.ledger
-        coupling = Vetoing(coupling, Veto(self.guard), ledger.unmapped, ledger.gave)
+        coupling = Vetoing(coupling, veto, ledger.unmapped, ledger.gave)
         upstreams = self._foundation.settings.models if couple else ()
         if self._foundation.memory is not None:
             coupling = Questioning(

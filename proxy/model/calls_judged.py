@@ -27,7 +27,9 @@ from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarding import UNDECIDED, admitted_of, judge, record
 
 if TYPE_CHECKING:
-    from policy.model import CandidateId, Principal
+    from collections.abc import Callable
+
+    from policy.model import CandidateId, Principal, PrincipalId
     from proxy.dialects.mcp.maps import ToolMap
     from proxy.dialects.model.memory_tools import MemoryTool, OfferedTools
     from proxy.dialects.model.transcript import ModelCall
@@ -59,8 +61,14 @@ class Veto:
     Event loop only; any number of replies at once.
     """
 
-    def __init__(self, guard: GuardAhead) -> None:
+    def __init__(
+        self,
+        guard: GuardAhead,
+        is_forgiven: Callable[[PrincipalId, CandidateId], bool] | None = None,
+    ) -> None:
+        """`is_forgiven` tells whether a person took back the denial of a principal's candidate."""
         self._guard = guard
+        self._is_forgiven = is_forgiven
         # Held items by their content: an item that is proposed again counts as the same candidate.
         self._held: OrderedDict[bytes, CandidateId] = OrderedDict()
         # Items that a person released and that no relay sends: the next call with such an item goes
@@ -180,9 +188,12 @@ class Veto:
             return None
         try:
             judged = await self._guard.decided(principal, candidate_id)
-            if judged.reason is Reason.HOLD_EXPIRED:
+            forgives = self._is_forgiven
+            forgiven = forgives is not None and forgives(principal.principal_id, candidate_id)
+            if forgiven or judged.reason is Reason.HOLD_EXPIRED:
+                # No person's denial stands: the hold has expired, or a person took the denial back.
+                # So the item is judged anew, and may wait again.
                 del self._held[held]
-                # The hold has expired, and no person refused the item, so it is judged anew.
                 return None
             if judged.decision != _ADMIT or candidate_id in self._released:
                 return judged

@@ -37,6 +37,7 @@ _OF_ITS_PLACE: Final = frozenset(
     }
 )
 
+_Name = TypeVar("_Name")
 _Value = TypeVar("_Value")
 
 
@@ -195,6 +196,8 @@ class Kept:
         # For each text the generation at which it was found to have nothing to withhold.
         self.clean: OrderedDict[bytes, int] = OrderedDict()
         self.stood: OrderedDict[bytes, int] = OrderedDict()
+        # The refused candidates whose refusal a person took back.
+        self.forgiven: OrderedDict[str, None] = OrderedDict()
 
     def apply(self, record: Record) -> None:
         """Apply one record. Applying the same record twice changes nothing."""
@@ -216,6 +219,7 @@ class Kept:
                 if gone is not None:
                     self._forgive(gone.keys)
                     self._unstick(record.candidate_id)
+                    put(self.forgiven, record.candidate_id, None)
             case Stuck():
                 self._stick(record)
 
@@ -402,7 +406,7 @@ def _terms_of(begun: Begun, told: Told) -> Terms:
     )
 
 
-def put(kept: OrderedDict[bytes, _Value], name: bytes, value: _Value) -> None:
+def put(kept: OrderedDict[_Name, _Value], name: _Name, value: _Value) -> None:
     """Keep a value under a name; if there is no room, the least recently used one is dropped."""
     kept[name] = value
     kept.move_to_end(name)

@@ -259,12 +259,10 @@ class Withholding:
             if result.memory is not None:
                 self._show(kept, result.memory)
         elif begun is None:
-            # The candidate has no text to withhold, or was given up, so that its text is withheld
-            # already.
+            # The candidate has no text, or was given up: then its text is withheld already.
             return
         elif result is None:
-            # The writer finishes the job that it has begun; the next model request asks the store
-            # for the outcome.
+            # The writer goes on with it, and the next model request asks the store for the outcome.
             early = submission.due is not None and submission.due.expire()
             told = _undecided(candidate.memory_class)
             waits = Waits(kept.principal, submission.candidate_id)
@@ -358,6 +356,10 @@ class Withholding:
             kept.apply(record)
         await self._log.append(map(encode, records))
         return len(same), leaf_index
+
+    def is_forgiven(self, principal_id: PrincipalId, candidate_id: str) -> bool:
+        """Whether a person took a candidate's refusal back, by `forgive` or by a later release."""
+        return candidate_id in self._of(principal_id).forgiven
 
     # ---- waiting for verdicts --------------------------------------------------------------------
 

@@ -51,6 +51,12 @@ async def _admin(bench: Bench, path: str) -> Json:
         return found
 
 
+async def _command(bench: Bench, path: str) -> None:
+    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+    async with bench.front.client.post(bench.front.admin_url + path, headers=headers) as got:
+        assert got.status == 200
+
+
 async def _memories(bench: Bench) -> list[str]:
     found = await _admin(bench, "/api/v1/memories")
     return [one["text"] for one in found["memories"]]
@@ -77,6 +83,24 @@ async def test_a_refused_write_is_replaced_and_the_model_asked_again(
     assert "look_up" in _text(answer)
     assert len(asked) == 2
     assert b"Not stored" in asked[1]
+
+
+async def test_a_forgiven_text_is_judged_anew_and_a_denied_one_stays_denied(
+    tmp_path: Path,
+) -> None:
+    body = _asking("anthropic", "whole", call(TOOL, content=STEERING))
+    async with fronted(tmp_path) as bench:
+        assert "Not stored yet (class_floor" in _text(await bench.ask("anthropic", body))
+        (held,) = (await _admin(bench, "/api/v1/review"))["held"]
+        denied = f"/api/v1/review/{held['candidate_id']}"
+        await _command(bench, f"{denied}/deny")
+        for _ in range(2):
+            assert "Not stored (denied_by_person" in _text(await bench.ask("anthropic", body))
+            assert (await _admin(bench, "/api/v1/review"))["held"] == []
+        await _command(bench, f"{denied}/forgive")
+        assert "Not stored yet (class_floor" in _text(await bench.ask("anthropic", body))
+        (anew,) = (await _admin(bench, "/api/v1/review"))["held"]
+        assert anew["candidate_id"] != held["candidate_id"]
 
 
 @each_api

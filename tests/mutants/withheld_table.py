@@ -531,6 +531,19 @@ WITHHELD: Final = (
         ),
     ),
     Mutant(
+        name="a text whose denial was taken back is answered as denied",
+        file="proxy/withhold/state.py",
+        old="                    put(self.forgiven, record.candidate_id, None)\n",
+        new="",
+        invariant="what a person forgives is judged anew when it is proposed again",
+        tests=(
+            at(
+                "tests/integration/test_model_veto.py",
+                "test_a_forgiven_text_is_judged_anew_and_a_denied_one_stays_denied",
+            ),
+        ),
+    ),
+    Mutant(
         name="a whole reply loses calls that go on",
         file="proxy/dialects/model/replies_withheld.py",
         old="        made = _put_at(made, place, value)\n",
