@@ -500,6 +500,7 @@ class Guarding:
                 lowered=class_lowered(found.intercepted, leaf),
                 page=self._surroundings.page.of(candidate_id),
                 way=way_of(found.intercepted.target),
+                again=True,
             ),
             reason=reason,
             step=leaf.step,

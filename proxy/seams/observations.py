@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import product
 from typing import Final
 
 from policy.model import ChangeKind, MemoryClass, SourceKind
@@ -87,6 +88,7 @@ def observation_for(
     lowered: bool = False,
     page: str | None = None,
     way: Way = Way.STORE,
+    again: bool = False,
 ) -> str:
     """The text for one written item: state, reason code, class, and what the agent may do next.
 
@@ -99,6 +101,8 @@ def observation_for(
         lowered: Whether `memory_class` is below the class that the client named.
         page: The address where a person decides what is held; None where no page is served.
         way: Who writes what a person lets in. Only where the agent does may it ask again.
+        again: Whether the same change waits already, because this principal proposed it before,
+            perhaps in another conversation.
 
     Raises:
         InvariantBroken: A refusal without a reason.
@@ -110,6 +114,8 @@ def observation_for(
     if decision == "hold":
         removal = change in {ChangeKind.DELETE, ChangeKind.PURGE}
         undone, waits = ("deleted", "the deletion") if removal else ("stored", "it")
+        if again:
+            waits = f"the same {'deletion' if removal else 'text'} already"
         return (
             f"Not {undone} yet ({reason.value}, {memory_class.value}): {waits} waits for a person. "
             f"{_AGAIN if way is Way.AGENT else _GO_ON}{f'{_DECIDED_AT}{page}' if page else ''}"
@@ -131,8 +137,8 @@ def _all() -> frozenset[str]:
         for reason in NEXT:
             texts.add(observation_for("reject", reason, one))
             for change in (ChangeKind.CREATE, ChangeKind.DELETE):
-                for way in Way:
-                    texts.add(observation_for("hold", reason, one, change, way=way))
+                for way, again in product(Way, (False, True)):
+                    texts.add(observation_for("hold", reason, one, change, way=way, again=again))
     return frozenset(texts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -69,11 +70,12 @@ def own_texts(page: str | None = None) -> Iterator[str]:
 
     `page` is the address, without the candidate's id, of the page where a person decides.
     """
-    for decision in ("reject", "hold"):
-        for reason in Reason:
-            for memory_class in MemoryClass:
-                for change in (ChangeKind.CREATE, ChangeKind.DELETE):
-                    for way in (Way.STORE, Way.AGENT):
-                        yield observation_for(
-                            decision, reason, memory_class, change, page=page, way=way
-                        )
+    for reason, memory_class in product(Reason, MemoryClass):
+        yield observation_for("reject", reason, memory_class)
+        kinds = product(
+            (ChangeKind.CREATE, ChangeKind.DELETE), (Way.STORE, Way.AGENT), (False, True)
+        )
+        for change, way, again in kinds:
+            yield observation_for(
+                "hold", reason, memory_class, change, page=page, way=way, again=again
+            )

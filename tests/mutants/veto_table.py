@@ -47,6 +47,14 @@ VETO: Final = (
         quick=True,
     ),
     Mutant(
+        name="an item that waits already is told as if it were new",
+        file="proxy/guard/local.py",
+        old="                again=True,\n",
+        new="",
+        invariant="who proposes again what waits is told that it waits, and nobody else is",
+        tests=(at(_VETO_TESTS, "test_what_waits_is_asked_about_once"),),
+    ),
+    Mutant(
         name="a refused item goes on with its call",
         file=_VETO,
         old="        if any(one.decision != _ADMIT for one in judged):\n",

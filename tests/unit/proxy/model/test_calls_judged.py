@@ -230,13 +230,14 @@ async def _held(seen: Guarded, veto: Veto) -> ModelCall:
 
 async def test_what_waits_is_asked_about_once(seen: Guarded) -> None:
     veto = _veto(seen)
-    await _held(seen, veto)
-    await _held(seen, veto)
+    one = await _held(seen, veto)
+    # Another conversation of the same agent proposes it again: it is told that nothing more waits.
+    again = await _one(veto, one) or ""
+    assert ": the same deletion already waits for a person. " in again
     assert seen.store.reader.status().held_count == 1
-    # Somebody else's same call is his own candidate.
+    # Somebody else's same call is his own candidate, and he learns of nobody else's.
     third = msgspec.structs.replace(AGENT, principal_id=PrincipalId("agent-3"))
-    one = call("notebook", command="delete", path="/memories/old.md")
-    assert await _one(veto, one, principal=third) is not None
+    assert ": the deletion waits for a person. " in (await _one(veto, one, principal=third) or "")
     assert seen.store.reader.status().held_count == 2
 
 

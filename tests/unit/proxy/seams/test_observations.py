@@ -8,6 +8,7 @@ from policy.model import ChangeKind, MemoryClass, SourceKind
 from policy.verdict import InvariantBroken, Reason
 from proxy.seams.delivery import way_of
 from proxy.seams.observations import NEXT, is_observation, observation_for, whose_words
+from proxy.withhold.texts import own_texts
 
 
 def test_every_reason_has_one_text_and_no_two_share_it() -> None:
@@ -53,6 +54,20 @@ def test_a_deletion_that_waits_says_so(change: ChangeKind) -> None:
     text = observation_for("hold", Reason.PERSON_REQUIRED, MemoryClass.L3, change)
     assert text.startswith("Not deleted yet (person_required, L3): the deletion waits")
     assert observation_for("hold", Reason.PERSON_REQUIRED, MemoryClass.L3).startswith("Not stored")
+
+
+@pytest.mark.parametrize("change", [ChangeKind.CREATE, ChangeKind.DELETE])
+def test_what_waits_already_is_said_to_and_is_still_one_of_the_closed_list(
+    change: ChangeKind,
+) -> None:
+    told = observation_for("hold", Reason.CLASS_FLOOR, MemoryClass.L1, change, again=True)
+    noun = "deletion" if change is ChangeKind.DELETE else "text"
+    assert f"(class_floor, L1): the same {noun} already waits for a person." in told
+    assert is_observation(told)
+    # Control: what is proposed for the first time is not said to wait already.
+    first = observation_for("hold", Reason.CLASS_FLOOR, MemoryClass.L1, change)
+    assert "already" not in first
+    assert {told, first} < {*own_texts()}, "no refusal withholds what the gate itself says"
 
 
 def test_refusal_without_a_reason_is_a_broken_promise() -> None:
