@@ -8,7 +8,7 @@ the memory's id only while the row still has content.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from policy.model import Memory, MemoryId, PrincipalId, Tenant
 from policy.query import Filter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 NEAREST_MAX: Final = 50
 """How many of the rows nearest to a query a recall names, whether they were shown or not."""
@@ -51,8 +51,11 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     tenant: Tenant
     principal_id: PrincipalId
-    front: str  # the dialect of the request that read
-    operation: str  # `gen_ai.operation.name`: search_memory, list_memories, get_memory, get_history
+    # The dialect of the request that read; for an answer of a server behind the gate its target.
+    front: str
+    # `gen_ai.operation.name`: search_memory, list_memories, get_memory, get_history; execute_tool
+    # for an answer of a server behind the gate.
+    operation: str
     session: str  # our own id of the session; "" where no conversation is known
     version: int  # the store's version at the read
     limit: int
@@ -65,16 +68,15 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     query: str | None = None
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer of a server behind the gate that showed stored memories."""
+class LaterHits(NamedTuple):
+    """The hits of a recall where they still have to be found in texts.
 
-    served_id: str  # the id of this answer: 16 hex digits
-    at_ms: int
-    tenant: Tenant
-    principal_id: PrincipalId
-    server: str
-    tool: str
-    hits: tuple[Recalled, ...]
+    `find` is called once at most, on the ledger's thread; with no hit there is no record.
+    `char_count` is the length of the texts that wait for it.
+    """
+
+    find: Callable[[], tuple[Recalled, ...]]
+    char_count: int
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,11 +135,12 @@ class Recalls(Protocol):
     A read waits a second at most for records that were noted before it.
     """
 
-    def note(self, record: Recall | Served | Reply) -> str:
+    def note(self, record: Recall | Reply, later: LaterHits | None = None) -> str:
         """Queue a record to be kept; never waits and never raises. Event loop only.
 
-        Returns the id of a recall or of a served answer, whose own id field is ignored; "" for a
-        record that is dropped, because the queue is full or the ledger is off.
+        `later` finds the hits of a recall that has none yet. Returns the id of a recall, whose own
+        id field is ignored; "" for a record that is dropped, because too much waits or the ledger
+        is off.
         """
         ...
 

@@ -40,6 +40,7 @@ from proxy.fronts.guard_socket import GuardFront
 from proxy.fronts.memory import MemoryFront
 from proxy.fronts.model import ModelFront
 from proxy.guard.local import Guarding
+from proxy.guard.showing import ShowingNotes
 from proxy.guard.sieve import Sieve
 from proxy.intercept.budgets import Budgets, Topics
 from proxy.intercept.client_vectors import takes_client_vectors
@@ -231,6 +232,11 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             ledger=ledger,
             surroundings=self.surroundings,
             confirms=confirms,
+            showing=ShowingNotes(
+                store.recalls,
+                lambda: store.reader.status().version,
+                self.surroundings.now_ms,
+            ),
         )
 
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from policy.labels.editing import Edit
     from policy.model import Origin, PrincipalId, Tenant
     from proxy.guard.ahead import AdmittedAhead
+    from proxy.guard.showing import ShowingNotes
     from proxy.guard.sieve import Sieve
     from proxy.intercept.interceptor import Writing
     from proxy.seams.guard import Item, PinnedTool, Segment
@@ -107,6 +108,7 @@ class Guarding:
         ledger: Notes,
         surroundings: Surroundings,
         confirms: Confirms,
+        showing: ShowingNotes,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`sieve` and `ledger` are shared by the guards of all protocols."""
@@ -124,6 +126,7 @@ class Guarding:
         self._ledger = ledger
         self._surroundings = surroundings
         self._confirms = confirms
+        self._showing = showing
         self._monotonic_s = monotonic_s
         # Items that a relay is sending now, each with the time until which the relay is trusted to
         # settle it.
@@ -410,6 +413,10 @@ class Guarding:
                 # A long answer is searched in many readings, so this search pauses now and then for
                 # other requests.
                 await asyncio.sleep(0)
+            live = self._sieve.shown(scope)
+        if live is not None:
+            texts = tuple(one for one, hides in zip(strings, flags, strict=True) if not hides)
+            self._showing.showed(principal, scope[1], live, texts)
         return tuple(flags)
 
     async def _catch_up(self) -> None:

@@ -11,51 +11,40 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 from collections import Counter, OrderedDict, deque
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from policy.labels.forwarded_call import call_of
 from policy.text.readings import readings_of
-from policy.text.skeleton import skeleton
-from policy.withheld.words import words_of
+from proxy.guard.live_texts import LiveTexts
+from proxy.guard.prints import (
+    CONTAINED_LEN_MIN,
+    Print,
+    digest_of,
+    print_of,
+    prints_of,
+    prints_of_pieces,
+    shape_of,
+)
 from storage.values import Stands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from policy.model import Candidate, Tenant
+    from policy.model import Tenant
     from storage.values import Moved, News
 
-CONTAINED_LEN_MIN: Final = 8
 DENIED_MAX: Final = 10_000
 SIFTED_MAX: Final = 32_768
 """Answers that are remembered, of all scopes together; about 8 MB."""
-_SPACES: Final = re.compile(r"\s+")
-# A piece of one word is a name or a kind: a text that mentions it does not repeat the memory.
-_ONE_WORD: Final = re.compile(r"[^\W\d_]+")
 _WITHHELD: Final = frozenset({Stands.HELD, Stands.DENIED, Stands.FORWARDING, Stands.QUARANTINED})
 
 Scope = tuple["Tenant", str]
 
 
-class _Print(NamedTuple):
-    """The fingerprint of one piece of a memory's text, without the text.
-
-    It has a hash to search by, the length, and a digest that must be equal.
-    """
-
-    anchor: int
-    length: int
-    digest: bytes
-    whole: bool  # whether only an equal string matches, and not one that contains the piece
-
-
 class _Known(NamedTuple):
     scope: Scope
     stands: Stands
-    prints: tuple[_Print, ...]
+    prints: tuple[Print, ...]
 
 
 class _Sifted:
@@ -84,14 +73,14 @@ class _Sifted:
 class _Withheld:
     """Prints of one tenant's pieces behind one server.
 
-    For each print: how many hidden memories have the piece, and how many shown ones.
+    For each print: how many hidden memories have the piece, and which shown ones.
     """
 
     def __init__(self, sifted: _Sifted) -> None:
-        self.withheld: Counter[_Print] = Counter()
-        self.shown: Counter[_Print] = Counter()
-        self._anchors: dict[int, list[_Print]] | None = None
-        self._wholes: frozenset[_Print] = frozenset()
+        self.withheld: Counter[Print] = Counter()
+        self.shown = LiveTexts()
+        self._anchors: dict[int, list[Print]] | None = None
+        self._wholes: frozenset[Print] = frozenset()
         self._sifted = sifted
         self._generation = sifted.generation()
 
@@ -105,25 +94,25 @@ class _Withheld:
             anchors = self._build()
         if not anchors and not self._wholes:
             return False
-        digest = _digest(text)
+        digest = digest_of(text)
         answer = self._sifted.answer(self._generation, digest)
         if answer is None:
             answer = self._read(text, anchors)
             self._sifted.keep(self._generation, digest, answer=answer)
         return answer
 
-    def _read(self, text: str, anchors: dict[int, list[_Print]]) -> bool:
-        shapes = dict.fromkeys(_shape(reading) for reading in readings_of(text))
-        if self._wholes and any(_print(shape, whole=True) in self._wholes for shape in shapes):
+    def _read(self, text: str, anchors: dict[int, list[Print]]) -> bool:
+        shapes = dict.fromkeys(shape_of(reading) for reading in readings_of(text))
+        if self._wholes and any(print_of(shape, whole=True) in self._wholes for shape in shapes):
             return True
         return bool(anchors) and any(self._contains(shape, anchors) for shape in shapes)
 
-    def _build(self) -> dict[int, list[_Print]]:
+    def _build(self) -> dict[int, list[Print]]:
         # A piece that also stands in a shown memory is not withheld. Otherwise a steered agent
         # could hide a memory by proposing its text again so that it is held.
         acting = [one for one in self.withheld if one not in self.shown]
         self._wholes = frozenset(one for one in acting if one.whole)
-        anchors: dict[int, list[_Print]] = {}
+        anchors: dict[int, list[Print]] = {}
         for one in acting:
             if not one.whole:
                 anchors.setdefault(one.anchor, []).append(one)
@@ -131,11 +120,11 @@ class _Withheld:
         return anchors
 
     @staticmethod
-    def _contains(shape: str, anchors: dict[int, list[_Print]]) -> bool:
+    def _contains(shape: str, anchors: dict[int, list[Print]]) -> bool:
         for at in range(len(shape) - CONTAINED_LEN_MIN + 1):
             for one in anchors.get(hash(shape[at : at + CONTAINED_LEN_MIN]), ()):
                 part = shape[at : at + one.length]
-                if len(part) == one.length and _digest(part) == one.digest:
+                if len(part) == one.length and digest_of(part) == one.digest:
                     return True
         return False
 
@@ -168,6 +157,11 @@ class Sieve:
             return tuple(False for _ in strings)
         return tuple(withheld.holds_back(one) for one in strings)
 
+    def shown(self, scope: Scope) -> LiveTexts | None:
+        """The live memories of a scope as of the last refresh; None where there never were any."""
+        found = self._scopes.get(scope)
+        return None if found is None else found.shown
+
     def refresh(self) -> None:
         """Take in the changes of the store since the last refresh."""
         news = self._news(self._leaf_count)
@@ -189,7 +183,7 @@ class Sieve:
         prints are taken now.
         """
         self._drop(name)
-        self._put(name, _Known(scope=scope, stands=Stands.HELD, prints=_prints(pieces)))
+        self._put(name, _Known(scope=scope, stands=Stands.HELD, prints=prints_of_pieces(pieces)))
 
     def take(self, moved: tuple[Moved, ...]) -> None:
         """Take in candidates whose texts are at hand, before the first refresh."""
@@ -240,7 +234,10 @@ class Sieve:
     def _put(self, name: str, known: _Known) -> None:
         self._known[name] = known
         scope = self._scopes.setdefault(known.scope, _Withheld(self._sifted))
-        (scope.withheld if known.stands in _WITHHELD else scope.shown).update(known.prints)
+        if known.stands in _WITHHELD:
+            scope.withheld.update(known.prints)
+        else:
+            scope.shown.add(name, known.prints)
         scope.touch()
 
     def _drop(self, name: str) -> None:
@@ -248,49 +245,11 @@ class Sieve:
         if known is None:
             return
         scope = self._scopes[known.scope]
-        counts = scope.withheld if known.stands in _WITHHELD else scope.shown
-        for one in known.prints:
-            counts[one] -= 1
-            if counts[one] <= 0:
-                del counts[one]
         scope.touch()
-
-
-def prints_of(candidate: Candidate) -> tuple[_Print, ...]:
-    """The prints of the pieces that tell this candidate from others.
-
-    If one piece carries meaning by itself, the pieces beside it are names and kinds, which any
-    memory may share: withholding them too would hide every memory of the same name.
-    """
-    call = call_of(candidate)
-    return () if call is None else _prints(call.pieces)
-
-
-def _prints(pieces: tuple[str, ...]) -> tuple[_Print, ...]:
-    shapes = {shape for piece in pieces if (shape := _shape(piece))}
-    telling = {shape for piece in pieces if _tells(piece, shape := _shape(piece))}
-    return tuple(_print(shape, whole=not telling) for shape in sorted(telling or shapes))
-
-
-def _tells(piece: str, shape: str) -> bool:
-    spelled = _spelled(piece)
-    long_enough = min(len(shape), len(spelled)) >= CONTAINED_LEN_MIN
-    return long_enough and _ONE_WORD.fullmatch(spelled) is None
-
-
-def _print(shape: str, *, whole: bool) -> _Print:
-    anchor = 0 if whole else hash(shape[:CONTAINED_LEN_MIN])
-    return _Print(anchor=anchor, length=len(shape), digest=_digest(shape), whole=whole)
-
-
-def _shape(text: str) -> str:
-    """The words of a text; for a text without words, its punctuation."""
-    return " ".join(words_of(text)) or _spelled(text)
-
-
-def _spelled(text: str) -> str:
-    return _SPACES.sub(" ", skeleton(text)).strip()
-
-
-def _digest(shape: str) -> bytes:
-    return blake2b(shape.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if known.stands not in _WITHHELD:
+            scope.shown.drop(name)
+            return
+        for one in known.prints:
+            scope.withheld[one] -= 1
+            if scope.withheld[one] <= 0:
+                del scope.withheld[one]

@@ -22,7 +22,6 @@ from storage.recall_log.packing import (
     PackedInContext,
     PackedRecall,
     PackedReply,
-    PackedServed,
     Private,
     decode_private,
     decode_recall,
@@ -35,7 +34,7 @@ from storage.recall_log.packing import (
     unpack_scores,
 )
 from storage.recall_log.sealed_segments import Segments, Stored
-from storage.recalls import NEAREST_MAX, InContext, Recall, Recalled, Reply, Served, Span
+from storage.recalls import NEAREST_MAX, InContext, Recall, Recalled, Reply, Span
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.rows import memory_of, read_id, read_row
 
@@ -45,12 +44,14 @@ if TYPE_CHECKING:
 
     from policy.model import Memory, MemoryId, Tenant
     from storage.recall_log.sealed_segments import Frame, SegmentKey
-    from storage.recalls import RecallOptions
+    from storage.recalls import LaterHits, RecallOptions
     from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import LmdbStore, View
     from storage.values import Row
 
 QUEUE_MAX: Final = 10_000
+TEXTS_MAX: Final = 4 * 1024 * 1024
+"""Characters of texts in which hits still have to be found, of all records that wait."""
 LINGER_S: Final = 0.02
 """How long records wait for others, so that a busy store has few batches."""
 _BATCH_LEN: Final = 256
@@ -60,10 +61,11 @@ REFUSED_MS: Final = 60_000
 """How long nothing is written after the disk refused a record."""
 _FORGET_EVERY_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * 3_600_000
-_RECALL, _SERVED, _REPLY = 1, 2, 3
+_RECALL, _REPLY = 1, 3
 _NO_TAG: Final = bytes(8)
 
-Noted = Recall | Served | Reply
+Noted = Recall | Reply
+_Waiting = tuple[int, bytes, Noted, "LaterHits | None"]
 
 
 class RecallLedger:
@@ -91,7 +93,10 @@ class RecallLedger:
         self._clock = clock
         self._options = options
         self._segments = Segments(directory, store_key, incarnation, options.count_max)
-        self._queue: deque[tuple[int, bytes, Noted]] = deque()
+        self._queue: deque[_Waiting] = deque()
+        # Characters of texts that ever waited, and that wait no more. Each number is changed by one
+        # thread alone.
+        self._texts_came = self._texts_went = 0
         self._next = self._segments.next_number
         self._written = self._next
         self._progress = threading.Condition()
@@ -117,16 +122,19 @@ class RecallLedger:
         """How many records were dropped since the start."""
         return self._dropped
 
-    def note(self, record: Noted) -> str:
+    def note(self, record: Noted, later: LaterHits | None = None) -> str:
         """Queue a record to be written (`Recalls.note`)."""
         if not self._options.count_max:
             return ""
-        if len(self._queue) >= QUEUE_MAX or self._stopping:
+        length = 0 if later is None else later.char_count
+        no_room = self._texts_came - self._texts_went + length > TEXTS_MAX
+        if len(self._queue) >= QUEUE_MAX or no_room or self._stopping:
             self._dropped += 1
             return ""
+        self._texts_came += length
         number, self._next = self._next, self._next + 1
         name = self._ids.of(number)
-        self._queue.append((number, name, record))
+        self._queue.append((number, name, record, later))
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="mnemogate-recalls", daemon=True)
             self._thread.start()
@@ -147,29 +155,44 @@ class RecallLedger:
             if self._stopping:
                 return
 
-    def _write(self, batch: list[tuple[int, bytes, Noted]]) -> None:
+    def _write(self, batch: list[_Waiting]) -> None:
         now_ms = self._clock()
+        found = [(*one[:2], record) for one in batch if (record := self._found(one)) is not None]
         try:
-            self._require_disk(now_ms)
-            key = self._segments.key(batch[0][0], now_ms)
-            entries: list[Stored] = []
-            for number, name, record in batch:
-                with self._store.reading() as view:
-                    entries.append(self._packed(view, key, number, name, record))
-                # Packing takes the interpreter's lock, so the event loop is given a chance to run
-                # before it.
-                time.sleep(0)
-            self._segments.append(key, entries)
-            self._refused_ms = None
+            if found:
+                self._append(found, now_ms)
         except OSError:
-            self._dropped += len(batch)
+            self._dropped += len(found)
             self._refused_ms = self._refused_ms or now_ms
         except StorageError:
-            self._dropped += len(batch)
+            self._dropped += len(found)
         self._forget(now_ms)
         with self._progress:
             self._written = batch[-1][0] + 1
             self._progress.notify_all()
+
+    def _found(self, waiting: _Waiting) -> Noted | None:
+        """A record with the hits that had to be found; None where nothing was found."""
+        _, _, record, later = waiting
+        if later is None or isinstance(record, Reply):
+            return record
+        hits = later.find()
+        self._texts_went += later.char_count
+        time.sleep(0)
+        return msgspec.structs.replace(record, hits=hits) if hits else None
+
+    def _append(self, batch: list[tuple[int, bytes, Noted]], now_ms: int) -> None:
+        self._require_disk(now_ms)
+        key = self._segments.key(batch[0][0], now_ms)
+        entries: list[Stored] = []
+        for number, name, record in batch:
+            with self._store.reading() as view:
+                entries.append(self._packed(view, key, number, name, record))
+            # Packing takes the interpreter's lock, so the event loop is given a chance to run
+            # before it.
+            time.sleep(0)
+        self._segments.append(key, entries)
+        self._refused_ms = None
 
     def _require_disk(self, now_ms: int) -> None:
         """Raise OSError for some time after a refused write.
@@ -203,16 +226,6 @@ class RecallLedger:
                 _NO_TAG,
                 self._recall(view, key, number, name, record),
             )
-        if isinstance(record, Served):
-            packed = PackedServed(
-                name,
-                record.tenant,
-                record.principal_id,
-                record.server,
-                record.tool,
-                pack_ordinals(self._ordinals(view, record.tenant, record.hits)),
-            )
-            return Stored(_SERVED, number, record.at_ms, _NO_TAG, encode(packed))
         tag = self._tag(record.tenant, record.reply_id)
         return Stored(_REPLY, number, record.at_ms, tag, self._reply(view, record))
 

@@ -47,17 +47,6 @@ class PackedRecall(msgspec.Struct, frozen=True, array_like=True, gc=False):
     private: bytes
 
 
-class PackedServed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A `Served` in the form in which it is stored."""
-
-    served_id: bytes
-    tenant: Tenant
-    principal_id: PrincipalId
-    server: str
-    tool: str
-    ordinals: bytes
-
-
 class PackedInContext(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An `InContext` in the form in which it is stored."""
 
@@ -82,7 +71,6 @@ class PackedReply(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 encode = msgspec.msgpack.Encoder().encode
 decode_recall = msgspec.msgpack.Decoder(PackedRecall).decode
-decode_served = msgspec.msgpack.Decoder(PackedServed).decode
 decode_reply = msgspec.msgpack.Decoder(PackedReply).decode
 
 

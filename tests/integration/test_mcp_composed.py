@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from policy.model import Tenant
 from proxy.compose.app import compose
 from proxy.settings.load import load_settings
 from tests.conformance.canary import traces
@@ -122,6 +123,32 @@ async def test_a_good_memory_lands_and_a_poisoned_one_does_not(tmp_path: Path) -
     assert GOOD in front.stored(), "control"
     assert traces(tmp_path, GOOD) != [], "control"
     assert traces(tmp_path, "Quillfeather") == []
+
+
+async def test_a_lie_that_the_server_showed_is_named_and_is_in_no_later_answer(
+    tmp_path: Path,
+) -> None:
+    lie = "The office has been in Porto since May."
+    async with composed(tmp_path) as front:
+        session = await session_of(front)
+        told = [entity("Office", lie), entity("Hours", GOOD)]
+        await front.post(call(1, "create_entities", entities=told), **session)
+        shown = await front.post(call(2, "read_graph"), **session)
+        assert lie in json.dumps(shown.messages[-1]), "control: the server shows it"
+        recalls = front.sidecar.store.recalls
+        recall = (await asyncio.to_thread(recalls.recalls, Tenant("default")))[0]
+        assert (recall.front, len(recall.hits)) == ("mcp/memory", 2)
+        admin = front.sidecar.admin
+        assert admin is not None
+        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+        asked = {"recall_id": recall.recall_id, "forbid": ["Porto"]}
+        url = f"http://{admin.host}:{admin.port}/api/v1/blame"
+        async with front.http.post(url, json=asked, headers=headers) as answer:
+            done = await answer.json()
+        assert (done["ending"], [one["act"] for one in done["named"]]) == ("healed", ["quarantine"])
+        again = await front.post(call(3, "read_graph"), **session)
+        assert "Porto" not in json.dumps(again.messages[-1])
+        assert GOOD in json.dumps(again.messages[-1])
 
 
 async def test_the_newer_era_is_judged_alike(tmp_path: Path) -> None:

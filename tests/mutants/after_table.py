@@ -22,6 +22,7 @@ _SIGNALS: Final = "tests/unit/policy/after/test_signals.py"
 _LEDGER: Final = "storage/recall_log/ledger.py"
 _SEGMENTS: Final = "storage/recall_log/sealed_segments.py"
 _RECALLS: Final = "tests/unit/storage/recall_log/test_ledger.py"
+_LIVE: Final = "tests/unit/proxy/guard/test_live_texts.py"
 _FULL: Final = "test_a_full_disk_leaves_no_files_and_is_tried_again_after_a_minute"
 _AS_OF: Final = "tests/unit/storage/read/test_as_of.py"
 
@@ -95,10 +96,47 @@ RECALLS: Final = (
     Mutant(
         name="a full queue grows",
         file=_LEDGER,
-        old="        if len(self._queue) >= QUEUE_MAX or self._stopping:\n",
-        new="        if self._stopping:\n",
+        old="        if len(self._queue) >= QUEUE_MAX or no_room or self._stopping:\n",
+        new="        if no_room or self._stopping:\n",
         invariant="a disk that is too slow costs recalls, and no memory of the process",
         tests=(at(_RECALLS, "test_a_full_queue_drops_counts_and_never_waits"),),
+    ),
+    Mutant(
+        name="answers that wait to be searched have no end",
+        file=_LEDGER,
+        old="        if len(self._queue) >= QUEUE_MAX or no_room or self._stopping:\n",
+        new="        if len(self._queue) >= QUEUE_MAX or self._stopping:\n",
+        invariant="a server's long answers cost recalls, and no memory of the process",
+        tests=(at(_RECALLS, "test_texts_that_wait_to_be_searched_are_bounded"),),
+    ),
+    Mutant(
+        name="what a server behind showed leaves no record",
+        file="proxy/guard/local.py",
+        old="            self._showing.showed(principal, scope[1], live, texts)\n",
+        new="",
+        invariant="who is to blame is found behind a server, too",
+        tests=(
+            at(
+                "tests/unit/proxy/guard/test_local.py",
+                "test_what_an_answer_shows_of_live_memories_is_in_the_recall_ledger",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a kind that stands in an answer shows all of that kind",
+        file="proxy/guard/live_texts.py",
+        old="                if not one.whole or all(part in seen for part in prints):\n",
+        new="                if prints:\n",
+        invariant="nobody is suspected for a word that names a kind",
+        tests=(at(_LIVE, "test_names_alone_are_found_where_all_of_them_stand"),),
+    ),
+    Mutant(
+        name="a memory that is gone is still found",
+        file="proxy/guard/live_texts.py",
+        old="                names.pop(name, None)\n",
+        new="",
+        invariant="nobody is suspected who was not shown",
+        tests=(at(_LIVE, "test_what_is_gone_is_found_no_more_and_its_twin_is"),),
     ),
     Mutant(
         name="a segment that the disk refused stays",

@@ -14,6 +14,7 @@ from proxy.dialects.model.memory_tools import Maps, OfferedTools
 from proxy.dialects.model.tools import Declared
 from proxy.dialects.model.transcript import ModelCall
 from proxy.guard.local import Guarding
+from proxy.guard.showing import ShowingNotes
 from proxy.guard.sieve import Sieve
 from proxy.ledger.sessions import Sessions
 from proxy.model.calls_judged import Veto
@@ -95,6 +96,7 @@ class Desk:
             ledger=sessions,
             surroundings=parts.surroundings,
             confirms=NoPage(),
+            showing=ShowingNotes(store.recalls, lambda: 0, parts.surroundings.now_ms),
             monotonic_s=Clock(),
         )
         self.veto = Veto(self.guard)

@@ -9,6 +9,7 @@ from policy.gate import GATE, Gate
 from policy.labels.forwarded_call import MCP
 from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
 from proxy.guard.local import Guarding
+from proxy.guard.showing import ShowingNotes
 from proxy.guard.sieve import Sieve
 from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import GuardedCall, Item
@@ -80,6 +81,9 @@ def guard_of(
         ledger=Sessions(None, b"p" * 32, parts.surroundings),
         surroundings=parts.surroundings,
         confirms=NoPage(),
+        showing=ShowingNotes(
+            store.recalls, lambda: store.reader.status().version, parts.surroundings.now_ms
+        ),
         monotonic_s=clock,
     )
 

@@ -177,6 +177,27 @@ async def test_quarantine_hides_what_the_server_has_and_parole_shows_it(seen: Gu
     assert await _refused(seen, (GOOD,)) == (False,)
 
 
+async def test_what_an_answer_shows_of_live_memories_is_in_the_recall_ledger(
+    seen: Guarded,
+) -> None:
+    told = f"Notes of the week: {GOOD.upper()}!"
+    recalls = seen.store.recalls
+    assert await _refused(seen, (told,)) == (False,)
+    await _lands(seen, item(GOOD))
+    await _judge(seen, item(STEERING))
+    assert await seen.guard.sift(OTHER, SERVER, (told,)) == (False,)
+    assert await seen.guard.sift(AGENT, "another", (told,)) == (False,)
+    assert await _refused(seen, ("The kitchen is closed.",)) == (False,)
+    assert recalls.recalls(AGENT.tenant) == (), "controls: none of these showed a live memory"
+    assert recalls.recalls(OTHER.tenant) == ()
+    assert await _refused(seen, (told, STEERING)) == (False, True)
+    (recall,) = recalls.recalls(AGENT.tenant)
+    (hit,) = recall.hits
+    assert (recall.front, recall.principal_id) == ("mcp/memory", AGENT.principal_id)
+    (memory,) = seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 9).memories
+    assert (hit.memory_id, hit.ordinal) == (memory.memory_id, memory.ordinal)
+
+
 async def test_proposing_a_shown_memory_again_does_not_hide_it(seen: Guarded) -> None:
     await _lands(seen, item(GOOD))
     held = item(GOOD, memory_class=MemoryClass.L2)

@@ -15,7 +15,8 @@ import pytest
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import Candidate, ChangeKind, PrincipalId, Tenant
 from policy.text.readings import readings_of
-from proxy.guard.sieve import DENIED_MAX, Sieve, prints_of
+from proxy.guard.prints import prints_of
+from proxy.guard.sieve import DENIED_MAX, Sieve
 from storage.values import Moved, News, Stands
 
 if TYPE_CHECKING:

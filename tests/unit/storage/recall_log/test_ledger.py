@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from policy import query
-from policy.model import ChangeKind, MemoryId, PrincipalId, Tenant
+from policy.model import ChangeKind, MemoryId, Tenant
 from policy.query import EVERYTHING, Compare, Field
 from storage.embedded import EmbeddedOptions
 from storage.recall_log import ledger, sealed_segments
-from storage.recalls import InContext, Recall, Recalled, RecallOptions, Reply, Served, Span
+from storage.recalls import InContext, LaterHits, Recall, Recalled, RecallOptions, Reply, Span
 from tests.unit.storage.opening import (
     AGENT,
     OPERATOR,
@@ -457,16 +457,47 @@ def test_one_recall_of_ten_hits_takes_less_than_its_room(
     assert before < sealed_segments.SEGMENT_LEN
 
 
-def test_what_a_server_behind_showed_is_kept(bench: Bench) -> None:
+def test_hits_that_have_to_be_found_are_found_on_another_thread(bench: Bench) -> None:
     store = bench.open()
     tea = say(store, "Ada drinks tea.")
-    served = Served(
-        served_id="",
-        at_ms=bench.clock(),
-        tenant=TENANT,
-        principal_id=PrincipalId("agent-1"),
-        server="memory",
-        tool="read_graph",
-        hits=(Recalled(ordinal=-1, memory_id=id_of(tea)),),
-    )
-    assert store.recalls.note(served) != ""
+    found_on: list[str] = []
+
+    def find(*ids: MemoryId) -> tuple[Recalled, ...]:
+        found_on.append(threading.current_thread().name)
+        return tuple(Recalled(ordinal=-1, memory_id=one) for one in ids)
+
+    bare = recall_of(store, bench.clock(), front="mcp/notes", hits=(), vector=None, where=None)
+    kept = store.recalls.note(bare, LaterHits(lambda: find(id_of(tea)), 10))
+    nothing = store.recalls.note(bare, LaterHits(find, 10))
+    found = store.recalls.recall(kept)
+    assert found is not None
+    assert [(one.ordinal, one.memory_id) for one in found.hits] == [(0, id_of(tea))]
+    assert found.front == "mcp/notes"
+    assert store.recalls.recall(nothing) is None, "an answer that shows no memory leaves no record"
+    assert [one.recall_id for one in store.recalls.recalls(TENANT)] == [kept]
+    assert set(found_on) == {"mnemogate-recalls"}
+    assert store.recalls.dropped_count == 0
+
+
+def test_texts_that_wait_to_be_searched_are_bounded(bench: Bench) -> None:
+    store = bench.open()
+    tea = say(store, "Ada drinks tea.")
+    goes_on, searched = threading.Event(), threading.Event()
+
+    def find() -> tuple[Recalled, ...]:
+        searched.set()
+        goes_on.wait(60)
+        return (Recalled(ordinal=-1, memory_id=id_of(tea)),)
+
+    bare = recall_of(store, bench.clock(), hits=(), vector=None, where=None)
+    try:
+        first = store.recalls.note(bare, LaterHits(find, ledger.TEXTS_MAX))
+        assert searched.wait(60)
+        assert store.recalls.note(bare, LaterHits(find, 1)) == ""
+        assert store.recalls.dropped_count == 1
+        assert store.recalls.note(bare) != "", "a record without such texts has room"
+    finally:
+        goes_on.set()
+    assert store.recalls.recall(first) is not None
+    # What was searched has made room.
+    assert store.recalls.note(bare, LaterHits(find, ledger.TEXTS_MAX)) != ""

@@ -1,0 +1,111 @@
+"""Finds the live memories of a server in its answers, by their texts.
+
+Another server shows memories without any id of ours, so the memories are known by the words of
+their pieces. A memory counts as shown if one piece that tells it from others stands in the answer;
+a memory that has only names and kinds counts if all of them do.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from proxy.guard.prints import CONTAINED_LEN_MIN, Print, digest_of, print_of, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+FOUND_MAX: Final = 1_000
+"""Memories of one answer that are named."""
+_SHARED_MAX: Final = 256
+"""A name or kind that more memories share says nothing about any of them."""
+
+
+class LiveTexts:
+    """The live memories of one server and tenant, by the prints of their texts. Any thread."""
+
+    def __init__(self) -> None:
+        self._prints: dict[str, tuple[Print, ...]] = {}
+        self._names: dict[Print, dict[str, None]] = {}
+        # By the hash of its first letters: the lengths of the pieces that begin so, each with how
+        # many pieces have it.
+        self._lengths: dict[int, dict[int, int]] = {}
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        """How many memories are live."""
+        return len(self._prints)
+
+    def __contains__(self, one: Print) -> bool:
+        """Whether a live memory has this piece."""
+        return one in self._names
+
+    def add(self, name: str, prints: tuple[Print, ...]) -> None:
+        """Take in a live memory."""
+        with self._lock:
+            self._prints[name] = prints
+            for one in prints:
+                names = self._names.get(one)
+                if names is None:
+                    names = self._names[one] = {}
+                    if not one.whole:
+                        lengths = self._lengths.setdefault(one.anchor, {})
+                        lengths[one.length] = lengths.get(one.length, 0) + 1
+                names[name] = None
+
+    def drop(self, name: str) -> None:
+        """Take out a memory that is live no more."""
+        with self._lock:
+            for one in self._prints.pop(name, ()):
+                names = self._names.get(one, {})
+                names.pop(name, None)
+                if names or one not in self._names:
+                    continue
+                del self._names[one]
+                if not one.whole:
+                    self._forget_length(one)
+
+    def _forget_length(self, one: Print) -> None:
+        lengths = self._lengths[one.anchor]
+        lengths[one.length] -= 1
+        if not lengths[one.length]:
+            del lengths[one.length]
+        if not lengths:
+            del self._lengths[one.anchor]
+
+    def found_in(self, strings: Iterable[str]) -> tuple[str, ...]:
+        """The names of the memories that these strings show, in the order of the strings."""
+        seen: dict[Print, None] = {}
+        for text in strings:
+            shape = shape_of(text)
+            if shape:
+                seen[print_of(shape, whole=True)] = None
+                seen.update(dict.fromkeys(self._pieces_in(shape)))
+        found: dict[str, None] = {}
+        for one in seen:
+            with self._lock:
+                names = self._names.get(one, {})
+                sharing = tuple(names) if len(names) <= _SHARED_MAX or not one.whole else ()
+                parts = [self._prints[name] for name in sharing]
+            for name, prints in zip(sharing, parts, strict=True):
+                if not one.whole or all(part in seen for part in prints):
+                    found[name] = None
+            if len(found) >= FOUND_MAX:
+                break
+        return tuple(found)[:FOUND_MAX]
+
+    def _pieces_in(self, shape: str) -> Iterator[Print]:
+        """The pieces that stand in a shape, from the beginning of a word to the end of one."""
+        lengths_by_anchor = self._lengths
+        at, last = 0, len(shape) - CONTAINED_LEN_MIN
+        while 0 <= at <= last:
+            anchor = hash(shape[at : at + CONTAINED_LEN_MIN])
+            if anchor in lengths_by_anchor:
+                with self._lock:
+                    lengths = tuple(lengths_by_anchor.get(anchor, ()))
+                for length in lengths:
+                    end = at + length
+                    if shape[end : end + 1] in {"", " "} and end <= len(shape):
+                        digest = digest_of(shape[at:end])
+                        yield Print(anchor=anchor, length=length, digest=digest, whole=False)
+            at = shape.find(" ", at) + 1 or -1
