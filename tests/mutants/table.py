@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.mutants.after_table import AFTER
 from tests.mutants.cases_table import CASES
+from tests.mutants.chroma_table import CHROMA
 from tests.mutants.confirm_table import CONFIRM
 from tests.mutants.drift_table import DRIFT
 from tests.mutants.edits_table import EDITS
@@ -55,6 +56,7 @@ MUTANTS: Final = (
     *REPLIES,
     *EVALUATE,
     *VETO,
+    *CHROMA,
     *CONFIRM,
     *EDITS,
     *ENDORSED,

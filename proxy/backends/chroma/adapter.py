@@ -1,0 +1,220 @@
+"""A Chroma server as the driver of guard mode sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from proxy.backends.chroma import reads, writes
+from proxy.backends.chroma.records import found_in, invalid
+from proxy.backends.chroma.routes import (
+    ADD,
+    COUNT,
+    CREATE,
+    DELETE,
+    GET_OR_CREATE,
+    SEGMENTS,
+    TABLES,
+    place_of,
+    route_of,
+    version_of,
+)
+from proxy.dialects.strict_json.strict import convert, decode_object
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.http_backend import Does
+from proxy.seams.operation import HttpReply, HttpRequest
+
+if TYPE_CHECKING:
+    from proxy.seams.guard import Judged, Unsettled
+    from proxy.seams.http_backend import Outcome, Routed, Sending, ShownMemory
+    from proxy.seams.operation import Refusal
+
+NOBODY: Final = ""  # no principal has this key, so a request with it is refused
+_BEARER: Final = "bearer "
+_OK: Final = 200
+_CREATED: Final = 201
+_FORBIDDEN: Final = 403
+_UNAUTHORIZED: Final = 401
+_NOT_FOUND: Final = 404
+_DONE: Final = range(200, 300)
+_OBSERVATIONS_MAX: Final = 3
+# Only names that the client knows become exceptions of their own; it shows others as bare text.
+_ERRORS: Final = {
+    _UNAUTHORIZED: "AuthorizationError",
+    _FORBIDDEN: "AuthorizationError",
+    _NOT_FOUND: "NotFoundError",
+    429: "RateLimitError",
+}
+_INVALID: Final = "InvalidArgumentError"
+_INTERNAL: Final = "InternalError"
+_SERVER_ERRORS: Final = 500
+_ADMIT: Final = "admit"
+_OF_COLLECTION: Final = frozenset({Does.READ, Does.WRITE, Does.REMOVE})
+
+
+class Chroma:
+    """Implements `HttpBackend` for a Chroma server."""
+
+    name = "chroma"
+    segments = SEGMENTS
+    versions = frozenset(TABLES)
+
+    def credential(self, request: HttpRequest) -> str | None:
+        """`X-Chroma-Token`, or the key behind `Bearer`; two different keys are nobody's."""
+        token = request.headers.get("x-chroma-token") or None
+        given = request.headers.get("authorization", "")
+        bearer = given[len(_BEARER) :].strip() if given.lower().startswith(_BEARER) else None
+        if token is not None and bearer and token != bearer:
+            return NOBODY
+        return token or bearer or None
+
+    def classify(self, request: HttpRequest) -> Routed | None:
+        """The row of the route table; None for a route that it does not have.
+
+        A request for a collection that may be there already is a read of its name.
+        """
+        routed = route_of(request)
+        if routed is CREATE and _wanted(request) is not None:
+            return GET_OR_CREATE
+        return routed
+
+    def folder(self, request: HttpRequest) -> str:
+        """The collection; "" for a request that is about no one collection."""
+        routed = route_of(request)
+        about_one = routed is not None and routed.does in _OF_COLLECTION
+        return place_of(request.path).folder if about_one else ""
+
+    def version_question(self) -> HttpRequest:
+        """The read of the server's OpenAPI document: it says `1.0.0` of itself in every release."""
+        return HttpRequest(method="GET", path="/openapi.json")
+
+    def version_told(self, reply: HttpReply) -> str | None:
+        """The version that has these routes."""
+        return version_of(reply) if reply.status == _OK else None
+
+    # ---- writes and deletions --------------------------------------------------------------------
+
+    def first(self, request: HttpRequest) -> HttpRequest | None:
+        """The records that a write is merged with, or that a deletion names."""
+        return writes.standing_records(request, place_of(request.path))
+
+    def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[Sending, ...]:
+        """One entry for each record that the request would write or delete."""
+        if known is None or known.status != _OK:
+            raise MalformedRequest("ids: what stands there has to be known first")
+        return writes.sendings_of(request, place_of(request.path), found_in(known))
+
+    def forward(
+        self, request: HttpRequest, items: tuple[Sending, ...], admitted: frozenset[int]
+    ) -> HttpRequest | None:
+        """The write of the admitted records alone, or the deletion by their ids."""
+        return writes.forwarded(request, place_of(request.path), items, admitted)
+
+    def outcome(
+        self, request: HttpRequest, admitted: tuple[Sending, ...], reply: HttpReply
+    ) -> tuple[Outcome, ...]:
+        """Done, or failed by the server's word; unknown where the server failed on its side."""
+        del request
+        return writes.outcomes_of(admitted, reply)
+
+    def released(self, item: Unsettled, blob: bytes) -> HttpRequest:
+        """The write or the deletion of one record that was kept."""
+        return writes.released(item, blob)
+
+    def question(self, item: Unsettled) -> HttpRequest | None:
+        """The read of the record."""
+        return writes.question(item)
+
+    def told(self, item: Unsettled, reply: HttpReply) -> Outcome | None:
+        """Whether the record has what was sent, or for a deletion is gone."""
+        return writes.told(item, reply)
+
+    # ---- reads -----------------------------------------------------------------------------------
+
+    def asking(self, request: HttpRequest) -> HttpRequest:
+        """The read, or the request that concerns no record, checked and encoded anew."""
+        routed = self.classify(request)
+        if routed is not None and routed.does is Does.READ:
+            return reads.asking(request)
+        if routed is GET_OR_CREATE:
+            return HttpRequest(method="GET", path=f"{request.path}/{_wanted(request)}")
+        if request.body:
+            raise invalid("body: this route takes none")
+        return HttpRequest(method=request.method, path=request.path, query=request.query)
+
+    def shown(self, request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
+        """Every record in the answer to a read."""
+        if reply.status != _OK:
+            return ()
+        return reads.shown(request, place_of(request.path), reply)
+
+    def without(self, request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
+        """The answer without these records, in every column; for a count, how many are left."""
+        return reads.without(request, reply, places)
+
+    def wider(self, request: HttpRequest, times: int) -> HttpRequest | None:
+        """The same read for so many times as many records; None where it has no limit to raise."""
+        return None if route_of(request) is COUNT else reads.wider(request, times)
+
+    # ---- answers of our own ----------------------------------------------------------------------
+
+    def answer(
+        self, request: HttpRequest, judged: tuple[Judged, ...], reply: HttpReply | None
+    ) -> HttpReply:
+        """The server's answer where it got everything; else which places of the request it did not.
+
+        A request that concerns no record gets the answer that the server gives to one.
+        """
+        if reply is not None and reply.status not in _DONE:
+            return reply
+        refused = [one.observation for one in judged if one.decision != _ADMIT]
+        if refused:
+            said = " ".join([*dict.fromkeys(refused)][:_OBSERVATIONS_MAX])
+            message = f"{len(refused)} of {len(judged)} records: {said}"
+            return _error(_FORBIDDEN, _ERRORS[_FORBIDDEN], message)
+        routed = route_of(request)
+        status = _CREATED if routed is ADD else _OK
+        if reply is not None and routed is DELETE:
+            return reply
+        return HttpReply(status=status, body=b'{"deleted":0}' if routed is DELETE else b"{}")
+
+    def refuse(self, request: HttpRequest, refusal: Refusal) -> HttpReply:
+        """A failure as `{"error", "message"}`, with the headers that its status asks for."""
+        del request
+        headers: tuple[tuple[str, str], ...] = ()
+        if refusal.retry_after_s is not None:
+            headers += (("Retry-After", str(refusal.retry_after_s)),)
+        if refusal.allowed:
+            headers += (("Allow", ", ".join(refusal.allowed)),)
+        if refusal.status == _UNAUTHORIZED:
+            headers += (("WWW-Authenticate", 'Bearer realm="mnemogate"'),)
+        other = _INTERNAL if refusal.status >= _SERVER_ERRORS else _INVALID
+        return _error(refusal.status, _ERRORS.get(refusal.status, other), refusal.detail, headers)
+
+
+class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a request for a collection that decides whether it only reads."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]$")]
+    get_or_create: bool = False
+
+
+def _wanted(request: HttpRequest) -> str | None:
+    """The collection that a request asks for, to be made if it is not there.
+
+    None where the request is only for making one, or names none that can be.
+    """
+    try:
+        wanted = convert(decode_object(request.body), _Wanted)
+    except MalformedRequest:
+        return None
+    return wanted.name if wanted.get_or_create else None
+
+
+def _error(
+    status: int, name: str, message: str, headers: tuple[tuple[str, str], ...] = ()
+) -> HttpReply:
+    body = msgspec.json.encode({"error": name, "message": message})
+    return HttpReply(status=status, body=body, headers=headers)

@@ -1,0 +1,215 @@
+"""Reads: the records that an answer shows, and the answer without some of them.
+
+An answer has one list for each column (`ids`, `documents`, `metadatas`, ...), or one list of lists
+where several questions are asked at once. What stands at one place of all lists is one record.
+Values are kept as the server spelled them, so what is left is byte for byte the server's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, Raw
+from msgspec.structs import replace
+
+from proxy.backends.chroma.filters import check_where
+from proxy.backends.chroma.records import Id, Metadata, Record, checked_ids, not_understood
+from proxy.backends.chroma.routes import COUNT, GET, QUERY, place_of, route_of
+from proxy.backends.kept_request import json_request
+from proxy.dialects.strict_json.strict import JsonValue, decode_as
+from proxy.seams.http_backend import ShownMemory
+
+if TYPE_CHECKING:
+    from proxy.backends.chroma.routes import Place
+    from proxy.seams.operation import HttpReply, HttpRequest
+
+N_RESULTS: Final = 10  # what the server takes for a query that names no number
+RESULTS_MAX: Final = 100_000
+# Members of an answer that repeat what was asked for, and are no column.
+_NO_COLUMNS: Final = frozenset({"include"})
+_NULL: Final = b"null"
+
+_T = TypeVar("_T")
+Limit = Annotated[int, Meta(ge=0, le=RESULTS_MAX)]
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw])
+_GROUPS: Final = msgspec.json.Decoder(list[list[Raw]])
+_GROUP: Final = msgspec.json.Decoder(list[Raw])
+_ID: Final[msgspec.json.Decoder[str | None]] = msgspec.json.Decoder(str)
+_TEXT: Final[msgspec.json.Decoder[str | None]] = msgspec.json.Decoder(str | None)
+_METADATA: Final[msgspec.json.Decoder[Metadata | None]] = msgspec.json.Decoder(Metadata | None)
+
+
+class GetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of `get`."""
+
+    ids: tuple[Id, ...] | None = None
+    where: dict[str, JsonValue] | None = None
+    where_document: dict[str, JsonValue] | None = None
+    limit: Limit | None = None
+    offset: Limit | None = None
+    include: tuple[str, ...] = ("documents", "metadatas")
+
+
+class QueryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of `query`."""
+
+    query_embeddings: tuple[tuple[float, ...], ...]
+    ids: tuple[Id, ...] | None = None
+    where: dict[str, JsonValue] | None = None
+    where_document: dict[str, JsonValue] | None = None
+    n_results: Limit | None = None
+    include: tuple[str, ...] = ("documents", "metadatas", "distances")
+
+
+def body_of(request: HttpRequest) -> GetBody | QueryBody:
+    """The body of a read.
+
+    Raises:
+        MalformedRequest: It has a member, or a filter has an operator, that is not known here.
+    """
+    body: GetBody | QueryBody
+    if route_of(request) is QUERY:
+        body = decode_as(request.body, QueryBody)
+    else:
+        body = decode_as(request.body, GetBody)
+    if body.ids:
+        checked_ids(body.ids)
+    check_where(body.where)
+    check_where(body.where_document)
+    return body
+
+
+def read_again(request: HttpRequest, body: GetBody | QueryBody) -> HttpRequest:
+    """A read with this body, encoded anew."""
+    again = json_request("POST", request.path, msgspec.to_builtins(body))
+    return replace(again, query=request.query)
+
+
+def asking(request: HttpRequest) -> HttpRequest:
+    """A read as it goes on: checked, encoded anew.
+
+    A count is made of the ids that there are, because the server counts hidden records too.
+    """
+    if route_of(request) is not COUNT:
+        return read_again(request, body_of(request))
+    path = f"{place_of(request.path).path}/{GET.operation}"
+    return replace(json_request("POST", path, {"include": []}), query=request.query)
+
+
+def wider(request: HttpRequest, times: int) -> HttpRequest | None:
+    """The same read for so many times as many records; None where it has no limit to raise.
+
+    A client that asks page by page counts on where its next page begins, so a further page is not
+    filled up: it may be shorter than asked for.
+    """
+    body = body_of(request)
+    if isinstance(body, QueryBody):
+        before = N_RESULTS if body.n_results is None else body.n_results
+        limit = min(before * times, RESULTS_MAX)
+        wide: GetBody | QueryBody = replace(body, n_results=limit)
+    else:
+        before = body.limit or 0
+        limit = min(before * times, RESULTS_MAX)
+        if body.offset:
+            return None
+        wide = replace(body, limit=limit)
+    return None if limit == before else read_again(request, wide)
+
+
+class Table:
+    """An answer in columns, with one group of records for each question.
+
+    Raises:
+        MalformedRequest: The answer is not of the known form, so nothing of it can be shown.
+    """
+
+    def __init__(self, body: bytes, *, nested: bool) -> None:
+        self._nested = nested
+        self._members = _decoded(body, _MEMBERS)
+        self._columns = {
+            name: self._groups_of(value)
+            for name, value in self._members.items()
+            if name not in _NO_COLUMNS and bytes(value) != _NULL
+        }
+        if "ids" not in self._columns:
+            raise not_understood()
+        self._sizes = [len(group) for group in self._columns["ids"]]
+        if any([len(group) for group in one] != self._sizes for one in self._columns.values()):
+            raise not_understood()
+
+    def _groups_of(self, value: Raw) -> list[list[Raw]]:
+        return _decoded(value, _GROUPS) if self._nested else [_decoded(value, _GROUP)]
+
+    def records(self) -> list[tuple[int, Record]]:
+        """Every record in the order of the answer, each with the number of its group."""
+        rows = zip(
+            self._values("ids", _ID),
+            self._values("documents", _TEXT),
+            self._values("metadatas", _METADATA),
+            self._values("uris", _TEXT),
+            strict=True,
+        )
+        numbers = [number for number, size in enumerate(self._sizes) for _ in range(size)]
+        records: list[tuple[int, Record]] = []
+        for number, (record_id, document, metadata, uri) in zip(numbers, rows, strict=True):
+            records.append((number, Record(record_id or "", document, metadata, uri)))
+        return records
+
+    def _values(self, name: str, decoder: msgspec.json.Decoder[_T | None]) -> list[_T | None]:
+        groups = self._columns.get(name)
+        if groups is None:
+            return [None] * sum(self._sizes)
+        return [_decoded(one, decoder) for group in groups for one in group]
+
+    def without(self, places: frozenset[int]) -> bytes:
+        """The answer without the records at these places, in every column."""
+        kept: list[list[int]] = []
+        begin = 0
+        for size in self._sizes:
+            kept.append([at for at in range(size) if begin + at not in places])
+            begin += size
+        members = (
+            msgspec.json.encode(name) + b":" + self._written(name, bytes(value), kept)
+            for name, value in self._members.items()
+        )
+        return b"{" + b",".join(members) + b"}"
+
+    def _written(self, name: str, value: bytes, kept: list[list[int]]) -> bytes:
+        groups = self._columns.get(name)
+        if groups is None:
+            return value
+        texts = [
+            b"[" + b",".join(bytes(group[at]) for at in left) + b"]"
+            for group, left in zip(groups, kept, strict=True)
+        ]
+        return b"[" + b",".join(texts) + b"]" if self._nested else texts[0]
+
+
+def without(request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
+    """The answer without the records at these places; for a count, how many are left."""
+    table = _table_of(request, reply)
+    if route_of(request) is COUNT:
+        return replace(reply, body=msgspec.json.encode(len(table.records()) - len(places)))
+    return replace(reply, body=table.without(places))
+
+
+def _table_of(request: HttpRequest, reply: HttpReply) -> Table:
+    return Table(reply.body, nested=route_of(request) is QUERY)
+
+
+def shown(request: HttpRequest, place: Place, reply: HttpReply) -> tuple[ShownMemory, ...]:
+    """Every record in the answer to a read."""
+    return tuple(
+        ShownMemory(
+            key=place.key(record.record_id), strings=record.strings(), place=at, group=number
+        )
+        for at, (number, record) in enumerate(_table_of(request, reply).records())
+    )
+
+
+def _decoded(value: bytes | Raw, decoder: msgspec.json.Decoder[_T]) -> _T:
+    try:
+        return decoder.decode(value)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise not_understood() from None

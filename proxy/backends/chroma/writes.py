@@ -1,0 +1,265 @@
+"""Writes and deletions: one item for each record, and the request for those that were admitted.
+
+The server merges. A record that is there keeps each part, and each key of its metadata, that a
+later write does not name. So what is judged is the record as it will be after the write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import ChangeKind, Forwarded
+from proxy.backends.chroma.filters import check_where
+from proxy.backends.chroma.records import (
+    Id,
+    Metadata,
+    Record,
+    checked_ids,
+    found_in,
+    invalid,
+    records_of,
+)
+from proxy.backends.chroma.routes import ADD, DELETE, GET, UPDATE, place_of, route_of
+from proxy.backends.kept_request import json_request, kept_request, request_parts
+from proxy.dialects.strict_json.strict import JsonValue, convert, decode_as
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Item
+from proxy.seams.http_backend import Outcome, Sending
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.backends.chroma.routes import Place
+    from proxy.seams.guard import Unsettled
+    from proxy.seams.http_backend import Routed
+    from proxy.seams.operation import HttpReply, HttpRequest
+
+_DONE: Final = range(200, 300)
+_REFUSED: Final = range(400, 500)
+_POST: Final = "POST"
+_TEXTS: Final = ("documents", "metadatas", "uris")
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of `delete`."""
+
+    ids: tuple[Id, ...] | None = None
+    where: dict[str, JsonValue] | None = None
+    where_document: dict[str, JsonValue] | None = None
+    limit: Annotated[int, Meta(ge=0)] | None = None
+
+
+class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of one record, as an item keeps them."""
+
+    ids: tuple[Id]
+    documents: tuple[str] | None = None
+    metadatas: tuple[Metadata] | None = None
+    uris: tuple[str] | None = None
+    # SHA-256 (hex) of the vector, which is kept apart.
+    embeddings: tuple[str] | None = None
+
+    def record(self, vector: bytes | None = None) -> Record:
+        return Record(
+            record_id=self.ids[0],
+            document=None if self.documents is None else self.documents[0],
+            metadata=None if self.metadatas is None else self.metadatas[0],
+            uri=None if self.uris is None else self.uris[0],
+            vector=vector,
+        )
+
+
+def written_records(request: HttpRequest) -> tuple[Record, ...]:
+    """The records of a write; see `records_of`."""
+    return records_of(request.body, needs_vectors=route_of(request) is not UPDATE)
+
+
+def standing_records(request: HttpRequest, place: Place) -> HttpRequest:
+    """The read of the records that a write is merged with, or that a deletion names.
+
+    Raises:
+        MalformedRequest: The write or the deletion is not of the known form.
+    """
+    if route_of(request) is not DELETE:
+        return _get(place, [one.record_id for one in written_records(request)])
+    removal = decode_as(request.body, Removal)
+    if removal.ids is None and removal.where is None and removal.where_document is None:
+        raise invalid("ids, where: one of them must be there")
+    check_where(removal.where)
+    check_where(removal.where_document)
+    body: dict[str, JsonValue] = {
+        "ids": None if removal.ids is None else [*checked_ids(removal.ids)],
+        "where": removal.where,
+        "where_document": removal.where_document,
+        "limit": removal.limit,
+        "include": [],
+    }
+    return _to(place, GET, body)
+
+
+def sendings_of(
+    request: HttpRequest, place: Place, found: dict[str, Record]
+) -> tuple[Sending, ...]:
+    """One entry for each record that the request would write or delete.
+
+    Records that the server would leave as they are have none: an `add` of an id that is there, and
+    an `update` of one that is not.
+    """
+    route = route_of(request)
+    if route is DELETE:
+        return tuple(_removed(place, record_id) for record_id in found)
+    sendings: list[Sending] = []
+    for record in written_records(request):
+        there = found.get(record.record_id)
+        stays = there is not None if route is ADD else route is UPDATE and there is None
+        if not stays:
+            sendings.append(_written(place, record, there))
+    return tuple(sendings)
+
+
+def forwarded(
+    request: HttpRequest, place: Place, sendings: tuple[Sending, ...], admitted: frozenset[int]
+) -> HttpRequest | None:
+    """The request for the admitted records alone; a deletion names ids and has no filter."""
+    ids = [place.record_id(one.item.key) for at, one in enumerate(sendings) if at in admitted]
+    if not ids:
+        return None
+    if route_of(request) is DELETE:
+        return _to(place, DELETE, {"ids": [*ids]})
+    kept = frozenset(ids)
+    records = [one for one in written_records(request) if one.record_id in kept]
+    # An `upsert` of new records goes on as an `add`. Were one of them made meanwhile by somebody
+    # else, an `upsert` would merge into a text that nobody judged together with this one.
+    if all(sendings[at].item.change is ChangeKind.CREATE for at in admitted):
+        return _to(place, ADD, _columns([_new(one) for one in records]))
+    return _to(place, route_of(request) or UPDATE, _columns(records))
+
+
+def outcomes_of(admitted: Sequence[Sending], reply: HttpReply) -> tuple[Outcome, ...]:
+    """Done or failed by the server's word, for all records alike: it takes a request whole."""
+    state = Forwarded.UNKNOWN
+    if reply.status in _DONE:
+        state = Forwarded.DONE
+    elif reply.status in _REFUSED:
+        state = Forwarded.FAILED
+    return tuple(Outcome(state=state) for _ in admitted)
+
+
+def released(item: Unsettled, blob: bytes) -> HttpRequest:
+    """The request that sends one released item.
+
+    A new record is added, and so never merged into one that came meanwhile. A changed record is
+    updated, and so never made anew.
+
+    Raises:
+        MalformedRequest: The vector is not the one that was judged.
+    """
+    place, kept = _kept_of(item)
+    if item.change is ChangeKind.DELETE:
+        return _to(place, DELETE, {"ids": [*kept.ids]})
+    has_vector = kept.embeddings is not None
+    if has_vector and (_digest(blob),) != kept.embeddings:
+        raise MalformedRequest("item: its vector is not the one that was judged")
+    record = kept.record(blob if has_vector else None)
+    if item.change is ChangeKind.CREATE:
+        return _to(place, ADD, _columns([_new(record)]))
+    return _to(place, UPDATE, _columns([record]))
+
+
+def question(item: Unsettled) -> HttpRequest:
+    """The read of the record that an item writes or deletes."""
+    place, kept = _kept_of(item)
+    return _get(place, [*kept.ids])
+
+
+def told(item: Unsettled, reply: HttpReply) -> Outcome | None:
+    """Whether the record has every part of the write; for a deletion, whether it is gone.
+
+    None where another write may have come since: then nobody can tell whether this one arrived.
+    """
+    if reply.status not in _DONE:
+        return None
+    _, kept = _kept_of(item)
+    there = found_in(reply).get(kept.ids[0])
+    if item.change is ChangeKind.DELETE:
+        return Outcome(state=Forwarded.DONE if there is None else Forwarded.FAILED)
+    if there is None:
+        return Outcome(state=Forwarded.FAILED)
+    # A write that arrived changes nothing when it is merged once more.
+    unchanged = there.after(Record(there.record_id))
+    return Outcome(state=Forwarded.DONE) if there.after(kept.record()) == unchanged else None
+
+
+def _removed(place: Place, record_id: str) -> Sending:
+    key = place.key(record_id)
+    kept = kept_request(_POST, place.path, {"ids": [record_id]}, texts=(), key=key)
+    # The key as the only piece says that all of the record goes.
+    item = Item(change=ChangeKind.DELETE, arguments=kept.arguments, pieces=(key,), key=key)
+    return Sending(item=item)
+
+
+def _written(place: Place, record: Record, there: Record | None) -> Sending:
+    key = place.key(record.record_id)
+    body: dict[str, JsonValue] = {"ids": [record.record_id]}
+    parts = (record.document, record.metadata, record.uri)
+    body |= {name: [part] for name, part in zip(_TEXTS, parts, strict=True) if part is not None}
+    if record.vector is not None:
+        body["embeddings"] = [_digest(record.vector)]
+    kept = kept_request(_POST, place.path, body, texts=_TEXTS, key=key)
+    pieces = kept.pieces
+    if there is not None:
+        # What stays of the old record is shown beside the new parts, so it is judged with them.
+        own = () if pieces == (key,) else pieces
+        stays = dict.fromkeys(one for one in there.after(record).strings() if one not in own)
+        pieces = (*own, *stays) or (key,)
+    item = Item(
+        change=ChangeKind.CREATE if there is None else ChangeKind.UPDATE,
+        arguments=kept.arguments,
+        pieces=pieces,
+        key=key,
+    )
+    return Sending(item=item, blob=record.vector or b"")
+
+
+def _kept_of(item: Unsettled) -> tuple[Place, _Kept]:
+    _, path, body = request_parts(item)
+    # A request is kept under the path of its collection, without an operation.
+    return place_of(path), convert(body, _Kept)
+
+
+def _new(record: Record) -> Record:
+    """A record that is not there yet: an `add` takes no null that would remove a key."""
+    return Record(record.record_id).after(record)._replace(vector=record.vector)
+
+
+def _columns(records: list[Record]) -> dict[str, JsonValue]:
+    columns: dict[str, list[JsonValue]] = {
+        "embeddings": [
+            None if one.vector is None else b64encode(one.vector).decode() for one in records
+        ],
+        "documents": [one.document for one in records],
+        "metadatas": [one.metadata for one in records],
+        "uris": [one.uri for one in records],
+    }
+    body: dict[str, JsonValue] = {"ids": [one.record_id for one in records]}
+    filled: dict[str, JsonValue] = {
+        name: values for name, values in columns.items() if any(one is not None for one in values)
+    }
+    return body | filled
+
+
+def _get(place: Place, ids: list[str]) -> HttpRequest:
+    return _to(place, GET, {"ids": [*ids], "include": [*_TEXTS]})
+
+
+def _to(place: Place, route: Routed, body: JsonValue) -> HttpRequest:
+    return json_request(_POST, f"{place.path}/{route.operation}", body)
+
+
+def _digest(vector: bytes) -> str:
+    return hashlib.sha256(vector).hexdigest()
