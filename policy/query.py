@@ -18,7 +18,7 @@ FILTER_NODES_MAX = 64
 
 
 class Field(enum.Enum):
-    """What a filter may look at. `METADATA` compares one top-level key of the client's metadata."""
+    """What a filter may look at. `METADATA` compares one member of the client's metadata."""
 
     USER_ID = "user_id"
     AGENT_ID = "agent_id"
@@ -47,6 +47,7 @@ class Compare(enum.Enum):
     CONTAINS = "contains"
     ICONTAINS = "icontains"
     PRESENT = "present"  # Matches any value at all (written "*" in Mem0).
+    UNDER = "under"  # Matches a name, and every name that goes on with a full stop after it.
 
 
 Scalar = str | int | float | bool | None
@@ -59,6 +60,7 @@ class Test(msgspec.Struct, frozen=True, kw_only=True, tag="test"):
     compare: Compare
     values: tuple[Scalar, ...] = ()
     key: str | None = None  # the metadata key, for `Field.METADATA`
+    path: tuple[str, ...] = ()  # names of members below that key, from the outermost on
 
 
 class AllOf(msgspec.Struct, frozen=True, kw_only=True, tag="all"):
@@ -123,11 +125,13 @@ def validate(where: Filter) -> None:
 def _validate_test(test: Test) -> None:
     if (test.field is Field.METADATA) != (test.key is not None):
         raise FilterRefused("a metadata comparison names a key, and no other does")
+    if test.path and (test.key is None or len(test.path) > FILTER_DEPTH_MAX):
+        raise FilterRefused(f"a metadata comparison has at most {FILTER_DEPTH_MAX} names below it")
     count = len(test.values)
     wanted = {Compare.PRESENT: count == 0, Compare.IN: count <= FILTER_VALUES_MAX}
     if not wanted.get(test.compare, count == 1):
         raise FilterRefused(f"wrong number of values for {test.compare.value}")
-    for value in (*test.values, test.key):
+    for value in (*test.values, test.key, *test.path):
         if isinstance(value, str) and len(value) > FILTER_TEXT_LEN_MAX:
             raise FilterRefused("a value of the filter is too long")
         if isinstance(value, float) and not math.isfinite(value):
@@ -153,7 +157,7 @@ class _Columns:
 
     def value(self, test: Test) -> object:
         if test.field is Field.METADATA:
-            return self._metadata_of().get(test.key or "")
+            return _member(self._metadata_of(), (test.key or "", *test.path))
         return _READERS[test.field](self._memory)
 
     def _metadata_of(self) -> dict[str, object]:
@@ -225,6 +229,21 @@ def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _member(value: object, path: tuple[str, ...]) -> object:
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        value = cast("dict[str, object]", value).get(name)
+    return value
+
+
+def is_under(value: object, root: object) -> bool:
+    """Whether a name is `root`, or goes on with a full stop after it."""
+    if not isinstance(value, str) or not isinstance(root, str):
+        return False
+    return value == root or value.startswith(f"{root}.")
+
+
 def _equal(value: object, wanted: object) -> bool:
     if _is_number(value) and _is_number(wanted):
         return value == wanted
@@ -261,4 +280,5 @@ _COMPARISONS: dict[Compare, Callable[[object, object], bool]] = {
     Compare.NE: lambda value, wanted: not _equal(value, wanted),
     Compare.CONTAINS: _contains,
     Compare.ICONTAINS: lambda value, wanted: _contains(_casefolded(value), _casefolded(wanted)),
+    Compare.UNDER: is_under,
 }

@@ -220,6 +220,13 @@ class MemoryReader(TrustReader, Protocol):
         """One live memory; None if the tenant has no live memory with this id."""
         ...
 
+    def id_of(self, tenant: Tenant, own_key: str) -> MemoryId:
+        """The id of the memory that clients of a tenant file under a key of their own.
+
+        There may be no such memory. The same key in another tenant has another id.
+        """
+        ...
+
     def ceiling(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
         """The ceiling of one live memory, without reading its text; None where there is none."""
         ...

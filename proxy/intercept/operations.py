@@ -7,6 +7,7 @@ this file decides: the gate does, on the writer's thread, inside the transaction
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, assert_never
 
 from msgspec.structs import replace
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
-    from policy.model import Principal, PrincipalId
+    from policy.model import Principal, PrincipalId, Tenant
     from policy.ruleset import Ruleset
     from proxy.intercept.budgets import Budgets
     from proxy.intercept.graphs import Graphs
@@ -147,7 +148,8 @@ class Operations:
         self, principal: Principal, operation: Operation, dialect: str, trace: TraceContext
     ) -> Result:
         if isinstance(operation, Write):
-            items = await self._writing.judge(principal, operation.proposals, dialect, trace)
+            proposals = tuple(self._settled(principal.tenant, one) for one in operation.proposals)
+            items = await self._writing.judge(principal, proposals, dialect, trace)
             return Written(items=items)
         if isinstance(operation, DeleteWhere):
             proposals = await self._matching(principal, operation)
@@ -223,6 +225,21 @@ class Operations:
         )
         return recall_id
 
+    def _settled(self, tenant: Tenant, proposal: Proposal) -> Proposal:
+        """A proposal with the id of a client's own key, and the end of a time to live.
+
+        The id follows from the key alone, so nothing is looked up that another write could change
+        before this one is judged: of two creations under one key the writer's thread lets the
+        second replace the first.
+        """
+        if proposal.own_key is not None:
+            memory_id = self._reader.id_of(tenant, proposal.own_key)
+            proposal = replace(proposal, memory_id=memory_id)
+        if proposal.ttl_ms is None:
+            return proposal
+        ends = datetime.fromtimestamp((self._out.now_ms() + proposal.ttl_ms) / 1_000, UTC)
+        return replace(proposal, expires_at=ends.isoformat(timespec="milliseconds"))
+
     async def _matching(self, principal: Principal, operation: DeleteWhere) -> tuple[Proposal, ...]:
         """One delete for each live memory that matches; each of them is judged by itself."""
         if operation.nonce is not None and len(operation.nonce) > BULK_NONCE_LEN_MAX:
@@ -273,7 +290,10 @@ class Operations:
                 found = Listed(total=page.total, memories=page.memories)
                 return _answered(operation, found, "list_memories", len(page.memories))
             case GetMemory():
-                memory = self._reader.get(tenant, operation.memory_id)
+                memory_id = operation.memory_id
+                if operation.own_key is not None:
+                    memory_id = self._reader.id_of(tenant, operation.own_key)
+                memory = None if memory_id is None else self._reader.get(tenant, memory_id)
                 got = Got(memory=memory)
                 return _answered(operation, got, "get_memory", int(memory is not None))
             case GetHistory():

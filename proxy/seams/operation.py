@@ -66,6 +66,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
     change: ChangeKind
     memory_id: MemoryId | None = None
+    # The key under which the client itself files the memory, of a dialect whose clients do. It
+    # stands for an id that the store makes of it, and a creation replaces what is filed there.
+    own_key: str | None = None
     text: str | None = None
     # Canonical JSON (RFC 8785) of the metadata object; None where the client sent none.
     metadata_json: str | None = None
@@ -78,6 +81,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     actor: str | None = None
     derived_from: tuple[MemoryId, ...] = ()
     expires_at: str | None = None
+    # How long the memory lasts, from the moment when it is carried out; instead of `expires_at`.
+    ttl_ms: int | None = None
     nonce: str | None = None
     promotion_token: str | None = None
     # The client's own vector, float32 little-endian, checked for length by the interceptor.
@@ -142,9 +147,10 @@ class ListMemories(msgspec.Struct, frozen=True, kw_only=True, tag="list"):
 
 
 class GetMemory(msgspec.Struct, frozen=True, kw_only=True, tag="get"):
-    """Read one live memory."""
+    """Read one live memory, by its id or by the client's own key (`Proposal.own_key`)."""
 
-    memory_id: MemoryId
+    memory_id: MemoryId | None = None
+    own_key: str | None = None
     note: str = ""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.query import AllOf, AnyOf, Compare, Field, Test
+from policy.query import AllOf, AnyOf, Compare, Field, Test, is_under
 from storage.tables.expiry import expiry_ms
 
 if TYPE_CHECKING:
@@ -230,7 +230,10 @@ class Catalogue:
         """Lists of ordinals with every match in each, and whether the filter tests nothing else."""
         narrowed = _narrow(where)
         lists = [self._tenants.get(tenant) or _Ordinals()]
-        lists += [self._union(tenant, kind, names) for kind, names in narrowed.ids]
+        for kind, names in narrowed.ids:
+            lists.append(self._union(tenant, kind, names))
+        for kind, root in narrowed.roots:
+            lists.append(self._union(tenant, kind, self._under(tenant, kind, root)))
         return lists, narrowed.exact
 
     def _dense(self, entry: _Ordinals) -> bool:
@@ -289,6 +292,14 @@ class Catalogue:
             union.fill(np.unique(np.concatenate([entry.view() for entry in parts])))
         return union
 
+    def _under(self, tenant: Tenant, kind: str, root: str) -> list[str]:
+        """The names of a tenant that are `root`, or go on with a full stop after it."""
+        return [
+            name
+            for owner, named, name in tuple(self._named)
+            if owner == tenant and named == kind and is_under(name, root)
+        ]
+
     def _expired(self, now_ms: int) -> list[int]:
         return [ordinal for ordinal, at_ms in tuple(self._expiry.items()) if at_ms <= now_ms]
 
@@ -300,12 +311,22 @@ class Catalogue:
 
 
 class _Narrowed:
-    """The ids that every match of a filter must have, and whether it tests nothing else."""
+    """The ids that every match of a filter must have, and whether it tests nothing else.
 
-    __slots__ = ("exact", "ids")
+    `ids` names them, kind by kind; `roots` names what they begin with (`Compare.UNDER`).
+    """
 
-    def __init__(self, ids: list[tuple[str, tuple[str, ...]]], *, exact: bool) -> None:
+    __slots__ = ("exact", "ids", "roots")
+
+    def __init__(
+        self,
+        ids: list[tuple[str, tuple[str, ...]]],
+        roots: list[tuple[str, str]],
+        *,
+        exact: bool,
+    ) -> None:
         self.ids = ids
+        self.roots = roots
         self.exact = exact
 
 
@@ -314,16 +335,21 @@ def _narrow(where: Filter) -> _Narrowed:
         case AllOf(parts=parts):
             narrowed = [_narrow(part) for part in parts]
             ids = [pair for part in narrowed for pair in part.ids]
-            return _Narrowed(ids, exact=all(part.exact for part in narrowed))
+            roots = [pair for part in narrowed for pair in part.roots]
+            return _Narrowed(ids, roots, exact=all(part.exact for part in narrowed))
         case AnyOf(parts=(part,)):
             return _narrow(part)
         case Test(field=field, compare=Compare.EQ | Compare.IN, values=values) if (
             field in _ID_FIELDS
         ):
             names = tuple(value for value in values if isinstance(value, str))
-            return _Narrowed([(_ID_FIELDS[field], names)], exact=len(names) == len(values))
+            return _Narrowed([(_ID_FIELDS[field], names)], [], exact=len(names) == len(values))
+        case Test(field=field, compare=Compare.UNDER, values=(str() as root,)) if (
+            field in _ID_FIELDS
+        ):
+            return _Narrowed([], [(_ID_FIELDS[field], root)], exact=True)
         case _:
-            return _Narrowed([], exact=False)
+            return _Narrowed([], [], exact=False)
 
 
 def names_of(scope: Scope) -> Iterator[tuple[str, str]]:

@@ -112,6 +112,10 @@ class EmbeddedReader(TrustReads):
                 return None
             return self._shown(view, known.ordinal, tenant)
 
+    def id_of(self, tenant: Tenant, own_key: str) -> MemoryId:
+        """The id of the memory that clients of a tenant file under a key of their own."""
+        return self._names.own(tenant, own_key)
+
     def ceiling(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
         """The ceiling of one live memory, without reading its text."""
         with self._store.reading() as view:

@@ -8,8 +8,10 @@ from functools import lru_cache
 from hashlib import blake2b, sha256
 from typing import TYPE_CHECKING, Final
 
+from policy.model import MemoryId
+
 if TYPE_CHECKING:
-    from policy.model import Candidate, Digest, MemoryId, PrincipalId, Tenant
+    from policy.model import Candidate, Digest, PrincipalId, Tenant
 
 _NAME_LEN: Final = 16
 _KEYED_LEN: Final = 8
@@ -110,6 +112,13 @@ class KeyedNames:
         """The key of a tenant's memory: the same id in another tenant has another key."""
         return self._name(b"memory", tenant.encode(), memory_id.encode())
 
+    def own(self, tenant: Tenant, key: str) -> MemoryId:
+        """The id of the memory that a client files under a key of its own.
+
+        Without the secret the id tells nothing of the key: it stays in the log after a purge.
+        """
+        return uuid_of(self._name(b"own", tenant.encode(), key.encode()), 8)
+
     def guarded(self, tenant: Tenant, target: str, key: str) -> bytes:
         """The prefix of all rows of one memory behind another server; 8 bytes, an ordinal follows.
 
@@ -157,6 +166,16 @@ class KeyedNames:
     def anchor(self, tenant: Tenant, anchor_id: str) -> bytes:
         """The key of a tenant's anchor."""
         return self._name(b"anchor", tenant.encode(), anchor_id.encode())
+
+
+def uuid_of(raw: bytes, version: int) -> MemoryId:
+    """16 bytes as a UUID of that version (RFC 9562), which replaces 6 of their 128 bits."""
+    digits = bytearray(raw)
+    digits[6] = digits[6] & 0x0F | version << 4
+    digits[8] = digits[8] & 0x3F | 0x80
+    spelled = digits.hex()
+    parts = (spelled[:8], spelled[8:12], spelled[12:16], spelled[16:20], spelled[20:])
+    return MemoryId("-".join(parts))
 
 
 def named_incarnation(nonce: str) -> str | None:

@@ -24,6 +24,7 @@ from storage.errors import StalePermit
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Added
 from storage.tables.codec import NO_ORDINAL, ForwardRecord, IdRecord, encode, ordinal_key
+from storage.tables.keys import uuid_of
 from storage.tables.lmdb_store import (
     CHILDREN,
     FORWARDS,
@@ -33,7 +34,7 @@ from storage.tables.lmdb_store import (
     ROWS,
     VECTORS,
 )
-from storage.tables.rows import candidate_of, read_id, read_row, text_of
+from storage.tables.rows import candidate_of, is_expired, read_id, read_row, text_of
 from storage.values import Decision, Kept, Row
 from storage.write.hands import keep_hands
 
@@ -202,7 +203,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         candidate, change = self.judged.candidate, self.change
         purge = candidate.change is ChangeKind.PURGE
         update = candidate.change is ChangeKind.UPDATE and self.stored is not None
-        created_at_ms = self.stored.created_at_ms if update and self.stored else change.now_ms
+        goes_on = self.stored if update or self._replaces() else None
         kept = _kept(self.stored) if update and self.stored else None
         inherits = kept is not None and candidate.scope == Scope()
         return Row(
@@ -216,7 +217,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             basis=self.permit.basis,
             version=change.version,
             at_ms=change.now_ms,
-            created_at_ms=created_at_ms,
+            created_at_ms=change.now_ms if goes_on is None else goes_on.created_at_ms,
             prev_ordinal=NO_ORDINAL if purge or self.known is None else self.known.ordinal,
             leaf_index=leaf_index,
             salt=b"" if purge else self.judged.salt,
@@ -229,6 +230,13 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             keyed=self.keyed,
             ceiling=self.permit.ceiling,
         )
+
+    def _replaces(self) -> bool:
+        """Whether a creation takes the place of a memory that clients are shown under its id."""
+        if self.judged.candidate.change is not ChangeKind.CREATE or self.stored is None:
+            return False
+        live = self.known is not None and self.known.status is MemoryStatus.LIVE
+        return live and not is_expired(self.stored, self.change.now_ms)
 
     def put(self, name: bytes, row: Row, vector: bytes) -> Landed:
         """Store row, vector and id, and note the change for the derived indexes."""
@@ -370,12 +378,8 @@ def _approver(judged: Judged) -> PrincipalId | None:
 
 
 def _minted() -> MemoryId:
-    """A random UUID (RFC 9562, version 4)."""
-    raw = bytearray(random_bytes(16))
-    raw[6] = raw[6] & 0x0F | 0x40
-    raw[8] = raw[8] & 0x3F | 0x80
-    digits = raw.hex()
-    return MemoryId(f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")
+    """A random UUID."""
+    return uuid_of(random_bytes(16), 4)
 
 
 def _reachable(kind: ChangeKind, known: IdRecord | None, stored: Row | None) -> bool:

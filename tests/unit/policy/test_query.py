@@ -38,7 +38,10 @@ MEMORY = Memory(
     tenant=Tenant("default"),
     principal_id=PrincipalId("agent"),
     text="Ann likes green Tea",
-    metadata_json='{"flag":true,"list":["a",1],"n":3,"none":null,"rate":2.5,"tag":"Blue"}',
+    metadata_json=(
+        '{"flag":true,"list":["a",1],"more":{"a":{"c":"d"}},"n":3,"none":null,"rate":2.5,'
+        '"tag":"Blue"}'
+    ),
     scope=Scope(user_id="ann"),
     target="memories",
     memory_class=MemoryClass.L3,
@@ -55,6 +58,13 @@ MEMORY = Memory(
 
 def meta(key: str, compare: Compare, *values: Scalar) -> Comparison:
     return Comparison(field=Field.METADATA, key=key, compare=compare, values=values)
+
+
+def below(key: str, compare: Compare, *names: str) -> Comparison:
+    """A comparison below a key; the last name is the value, unless there is none to compare."""
+    values = () if compare is Compare.PRESENT else names[-1:]
+    path = names[: len(names) - len(values)]
+    return Comparison(field=Field.METADATA, key=key, path=path, compare=compare, values=values)
 
 
 def on(field: Field, compare: Compare, *values: Scalar) -> Comparison:
@@ -79,6 +89,10 @@ def on(field: Field, compare: Compare, *values: Scalar) -> Comparison:
         on(Field.UPDATED_AT_MS, Compare.GT, 199),
         on(Field.TEXT, Compare.CONTAINS, "green Tea"),
         on(Field.TEXT, Compare.ICONTAINS, "GREEN"),
+        on(Field.USER_ID, Compare.UNDER, "ann"),
+        on(Field.TEXT, Compare.UNDER, "Ann likes green Tea"),
+        below("more", Compare.EQ, "a", "c", "d"),
+        below("more", Compare.PRESENT, "a"),
         meta("flag", Compare.EQ, TRUE),
         meta("n", Compare.EQ, 3),
         meta("n", Compare.EQ, 3.0),
@@ -122,6 +136,14 @@ def test_what_matches(where: Filter) -> None:
         meta("tag", Compare.EQ, "blue"),
         meta("tag", Compare.IN),
         AllOf(parts=(meta("n", Compare.EQ, 3), meta("n", Compare.EQ, 4))),
+        below("more", Compare.EQ, "a", "c"),
+        below("more", Compare.PRESENT, "b"),
+        below("n", Compare.PRESENT, "a"),
+        below("list", Compare.PRESENT, "a"),
+        on(Field.USER_ID, Compare.UNDER, "an"),
+        on(Field.USER_ID, Compare.UNDER, "ann.b"),
+        on(Field.AGENT_ID, Compare.UNDER, "ann"),
+        on(Field.CREATED_AT_MS, Compare.UNDER, 100),
     ],
 )
 def test_what_does_not_match(where: Filter) -> None:
@@ -150,6 +172,10 @@ def nested(depth: int) -> Filter:
         meta("n", Compare.EQ, float("nan")),
         Comparison(field=Field.METADATA, compare=Compare.PRESENT),
         Comparison(field=Field.TEXT, compare=Compare.PRESENT, key="n"),
+        Comparison(field=Field.TEXT, compare=Compare.PRESENT, path=("n",)),
+        below("n", Compare.PRESENT, *("n",) * 9),
+        below("n", Compare.PRESENT, "x" * 5_000),
+        on(Field.USER_ID, Compare.UNDER),
     ],
 )
 def test_a_filter_out_of_bounds_is_refused(where: Filter) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -244,3 +245,44 @@ async def test_a_search_needs_what_the_store_can_search_by(tmp_path: Path) -> No
             await talk.ask(Search(query="tea"))
         found = await talk.ask(Search(vector=struct.pack("<2f", 3.0, 4.0)))
         assert found == Found(hits=(), recall_id=RECALL_ID)
+
+
+async def test_what_a_client_files_under_its_own_key_is_one_memory_of_its_tenant(
+    tmp_path: Path,
+) -> None:
+    def put(text: str, key: str = "k") -> Proposal:
+        return Proposal(change=ChangeKind.CREATE, text=text, own_key=key)
+
+    with talking(tmp_path) as talk:
+        both = await talk.ask(Write(proposals=(put("Tea is at four."), put("Tea is at five."))))
+        assert isinstance(both, Written)
+        ids = {item.memory_id for item in both.items}
+        assert len(ids) == 1
+        got = await talk.ask(GetMemory(own_key="k"))
+        assert isinstance(got, Got)
+        assert got.memory is not None
+        assert (got.memory.text, {got.memory.memory_id}) == ("Tea is at five.", ids)
+        listed = await talk.ask(ListMemories())
+        assert listed == Listed(total=1, memories=(got.memory,))
+        assert await talk.ask(GetMemory(own_key="k"), STRANGER) == Got(memory=None)
+        assert await talk.ask(GetMemory(own_key="other")) == Got(memory=None)
+        assert await talk.ask(GetMemory()) == Got(memory=None)
+        gone = Write(proposals=(Proposal(change=ChangeKind.DELETE, own_key="k"),))
+        for decision in ("admit", "missing"):
+            told = await talk.ask(gone)
+            assert isinstance(told, Written)
+            assert [item.decision for item in told.items] == [decision]
+        assert await talk.ask(GetMemory(own_key="k")) == Got(memory=None)
+
+
+async def test_a_memory_with_a_time_to_live_ends_by_itself(tmp_path: Path) -> None:
+    with talking(tmp_path) as talk:
+        now_ms = talk.live.surroundings.now_ms()
+        put = Proposal(change=ChangeKind.CREATE, text="Tea is at four.", own_key="k", ttl_ms=90_000)
+        await talk.ask(Write(proposals=(put,)))
+        got = await talk.ask(GetMemory(own_key="k"))
+        assert isinstance(got, Got)
+        assert got.memory is not None
+        assert got.memory.expires_at is not None
+        ends = datetime.fromisoformat(got.memory.expires_at).timestamp() * 1_000
+        assert now_ms + 90_000 <= round(ends) <= talk.live.surroundings.now_ms() + 90_000

@@ -41,6 +41,10 @@ def _run(name: str) -> query.Test:
     return query.Test(field=Field.RUN_ID, compare=Compare.EQ, values=(name,))
 
 
+def _under(root: str) -> query.Test:
+    return query.Test(field=Field.APP_ID, compare=Compare.UNDER, values=(root,))
+
+
 @pytest.fixture(params=["lists", "marks"])
 def filled(
     store: EmbeddedStore, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -49,7 +53,8 @@ def filled(
         monkeypatch.setattr(catalogue, "MARKED_OVER", 0)
     for number in range(12):
         user = ("ada", "bob", "cid")[number % 3]
-        scope = Scope(user_id=user, run_id=f"run-{number % 2}")
+        place = ("a", "a.b", "a.b.c", "ab")[number % 4]
+        scope = Scope(user_id=user, run_id=f"run-{number % 2}", app_id=place)
         metadata = f'{{"n":{number}}}'
         candidate = candidate_of(f"fact {number}", scope=scope, metadata_json=metadata)
         write(store, submission_of(candidate))
@@ -64,6 +69,11 @@ WANTED: list[tuple[Filter, set[int]]] = [
     (AllOf(parts=(_user("ada"), _run("run-1"))), {3, 9}),
     (AnyOf(parts=(_user("ada"), _run("run-1"))), {0, 1, 3, 5, 6, 7, 9, 11}),
     (Not(part=_user("ada")), {1, 2, 4, 5, 7, 8, 10, 11}),
+    (_under("a"), {0, 1, 2, 4, 5, 6, 8, 9, 10}),
+    (_under("a.b"), {1, 2, 5, 6, 9, 10}),
+    (AllOf(parts=(_under("a.b"), _user("ada"))), {6, 9}),
+    (AnyOf(parts=(_under("a.b.c"), _under("ab"))), {2, 3, 6, 7, 10, 11}),
+    (_under("b"), set()),
     (AnyOf(parts=()), set()),
     (AllOf(parts=(AnyOf(parts=(_user("bob"),)), Not(part=_run("run-0")))), {1, 7}),
     (
@@ -124,6 +134,10 @@ def test_entities_count_live_memories_only(filled: EmbeddedStore) -> None:
         write(filled, submission_of(candidate, OPERATOR))
     at = 1_750_000_000_000
     assert filled.reader.entities(TENANT).entities == (
+        Entity(kind="app", name="a", count=2, first_at_ms=at, last_at_ms=at),
+        Entity(kind="app", name="a.b", count=2, first_at_ms=at, last_at_ms=at),
+        Entity(kind="app", name="a.b.c", count=2, first_at_ms=at, last_at_ms=at),
+        Entity(kind="app", name="ab", count=2, first_at_ms=at, last_at_ms=at),
         Entity(kind="run", name="run-0", count=4, first_at_ms=at, last_at_ms=at),
         Entity(kind="run", name="run-1", count=4, first_at_ms=at, last_at_ms=at),
         Entity(kind="user", name="ada", count=4, first_at_ms=at, last_at_ms=at),
@@ -190,6 +204,25 @@ def test_catalogue_lists_stay_exact_while_most_of_them_dies(store: EmbeddedStore
     page = store.reader.page(TENANT, _user("ada"), 0, 100)
     assert page.total == 10
     assert {memory.memory_id for memory in page.memories} == set(ids[50:])
+
+
+def test_names_below_another_are_looked_up_in_the_catalogue() -> None:
+    kept = Catalogue()
+    places = ("a", "a.b", "a.b.c", "ab")
+    kept.begin(
+        [
+            (tenant, Scope(app_id=place), np.array([len(places) * row + number], dtype=np.int64))
+            for row, tenant in enumerate((TENANT, Tenant("other")))
+            for number, place in enumerate(places)
+        ],
+        {},
+    )
+    found, exact = kept.candidates(TENANT, _under("a.b"), 0)
+    assert (found.tolist(), exact) == ([1, 2], True)
+    # Control: what is not looked up leaves every row of the tenant to be read.
+    target = query.Test(field=Field.TARGET, compare=Compare.UNDER, values=("a.b",))
+    found, exact = kept.candidates(TENANT, target, 0)
+    assert (found.tolist(), exact) == ([0, 1, 2, 3], False)
 
 
 def test_an_empty_catalogue_knows_nobody() -> None:

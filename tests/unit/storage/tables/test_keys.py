@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 
 import msgspec
 import pytest
@@ -37,6 +38,18 @@ def test_no_two_lists_of_parts_share_a_name() -> None:
         KeyedNames(b"K" * 32).api_key("abc"),
     }
     assert len(names) == 7
+
+
+def test_the_id_of_a_clients_own_key_is_a_uuid_of_tenant_and_key_that_needs_the_secret() -> None:
+    own = NAMES.own(Tenant("a"), "bc")
+    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", own)
+    assert own == KeyedNames(b"k" * 32).own(Tenant("a"), "bc")
+    others = {
+        NAMES.own(Tenant("ab"), "c"),
+        NAMES.own(Tenant("a"), "bd"),
+        KeyedNames(b"K" * 32).own(Tenant("a"), "bc"),
+    }
+    assert len({own, *others}) == 4
 
 
 @pytest.mark.parametrize("field", ["text", "target", "nonce", "principal_id"])

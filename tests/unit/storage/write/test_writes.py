@@ -166,6 +166,29 @@ def test_a_weaker_source_cannot_overwrite_a_memory_by_creating_its_id(
     assert store.reader.get(TENANT, first.memory_id) == first
 
 
+def test_a_creation_under_a_live_id_replaces_the_memory_and_keeps_its_beginning(
+    bench: Bench, store: EmbeddedStore
+) -> None:
+    memory_id = store.reader.id_of(TENANT, "a key")
+    began_ms = bench.clock.now_ms
+    end = "2025-06-15T16:06:40.000Z"  # an hour later
+    first = _landed(say(store, "one", memory_id=memory_id, metadata_json='{"a":1}', expires_at=end))
+    bench.clock.now_ms += 1_000
+    second = _landed(say(store, "two", memory_id=memory_id))
+    assert (first.created_at_ms, second.created_at_ms) == (began_ms, began_ms)
+    assert (second.text, second.metadata_json, second.expires_at) == ("two", None, None)
+    assert store.reader.page(TENANT, EVERYTHING, 0, 10).memories == (second,)
+    # What was deleted, or has ended, is not gone on with.
+    _change(store, ChangeKind.DELETE, second)
+    bench.clock.now_ms += 1_000
+    third = _landed(say(store, "three", memory_id=memory_id, expires_at=end))
+    assert third.created_at_ms == bench.clock.now_ms
+    bench.clock.now_ms += 10**9
+    fourth = _landed(say(store, "four", memory_id=memory_id))
+    assert fourth.created_at_ms == bench.clock.now_ms
+    assert store.reader.check().problems == ()
+
+
 def test_the_same_id_in_another_tenant_is_another_memory(store: EmbeddedStore) -> None:
     memory = _landed(say(store, "the door code is 1"))
     assert store.reader.get(Tenant("other"), memory.memory_id) is None
