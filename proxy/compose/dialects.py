@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.admin.rules_in_force import MEM0
+from proxy.dialects.langgraph import LangGraph
 from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
 from proxy.dialects.native.dialect import Native
 from proxy.settings.load import SettingsError
@@ -26,7 +27,7 @@ def dialects_of(rules: Callable[[], Ruleset]) -> tuple[Dialect, ...]:
     def classes() -> ClassMap:
         return rules().classes[MEM0]
 
-    return (Native(), Mem0Platform(classes), Mem0Oss(classes))
+    return (Native(), Mem0Platform(classes), Mem0Oss(classes), LangGraph())
 
 
 def unhidden(dialects: tuple[Dialect, ...], models: Iterable[ModelUpstream]) -> tuple[Dialect, ...]:

@@ -19,6 +19,7 @@ from tests.mutants.labels_table import LABELS
 from tests.mutants.mcp_table import MCP
 from tests.mutants.model_table import MODEL
 from tests.mutants.operate_table import OPERATE
+from tests.mutants.own_keys_table import OWN_KEYS
 from tests.mutants.pace_table import PACE
 from tests.mutants.passing_table import PASSING
 from tests.mutants.policy_table import DECISION
@@ -61,6 +62,7 @@ MUTANTS: Final = (
     *EDITS,
     *ENDORSED,
     *PACE,
+    *OWN_KEYS,
     *WALLS,
     *TRUST,
     *REPORTING,
