@@ -206,6 +206,9 @@ class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Candidate | None = None
     # The trace of the write, to which its verdicts belong; only given together with the content.
     trace_id: str = ""
+    # Ids of the anchors that the candidate contradicted, or would have displaced, in the trial
+    # search before it was held; only given together with the content.
+    anchors: tuple[str, ...] = ()
 
 
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):

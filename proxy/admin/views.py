@@ -127,6 +127,7 @@ def held_view(held: HeldCandidate) -> HeldView:
         origin=held.origin,
         becomes=becomes,
         filed_under=UNSET if candidate is None else filed_under(candidate) or UNSET,
+        anchors=held.anchors or UNSET,
     )
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from proxy.settings.table import Address, Raw
 
 _KEY_LEN_MAX: Final = 1024
+# The option of this command that names the address which an option of `mnemogate run` sets.
+_ASKED: Final = {"--listen": "--data", "--admin": "--admin"}
 _TOLD_WHOLE: Final = frozenset({ProbeResult.FAIL, ProbeResult.WARNED})
 _NOT_COVERED: Final = (
     "What FAIL means: this user can write, read or stop what only the sidecar may. Then no verdict "
@@ -108,13 +110,24 @@ def _told(gates: tuple[int, ...], option: str, settings: Settings, default: Addr
     """The URL of the gate that has this state directory, from the gate's command line.
 
     Any user may read another process's command line.
+
+    Raises:
+        CommandFailed: The gate listens on a port that the system chose, which no file tells to
+            others: at the usual port there may be nobody, or somebody else.
     """
     for pid in gates:
         given = option_of(pid, option)
         if given is not None:
             with suppress(BadValue):
                 known = address(given)
-                return _url(settings, known if known.port else default)
+                if not known.port:
+                    raise CommandFailed(
+                        Exit.USAGE,
+                        f"process {pid}, the gate of {settings.state}, runs with "
+                        f"{option} {known.host}:0: only its own first lines say which port it got",
+                        then=f"give that address: {_ASKED[option]} URL",
+                    )
+                return _url(settings, known)
     return _url(settings, default)
 
 

@@ -70,6 +70,7 @@ async def _show(context: Context) -> Exit:
             ("held since", iso(held.held_at_ms)),
             ("because", f"{held.reason} (step {held.step})"),
             *([] if held.fired is None else [("words that fired", held.fired)]),
+            *([] if held.anchors is UNSET else [("against anchors", ", ".join(held.anchors))]),
             ("principal", held.principal),
             ("tenant", held.tenant),
             ("held as", _class(held.memory_class)),

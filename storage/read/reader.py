@@ -427,10 +427,13 @@ class EmbeddedReader(TrustReads):
         held = held_candidate_of(CandidateId(key.hex()), decode_held(payload))
         if contents is None:
             return held
+        evidence = decode_evidence(contents.evidence)
+        probes = evidence.shadow or ()
         return msgspec.structs.replace(
             held,
             candidate=decode_canonical(contents.canonical),
-            trace_id=decode_evidence(contents.evidence).trace_id,
+            trace_id=evidence.trace_id,
+            anchors=tuple(one.anchor_id for one in probes if one.contradicts or one.outranks),
         )
 
     def held_contents(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, Candidate]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+import proxy.cli.doctor  # noqa: F401 - the agent's user may not be able to read Python's own files
 from proxy.cli.entry import main
 from tests.integration.cli_process import Place, Running
 from tests.unit.proxy.doctor.as_user import AGENT_UID, as_user, needs_root
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 pytestmark = needs_root
+
+
+# An option of this command, and the option of `mnemogate run` that sets the same address.
+_PORTS = {"--data": "--listen", "--admin": "--admin"}
 
 
 class _Finding(msgspec.Struct):
@@ -89,6 +94,20 @@ def test_an_agent_of_its_own_user_is_separated(place: Place) -> None:
         assert verdicts[name] == "ok", name
     assert sidecar.key("agent") not in answer.out
     assert trust[0]["violations_count"] == 0, "a model may name a class: that is no violation"
+
+
+def test_a_port_that_the_system_chose_is_asked_for_and_not_guessed(place: Place) -> None:
+    with place.running() as sidecar:
+        unsaid = {option: _doctor(sidecar, AGENT_UID, option, "") for option in _PORTS}
+        told = _doctor(sidecar, AGENT_UID)
+
+    for option, answer in unsaid.items():
+        assert answer.code == 2, answer.out
+        assert answer.out == "", "nobody else's listener is tried"
+        assert f"{_PORTS[option]} 127.0.0.1:0: only its own first lines say which" in answer.err
+        assert f"{option} URL" in answer.err
+    # Control: with both addresses the probes run.
+    assert told.code == 0, told.out + told.err
 
 
 def test_doctor_run_twice_costs_the_agent_no_trust(place: Place) -> None:

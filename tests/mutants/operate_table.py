@@ -25,6 +25,29 @@ _HIDDEN: Final = at(
 
 OPERATE: Final = (
     Mutant(
+        name="a person who decides is not told which anchor a held candidate is against",
+        file="storage/read/reader.py",
+        old="for one in probes if one.contradicts or one.outranks),\n",
+        new="for one in probes if False),\n",
+        invariant="`review show` names the anchors that a held candidate contradicts",
+        tests=(
+            at("tests/integration/test_cli_life.py", "test_anchors_hold_what_contradicts_them"),
+        ),
+    ),
+    Mutant(
+        name="doctor tries the usual port where the sidecar got another one",
+        file="proxy/cli/doctor.py",
+        old="                if not known.port:\n",
+        new="                if not known.host:\n",
+        invariant="doctor aims at the sidecar that it is asked about, or at nobody",
+        tests=(
+            at(
+                "tests/integration/test_cli_doctor.py",
+                "test_a_port_that_the_system_chose_is_asked_for_and_not_guessed",
+            ),
+        ),
+    ),
+    Mutant(
         name="the lines for the agent's shell have the operator's key as well",
         file="proxy/cli/pointing.py",
         old='f"export MNEMOGATE_AGENT_KEY={key}"]',

@@ -198,6 +198,8 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     fired: str | None = None
     # The ids that the client filed it under. Unset in answers that give no such ids.
     filed_under: str | UnsetType = UNSET
+    # Ids of the anchors that it contradicts, or would displace in a search. Unset where it is none.
+    anchors: tuple[str, ...] | UnsetType = UNSET
 
 
 class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):
