@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import tempfile
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-import proxy.cli.doctor  # noqa: F401 - the agent's user may not be able to read Python's own files
 from proxy.cli.entry import main
 from tests.integration.cli_process import Place, Running
 from tests.unit.proxy.doctor.as_user import AGENT_UID, as_user, needs_root
@@ -53,6 +53,8 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Generator[Place]:
     """Below a directory that every user may enter; the checkout the tests run from is set aside."""
     monkeypatch.setattr("proxy.doctor.files._program_files", lambda: iter(()))
     monkeypatch.chdir("/")
+    # The agent's user may not be able to read Python's own files, so they are loaded before.
+    importlib.import_module("proxy.cli.doctor")
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         Path(name).chmod(0o755)
         yield Place(root=Path(name))

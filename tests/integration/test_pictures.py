@@ -59,7 +59,7 @@ async def test_the_question_in_a_conversation_as_the_example_prints_it(tmp_path:
     await asyncio.to_thread(file.write_text, terminal)
     chromium = browser(tmp_path)
     assert "Mnemogate asks you" in await asyncio.to_thread(chromium.shown, file.as_uri())
-    await asyncio.to_thread(chromium.picture, file.as_uri(), "question", width=DESK, height=330)
+    await asyncio.to_thread(chromium.picture, file.as_uri(), "question", width=DESK, height=370)
 
 
 async def test_what_waits_is_read_on_a_phone_and_asks_nobody_for_anything(
