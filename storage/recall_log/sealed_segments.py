@@ -1,8 +1,10 @@
 """Encrypted records in files that are only appended to; the oldest files are removed first.
 
-A *segment* is two files: `NUMBER.log` with the records, and `NUMBER.key` with 32 random bytes,
-without which the records cannot be read. To remove a segment, its key is overwritten and both files
-are unlinked.
+A *segment* is three files: `NUMBER.log` with the records, `NUMBER.key` with 32 random bytes,
+without which the records cannot be read, and `NUMBER.idx`, which says where each record stands in
+the log, so that a look-up reads one record and not all of them. To remove a segment, its key is
+overwritten and the files are unlinked. What an index lacks, after a crash for example, is read from
+the log.
 
 Nothing here is synced: after a power cut the end of a segment may be missing or torn, which ends
 that segment and harms no other. Each start begins a new segment, so nothing is appended to a torn
@@ -18,9 +20,11 @@ import struct
 from bisect import bisect_right
 from contextlib import suppress
 from hashlib import blake2b, sha256
-from itertools import pairwise
+from io import BytesIO
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -28,13 +32,21 @@ from storage.ground.randomness import random_bytes
 from storage.state_directory import DIRECTORY_MODE, FILE_MODE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
+    from typing import BinaryIO
+
+    from numpy.typing import NDArray
+
+    _Rows = NDArray[np.void]
+    # Which rows of an index are looked for: their places, ascending.
+    _Pick = Callable[[_Rows], NDArray[np.intp]]
 
 SEGMENT_LEN: Final = 16_384
 """Records in one segment, at most; fewer where fewer than eight such segments are kept."""
 SEGMENT_MS: Final = 24 * 3_600_000
 FRAME_LEN_MAX: Final = 1024 * 1024
+"""The longest sealed part of one record, in bytes."""
 
 _MAGIC: Final = b"MNGRECA\x01"
 _KEY_LEN: Final = 32
@@ -44,6 +56,10 @@ _START: Final = len(_MAGIC) + _OWNER_LEN
 # The fields: length of the sealed part, kind, number, time in ms, tag.
 _HEAD: Final = struct.Struct(">IBQQ8s")
 _NONCE: Final = struct.Struct(">IQ")
+# One row of an index: the record's number, where the record ends in the log, and its tag.
+_ROW: Final = struct.Struct(">QQ8s")
+_ROWS: Final = np.dtype([("number", ">u8"), ("end", ">u8"), ("tag", ">u8")])
+_PARTS: Final = ("log", "key", "idx")
 _SEGMENTS_MIN: Final = 8
 _NAME: Final = re.compile(r"[0-9a-f]{16}")
 
@@ -127,12 +143,12 @@ class Segments:
         self._owner = sha256(owner.encode()).digest()[:_OWNER_LEN]
         self._count_max = count_max
         self._length = max(1, min(SEGMENT_LEN, count_max // _SEGMENTS_MIN))
-        self._handle = -1
+        self._handle = self._index_handle = -1
         self._key: SegmentKey | None = None
         self._number = 0
         self._count = 0
+        self._end = 0
         self._began_ms = 0
-        self._tags: dict[int, bytes] = {}
         self.next_number = self._reopened()
 
     def _reopened(self) -> int:
@@ -144,8 +160,8 @@ class Segments:
                 self._remove(number)
                 continue
             last = number
-        ends = [frame.number + 1 for frame in self._frames(last)]
-        return max([last + 1, *ends]) if last or ends else 1
+        used: list[int] = self._index(last)["number"].tolist() if last else []
+        return max([last, *used]) + 1
 
     def key(self, number: int, now_ms: int) -> SegmentKey:
         """The key under which records from this number on are to be encrypted.
@@ -168,9 +184,13 @@ class Segments:
         """
         whole = False
         try:
-            data = memoryview(b"".join([_framed(key, entry) for entry in entries]))
-            while data:
-                data = data[os.write(self._handle, data) :]
+            framed = [_framed(key, entry) for entry in entries]
+            _written_whole(self._handle, b"".join(framed))
+            ends = [*accumulate(map(len, framed), initial=self._end)][1:]
+            rows = zip(entries, ends, strict=True)
+            index = [_ROW.pack(entry.number, end, entry.tag) for entry, end in rows]
+            _written_whole(self._index_handle, b"".join(index))
+            self._end = ends[-1]
             # The time of the last record, by the store's clock, by which `forget` decides.
             ended_ns = entries[-1].at_ms * 1_000_000
             os.utime(self._handle, ns=(ended_ns, ended_ns))
@@ -189,7 +209,7 @@ class Segments:
         self._directory.chmod(DIRECTORY_MODE)
         drawn = random_bytes(_KEY_LEN)
         handle = _made(self._path(number, "key"))
-        self._number, self._count, self._began_ms = number, 0, now_ms
+        self._number, self._count, self._began_ms, self._end = number, 0, now_ms, _START
         whole = False
         try:
             try:
@@ -198,6 +218,7 @@ class Segments:
                 os.close(handle)
             self._handle = _made(self._path(number, "log"))
             _written(self._handle, _MAGIC + self._owner)
+            self._index_handle = _made(self._path(number, "idx"))
             whole = True
         finally:
             if not whole:
@@ -213,7 +234,7 @@ class Segments:
             self._remove(self._number)
         except OSError:
             # A disk may refuse to write zeros over the key, and still let the file be unlinked.
-            for part in ("log", "key"):
+            for part in _PARTS:
                 with suppress(OSError):
                     self._path(self._number, part).unlink(missing_ok=True)
 
@@ -233,38 +254,28 @@ class Segments:
 
     def newest_first(self, since_ms: int = 0) -> Iterator[Frame]:
         """Every readable record from a time on, newest first; each is decrypted when asked for."""
+        return self._where(lambda rows: np.arange(len(rows)), since_ms)
+
+    def tagged(self, tag: bytes, since_ms: int = 0) -> Iterator[Frame]:
+        """Every readable record with a tag from a time on, newest first."""
+        wanted = int.from_bytes(tag, "big")
+        return self._where(lambda rows: np.flatnonzero(rows["tag"] == wanted), since_ms)
+
+    def _where(self, pick: _Pick, since_ms: int) -> Iterator[Frame]:
         for number in reversed(self._numbers()):
             if self._ended_ms(number) < since_ms:
                 return
-            for frame in reversed(list(self._frames(number))):
+            for frame in self._picked(number, pick):
                 if frame.at_ms >= since_ms:
                     yield frame
 
-    def tagged(self, tag: bytes, since_ms: int = 0) -> Iterator[Frame]:
-        """Every readable record with a tag from a time on, newest first.
-
-        The tags of an ended segment are kept in memory, 8 bytes for each record that has one, so a
-        search reads such a file again only where the tag stands in it.
-        """
-        numbers, known = self._numbers(), self._tags
-        # Each search makes a new dict, because searches on other threads may still read the old
-        # one.
-        self._tags = tags = {one: known[one] for one in numbers if one in known}
-        for number in reversed(numbers):
-            if self._ended_ms(number) < since_ms:
-                return
-            if number in tags and tag not in tags[number]:
-                continue
-            frames = list(self._frames(number))
-            if number != numbers[-1]:
-                tags[number] = b"".join(one.tag for one in frames if any(one.tag))
-            yield from (one for one in reversed(frames) if one.tag == tag and one.at_ms >= since_ms)
-
     def of(self, numbers: Collection[int]) -> Iterator[Frame]:
-        """The readable records among those with the given numbers."""
-        begun = self._numbers()
+        """The readable records among those with the given numbers, newest first in a segment."""
+        begun, wanted = self._numbers(), np.array(sorted(numbers), dtype=np.uint64)
         for segment in sorted({bisect_right(begun, one) - 1 for one in numbers} - {-1}):
-            yield from (one for one in self._frames(begun[segment]) if one.number in numbers)
+            yield from self._picked(
+                begun[segment], lambda rows: np.flatnonzero(np.isin(rows["number"], wanted))
+            )
 
     def oldest_ms(self) -> int | None:
         """The time of the oldest record; None where there is none."""
@@ -276,33 +287,78 @@ class Segments:
 
     def close(self) -> None:
         """End the segment; a later `append` begins another one."""
-        if self._handle >= 0:
-            os.close(self._handle)
-        self._handle, self._key = -1, None
+        for handle in (self._handle, self._index_handle):
+            if handle >= 0:
+                os.close(handle)
+        self._handle, self._index_handle, self._key = -1, -1, None
 
-    def _frames(self, number: int) -> Iterator[Frame]:
-        data = self._read(number, -1)
-        drawn = self._read(number, _KEY_LEN, "key")
-        if data[:_START] != _MAGIC + self._owner or len(drawn) != _KEY_LEN:
+    def _picked(self, number: int, pick: _Pick) -> Iterator[Frame]:
+        """The records of a segment whose rows in its index are picked, newest first."""
+        rows = self._index(number)
+        picked = pick(rows)[::-1].tolist()
+        drawn = self._read(number, _KEY_LEN, "key") if picked else b""
+        if len(drawn) != _KEY_LEN:
             return
-        key, at = SegmentKey(self._store_key, drawn), _START
+        key, ends = SegmentKey(self._store_key, drawn), rows["end"]
+        with self._opened(number, "log") as log:
+            for at in picked:
+                start = int(ends[at - 1]) if at else _START
+                length = int(ends[at]) - start
+                log.seek(start)
+                data = log.read(length) if length <= _HEAD.size + FRAME_LEN_MAX else b""
+                if len(data) < max(length, _HEAD.size):
+                    continue
+                sealed_len, kind, record, at_ms, tag = _HEAD.unpack_from(data)
+                # An index that was changed shows no record as another one.
+                if sealed_len == length - _HEAD.size and record == int(rows["number"][at]):
+                    yield Frame(kind, record, at_ms, tag, key, data[_HEAD.size :])
+
+    def _index(self, number: int) -> _Rows:
+        """Where the records of a segment stand, oldest first: rows of `_ROWS`.
+
+        A row whose record is not whole in the log is left out.
+        """
+        if self._read(number, _START) != _MAGIC + self._owner:
+            return np.empty(0, _ROWS)
+        with self._opened(number, "log") as log:
+            size = log.seek(0, os.SEEK_END)
+        data = self._read(number, -1, "idx")
+        rows = np.frombuffer(data[: len(data) // _ROW.size * _ROW.size], _ROWS)
+        ends = rows["end"].astype(np.int64)
+        if not np.all(np.diff(ends, prepend=_START) > _HEAD.size):
+            rows, ends = rows[:0], ends[:0]  # no index of ours
+        rows = rows[ends <= size]
+        end = int(rows["end"][-1]) if len(rows) else _START
+        if end == size:
+            return rows
+        rest = b"".join(self._scanned(number, end))
+        return np.concatenate((rows, np.frombuffer(rest, _ROWS)))
+
+    def _scanned(self, number: int, start: int) -> Iterator[bytes]:
+        """The rows of the records that stand in a log from a place on, read from the log."""
+        data, at = self._read(number, -1, start=start), 0
         while at + _HEAD.size <= len(data):
-            length, kind, record, at_ms, tag = _HEAD.unpack_from(data, at)
-            start, at = at + _HEAD.size, at + _HEAD.size + length
+            length, _, record, _, tag = _HEAD.unpack_from(data, at)
+            at += _HEAD.size + length
             if length > FRAME_LEN_MAX or at > len(data):
                 return  # the rest of the segment is torn (half written), so reading ends here
-            yield Frame(kind, record, at_ms, tag, key, data[start:at])
+            yield _ROW.pack(record, start + at, tag)
 
-    def _read(self, number: int, length: int, part: str = "log") -> bytes:
-        """The first bytes of a file (all for -1); b"" if the file is gone."""
+    def _read(self, number: int, length: int, part: str = "log", *, start: int = 0) -> bytes:
+        """So many bytes of a file from a place on (all for -1); b"" if the file is gone."""
+        with self._opened(number, part) as file:
+            file.seek(start)
+            return file.read(length)
+
+    def _opened(self, number: int, part: str) -> BinaryIO:
+        """A file of a segment; an empty one if it is gone."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with open(os.open(self._path(number, part), flags), "rb") as file:  # noqa: PTH123 - fd
-                return file.read(length)
+            return open(os.open(self._path(number, part), flags), "rb")  # noqa: PTH123 - fd
         except OSError:
             # The file was removed a moment ago, or this user may not read it, so its records count
             # as gone.
-            return b""
+            return BytesIO()
 
     def _ended_ms(self, number: int) -> int:
         try:
@@ -314,7 +370,8 @@ class Segments:
         """The number of the first record of each segment, ascending."""
         if not self._directory.is_dir():
             return []
-        stems = {one.stem for one in self._directory.iterdir() if one.suffix in {".log", ".key"}}
+        suffixes = {f".{part}" for part in _PARTS}
+        stems = {one.stem for one in self._directory.iterdir() if one.suffix in suffixes}
         return sorted(int(stem, 16) for stem in stems if _NAME.fullmatch(stem))
 
     def _remove(self, number: int) -> None:
@@ -330,7 +387,8 @@ class Segments:
                 os.fdatasync(handle)
             finally:
                 os.close(handle)
-        self._path(number, "log").unlink(missing_ok=True)
+        for part in ("log", "idx"):
+            self._path(number, part).unlink(missing_ok=True)
         key.unlink(missing_ok=True)
 
     def _path(self, number: int, part: str) -> Path:
@@ -346,6 +404,12 @@ def _framed(key: SegmentKey, entry: Stored) -> bytes:
 def _written(handle: int, data: bytes) -> None:
     if os.write(handle, data) != len(data):
         raise OSError(errno.ENOSPC, "the disk took a part")
+
+
+def _written_whole(handle: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(handle, left) :]
 
 
 def _name(number: int) -> str:

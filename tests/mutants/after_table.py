@@ -413,10 +413,23 @@ AFTER: Final = (
     Mutant(
         name="every segment is read for each reply",
         file=_SEGMENTS,
-        old="            if number in tags and tag not in tags[number]:\n",
-        new="            if not tag:\n",
-        invariant="a made-up id of a reply reads no ended segment twice",
-        tests=(at(_RECALLS, "test_an_ended_segment_is_read_once_for_ids_that_it_has_not"),),
+        old='        data = self._read(number, -1, "idx")\n',
+        new='        data = b""\n',
+        invariant="a made-up id of a reply reads no records",
+        tests=(at(_RECALLS, "test_a_look_up_reads_no_log_but_the_record_that_is_looked_for"),),
+    ),
+    Mutant(
+        name="an index is believed that the disk cut off",
+        file=_SEGMENTS,
+        old="        if end == size:\n            return rows\n",
+        new="        if len(rows):\n            return rows\n",
+        invariant="a record is found whose row in the index was lost",
+        tests=(
+            at(
+                _RECALLS,
+                "test_an_index_that_is_torn_wrong_or_ahead_of_its_log_hides_and_forges_nothing",
+            ),
+        ),
     ),
     Mutant(
         name="feedback names a memory of another tenant",

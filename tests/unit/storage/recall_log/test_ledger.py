@@ -194,27 +194,69 @@ def test_a_reply_names_what_stood_in_its_request_and_how_it_came_there(bench: Be
     assert [one.reply_id for one in newest_first] == ["msg_02", "msg_01"]
 
 
-def test_an_ended_segment_is_read_once_for_ids_that_it_has_not(
+def test_a_look_up_reads_no_log_but_the_record_that_is_looked_for(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = bench.open(options=options(count_max=16))
     for number in range(6):
         store.recalls.note(reply_of(bench.clock(), reply_id=f"msg_{number}"))
         assert store.recalls.reply(TENANT, "msg_none") is None
-    read: list[int] = []
-    frames = sealed_segments.Segments._frames  # pyright: ignore[reportPrivateUsage]
-
-    def counted(self: sealed_segments.Segments, number: int) -> Iterator[sealed_segments.Frame]:
-        read.append(number)
-        return frames(self, number)
-
-    monkeypatch.setattr(sealed_segments.Segments, "_frames", counted)
     assert len(list((bench.state / "recalls").glob("*.log"))) > 2
-    assert store.recalls.reply(TENANT, "msg_none") is None
-    assert len(read) <= 2, "the newest segment, and the one that ended since the last search"
-    # Control: what is there is found, in whichever segment.
-    found = [store.recalls.reply(TENANT, f"msg_{number}") for number in range(6)]
-    assert [one.reply_id for one in found if one is not None] == [f"msg_{n}" for n in range(6)]
+    scanned: list[int] = []
+    scan = sealed_segments.Segments._scanned  # pyright: ignore[reportPrivateUsage]
+
+    def counted(self: sealed_segments.Segments, number: int, start: int) -> Iterator[bytes]:
+        scanned.append(number)
+        return scan(self, number, start)
+
+    def found() -> list[str]:
+        assert store.recalls.reply(TENANT, "msg_none") is None
+        replies = [store.recalls.reply(TENANT, f"msg_{number}") for number in range(6)]
+        return [one.reply_id for one in replies if one is not None]
+
+    monkeypatch.setattr(sealed_segments.Segments, "_scanned", counted)
+    assert found() == [f"msg_{number}" for number in range(6)]
+    assert scanned == []
+    # Control: without the indexes the same is found, by reading the logs.
+    for one in (bench.state / "recalls").glob("*.idx"):
+        one.unlink()
+    assert found() == [f"msg_{number}" for number in range(6)]
+    assert scanned != []
+
+
+def test_an_index_that_is_torn_wrong_or_ahead_of_its_log_hides_and_forges_nothing(
+    bench: Bench,
+) -> None:
+    store = bench.open()
+    say(store, "Ada drinks tea.")
+    ids = [store.recalls.note(recall_of(store, bench.clock())) for _ in range(3)]
+    assert store.recalls.recall(ids[-1]) is not None
+    (index,) = (bench.state / "recalls").glob("*.idx")
+    (log,) = (bench.state / "recalls").glob("*.log")
+    whole, records = index.read_bytes(), log.read_bytes()
+
+    def read() -> list[str]:
+        each = [store.recalls.recall(one) for one in ids]
+        listed = [one.recall_id for one in store.recalls.recalls(TENANT)]
+        assert [one.recall_id for one in reversed(each) if one is not None] == listed
+        return listed[::-1]
+
+    for length in range(len(whole)):
+        index.write_bytes(whole[:length])
+        assert read() == ids, length
+    index.write_bytes(bytes(len(whole)))
+    assert read() == ids, "no index of ours"
+    index.write_bytes(whole[48:] + whole[:48])
+    assert read() == ids
+    for at in range(len(whole)):
+        # Of an index that was changed a record may be missing, and none is another one.
+        index.write_bytes(bytes((*whole[:at], whole[at] ^ 1, *whole[at + 1 :])))
+        assert set(read()) <= set(ids)
+    index.write_bytes(whole)
+    log.write_bytes(records[:-1])
+    assert read() == ids[:2], "the last record is torn"
+    log.write_bytes(records)
+    assert read() == ids, "control"
 
 
 def test_a_reply_whose_recall_is_not_kept_says_so(bench: Bench) -> None:
@@ -363,7 +405,8 @@ def test_a_full_disk_leaves_no_files_and_is_tried_again_after_a_minute(
     bench.clock.now_ms += ledger.REFUSED_MS
     kept = store.recalls.note(recall_of(store, bench.clock()))
     assert store.recalls.recall(kept) is not None
-    assert len(list((bench.state / "recalls").iterdir())) == 2
+    parts = {one.suffix for one in (bench.state / "recalls").iterdir()}
+    assert parts == {".log", ".key", ".idx"}
 
 
 def test_a_disk_that_fills_up_keeps_the_records_that_it_took(
