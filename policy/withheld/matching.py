@@ -248,7 +248,7 @@ class Looking:
         return self._withheld.stretches(numbers, self.sight)
 
     def spans(self, numbers: Sequence[int]) -> list[Span]:
-        """The stretches of a text that are withheld at this place, in order."""
+        """The stretches of a text that are withheld at this place of a conversation, in order."""
         return [
             span
             for span in self.stretches(numbers)

@@ -175,7 +175,10 @@ class RawReader(EventReader[Event]):
         return self._taken() if ended else None
 
     def last(self) -> list[Event]:
-        """The unfinished rest at the stream's end: by the standard no event, but some take it."""
+        """The unfinished event at the stream's end.
+
+        By the standard it is no event, but some clients take it for one.
+        """
         self._raw += self._held
         self._held.clear()
         self._searched = 0

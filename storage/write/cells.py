@@ -133,7 +133,8 @@ class Cells:
         # A cache of words that persons said and that the table has, hashed as in the table, so that
         # the table is not asked for each word of each text.
         self._said_known: dict[Tenant, set[bytes]] = {}
-        # Words of persons' turns that are not in the table yet, and their lock.
+        # Words of persons' turns that are not stored in the table yet, and the lock that guards
+        # them.
         self._heard: dict[Tenant, set[bytes]] = {}
         self._hearing = Lock()
 

@@ -24,7 +24,7 @@ _ORDERS: Final = frozenset({Compare.GT, Compare.GTE, Compare.LT, Compare.LTE})
 
 
 def value_filter(given: dict[str, Any], within: Filter) -> Filter:
-    """A filter that matches where `within` does and each named field of the value is as said.
+    """A filter that matches items that `within` matches and whose named fields are as asked for.
 
     Raises:
         MalformedRequest: A comparison is not one of `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, is

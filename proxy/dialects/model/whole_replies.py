@@ -57,7 +57,8 @@ class _Edited:
     def __init__(self) -> None:
         self._body: dict[str, Json] = {}
         self._parts: list[dict[str, Json]] = []
-        # the parts that the agent gets of replies to earlier requests
+        # the parts of the model's first replies that the agent gets as well, where the model was
+        # asked again
         self._before: list[Json] = []
         self._refused: dict[int, str] = {}
         self._calls: set[int] = set()
