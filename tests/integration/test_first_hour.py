@@ -219,6 +219,7 @@ LISTS = (
 )
 
 
+@pytest.mark.usefixtures("no_settings")
 def test_a_list_of_nothing_says_so_and_its_json_is_whole(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
