@@ -133,6 +133,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     culprits: tuple[Named, ...] = ()
     listed: tuple[Named, ...] = ()
     listed_count: int = 0
+    judge: str = ""
+    # Whether the signal itself said what is wrong; its words are in no file.
+    own_words: bool = True
 
     @property
     def under_way(self) -> bool:
@@ -150,6 +153,10 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     recall_id: str = ""
     reply_id: str = ""
     anchor_id: str = ""
+    judge: str = ""
+    own_words: bool = False
+    # Memories on probation that the signal is about: the opening hides them at once.
+    implicated: tuple[MemoryId, ...] = ()
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from storage.read.retained import EmbeddedRetained
 from storage.recall_log.ledger import RecallLedger
 from storage.recalls import RecallOptions
 from storage.repair.batches import BATCH_LEN, EmbeddedIncidents
+from storage.repair.way_back import EmbeddedParoles
 from storage.repair.wrong_answers import EmbeddedCases
 from storage.session_log.frames import FrameKeys
 from storage.session_log.log import DIRECTORY, open_session_log, prints_key
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
         Retained,
         SessionLog,
     )
+    from storage.paroles import Paroles
     from storage.recalls import Recalls
     from storage.state_directory import Secrets
     from storage.tables.change import Generation
@@ -148,6 +150,7 @@ class EmbeddedStore:
         )
         self.recalls: Recalls = self._recalls
         self.cases: Cases = EmbeddedCases(engine, writer, self.reader)
+        self.paroles: Paroles = EmbeddedParoles(engine, writer)
         self.failures: Failures = EmbeddedFailures(engine, writer)
         self.token_key = secrets.token_key
         self.prints_key = prints_key(secrets.store_key)

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from storage.errors import StoreCorrupt
     from storage.failures import Failures
     from storage.incidents import Incidents
+    from storage.paroles import Paroles
     from storage.recalls import Recalls
     from storage.values import (
         BackupSummary,
@@ -563,6 +564,7 @@ class Store(Protocol):
     incidents: Incidents
     cases: Cases
     failures: Failures
+    paroles: Paroles
     recalls: Recalls
     token_key: bytes  # an Ed25519 seed: signs promotion tokens
     prints_key: bytes  # what the session ledger's fingerprints are made with

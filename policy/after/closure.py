@@ -28,6 +28,8 @@ class Relation(enum.Enum):
     SESSION = "session"
     ORIGIN = "origin"
     NEAR_COPY = "near_copy"
+    PAROLED = "paroled"
+    """The memory was on probation when the answer showed it."""
 
 
 class Act(enum.Enum):

@@ -65,7 +65,6 @@ from proxy.admin.wire.upkeep import (
     ForgivenView,
     ObservedList,
     ObservedView,
-    ParoleRequest,
     PolicyReloadView,
     QuarantinedList,
     RetentionView,
@@ -86,6 +85,7 @@ if TYPE_CHECKING:
     from proxy.admin.judge_tests import JudgeTests
     from proxy.admin.keys_and_tokens import Credentials
     from proxy.admin.names_watched import NamesWatched
+    from proxy.admin.paroles_asked import ParolesAsked
     from proxy.admin.persons_word import Deciding
     from proxy.admin.queue import Queue
     from proxy.admin.recalled_reads import RecalledReads
@@ -149,6 +149,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     repairing: Repairing
     wrong_answers: WrongAnswers
     tracing: Tracing
+    paroles: ParolesAsked
     ledger: Sessions
     surroundings: Surroundings
     # None if no model front is configured: then no text is withheld from model requests.
@@ -256,15 +257,6 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
             by.principal_id,
             asked.reason,
             with_descendants=asked.with_descendants,
-        )
-        return standing_view(done)
-
-    async def parole(
-        self, by: Principal, memory_id: MemoryId, asked: ParoleRequest
-    ) -> StandingView:
-        """Make a quarantined memory visible again."""
-        done = await self.writer.parole(
-            memory_id, Tenant(asked.tenant), by.principal_id, asked.reason
         )
         return standing_view(done)
 

@@ -27,31 +27,30 @@ from policy.after.attribution import (
     believed_first,
 )
 from policy.after.matchers import Matcher, check_matcher
-from policy.after.rule_judge import RegisteredRule, RuleJudge
+from policy.after.rule_judge import RuleJudge
 from policy.after.signals import SignalKind
-from policy.anchors import Statements
 from policy.model import PrincipalId, SourceKind
-from policy.text.skeleton import skeleton
-from policy.text.whole_words import EntryError, words_of
+from policy.text.whole_words import EntryError
 from policy.verdict import InvariantBroken
 from proxy.aftermath.replay import NothingKept
-from proxy.aftermath.rule_signals import judged_memory, rules_of
+from proxy.aftermath.rule_signals import judged_memory
+from proxy.aftermath.rules import Spoken, accused, rules_for
 from proxy.seams.cases import OnConviction, ShownMemory
 from proxy.seams.faults import MalformedRequest
-from storage.cases import Accused, CaseMode, CaseSignal, CaseStep, Opening, Progress
+from storage.cases import CaseMode, CaseSignal, CaseStep, Opening, Progress
 from storage.errors import StorageError
 from telemetry.events import IncidentAsk, IncidentStepped
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
     from policy.after.attribution import Done
+    from policy.model import MemoryId
     from proxy.aftermath.replay import Evidence, Place, Replays
     from proxy.seams.cases import AsksJudges, Signal
     from proxy.seams.surroundings import Surroundings
     from storage.cases import Case, Cases, Named
     from storage.interfaces import MemoryReader
-    from storage.values import Anchor
 
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
 BLAME: Final = PrincipalId("mnemogate:blame")
@@ -112,14 +111,21 @@ class Blaming:
         judges: AsksJudges,
         surroundings: Surroundings,
         on_conviction: OnConviction = ON_CONVICTION,
+        spoken: Spoken | None = None,
+        implicated: Callable[[Signal], tuple[MemoryId, ...]] = lambda _: (),
     ) -> None:
-        """`on_conviction` says what becomes of the memories that are found to blame."""
+        """`on_conviction` says what becomes of the memories that are found to blame.
+
+        `implicated` gives the memories on probation that a signal is about; it may read files.
+        """
         self._cases = cases
         self._replays = replays
         self._reader = reader
         self._judges = judges
         self._out = surroundings
         self._acts = on_conviction
+        self._spoken = spoken or Spoken()
+        self._implicated = implicated
         # What the answer should have said is content, so it is kept in memory only, and a restart
         # loses it.
         self._signals: dict[str, tuple[Signal, bool]] = {}
@@ -169,7 +175,7 @@ class Blaming:
         named = await asyncio.to_thread(
             self._cases.preview,
             signal.tenant,
-            _accused(found.culprits, places),
+            accused(found.culprits, places),
             blast_max=self._acts.blast_max,
         )
         return found, named
@@ -214,6 +220,7 @@ class Blaming:
 
     async def _open(self, signal: Signal, *, whole_cause: bool) -> str:
         self._check(signal)
+        implicated = await asyncio.to_thread(self._implicated, signal)
         case = await self._cases.open(
             Opening(
                 tenant=signal.tenant,
@@ -223,8 +230,12 @@ class Blaming:
                 recall_id=signal.recall_id or "",
                 reply_id=_plain(signal.reply_id),
                 anchor_id=signal.rule_id or "",
+                judge=signal.judge or "",
+                own_words=bool(signal.expect or signal.forbid),
+                implicated=implicated,
             )
         )
+        self._spoken.keep(case.case_id, signal)
         self._told[case.case_id] = _Told(started_ns=self._out.clock_ns())
         self._tell(case)
         self._signals[case.case_id] = signal, whole_cause
@@ -316,13 +327,13 @@ class Blaming:
             return await self._moved(case, CaseStep.NEEDS_PERSON, progress)
         if first:
             case = await self._moved(case, CaseStep.REPRODUCED, Progress(mode=mode))
-        accused = await asyncio.to_thread(_accused, found.culprits, found.places)
-        related = await asyncio.to_thread(self._cases.related, evidence.tenant, accused)
+        guilty = await asyncio.to_thread(accused, found.culprits, found.places)
+        related = await asyncio.to_thread(self._cases.related, evidence.tenant, guilty)
         by_judge, acts = mode is CaseMode.JUDGE, self._acts
         proposes = acts.judges_propose if by_judge else acts.rules_propose
         started_ns = self._out.clock_ns()
         case = await self._cases.convict(
-            case.case_id, accused, BLAME, progress, proposes=proposes, blast_max=acts.blast_max
+            case.case_id, guilty, BLAME, progress, proposes=proposes, blast_max=acts.blast_max
         )
         if case.case_id in self._told:
             self._told[case.case_id].closures.append((started_ns, self._out.clock_ns()))
@@ -378,7 +389,7 @@ class Blaming:
     ) -> Round:
         """Find out which of these memories are to blame, in one round of replays."""
         if signal.judge is None:
-            rules = self._rules(signal)
+            rules = rules_for(signal, self._reader)
             if not rules:
                 return _nobody_judges(len(places))
             try:
@@ -453,57 +464,6 @@ class Blaming:
         suspects, trusted = _suspects(places)
         limits = Limits(deterministic=self._judges.deterministic(judge), asks_max=ASKS_MAX)
         return Plan(suspects, trusted, limits, whole_cause=whole_cause)
-
-    def _rules(self, signal: Signal) -> list[RegisteredRule]:
-        """The rules to judge by: what operators registered, and what the signal itself said."""
-        anchors = self._anchors(signal)
-        if signal.kind is SignalKind.ANCHOR:
-            return rules_of(anchors)
-        rules = [
-            RegisteredRule(rule_id=one.anchor_id, statement=one.statement, matcher=one.matcher)
-            for one in anchors
-        ]
-        label = SourceKind.OPERATOR
-        if signal.kind is SignalKind.PERSON:
-            label = SourceKind.USER_INPUT
-        if signal.forbid:
-            matcher = Matcher(must_not=signal.forbid)
-            rules.append(RegisteredRule(rule_id=_OF_SIGNAL, matcher=matcher, label=label))
-        rules.extend(
-            RegisteredRule(rule_id=f"{_OF_SIGNAL} {number}", statement=one, label=label)
-            for number, one in enumerate(signal.expect)
-            # A single word is no statement: any text that merely mentions the word would seem to
-            # deny it.
-            if len(words_of(skeleton(one))) >= _STATEMENT_WORDS_MIN
-        )
-        return rules
-
-    def _anchors(self, signal: Signal) -> tuple[Anchor, ...]:
-        known = self._reader.anchors(signal.tenant)
-        if signal.rule_id is None:
-            return known
-        if signal.kind is SignalKind.CANARY:
-            known = tuple(one for one in self._reader.canaries() if one.tenant == signal.tenant)
-        return tuple(one for one in known if one.anchor_id == signal.rule_id)
-
-
-def _accused(culprits: Iterable[Place], beside: Iterable[Place]) -> list[Accused]:
-    """The culprits, and which of them were true once: a newer, more trusted memory denies those."""
-    trusted = [one.memory for one in beside if one.memory.source.trust >= _TRUSTED.trust]
-    accused: list[Accused] = []
-    for one in culprits:
-        memory = one.memory
-        newer = [
-            skeleton(other.text)
-            for other in trusted
-            if other.updated_at_ms > memory.updated_at_ms
-            and other.source.trust > memory.source.trust
-        ]
-        outdated = bool(newer) and bool(Statements(newer).denied_by(skeleton(memory.text)))
-        accused.append(
-            Accused(memory_id=memory.memory_id, ordinal=memory.ordinal, outdated=outdated)
-        )
-    return accused
 
 
 def _judged(judge: RuleJudge, places: tuple[Place, ...]) -> Round:

@@ -11,8 +11,10 @@ from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.upkeep import (
     ObservedList,
     ParoleRequest,
+    ParoleView,
     QuarantineRequest,
     StandingView,
+    TrialView,
 )
 from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
@@ -40,6 +42,19 @@ class _QuarantineArguments(msgspec.Struct, frozen=True, kw_only=True):
     with_descendants: bool = False
 
 
+class _ParoleArguments(msgspec.Struct, frozen=True, kw_only=True):
+    memory_ids: list[str] = []
+    tenant: str = DEFAULT_TENANT
+    reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
+    without_trial: bool = False
+
+
+class ParoleList(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a parole for several memories, one for each."""
+
+    paroles: tuple[ParoleView, ...]
+
+
 class StandingList(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a command for several memories, one for each."""
 
@@ -60,22 +75,64 @@ async def _quarantine(context: Context) -> Exit:
         request = QuarantineRequest(
             tenant=asked.tenant, reason=asked.reason, with_descendants=asked.with_descendants
         )
-        return await _each(context, api, request, ids, "quarantine")
+        return await _each(context, api, request, ids)
 
 
 async def _parole(context: Context) -> Exit:
-    asked = context.arguments(_QuarantineArguments)
-    async with operator(context) as api, working(context.terminal, "lifting the quarantine"):
-        request = ParoleRequest(tenant=asked.tenant, reason=asked.reason)
-        return await _each(context, api, request, asked.memory_ids, "parole")
+    asked = context.arguments(_ParoleArguments)
+    if asked.without_trial is not bool(asked.reason):
+        raise CommandFailed(Exit.USAGE, "--without-trial needs --reason, and a trial takes none")
+    request = ParoleRequest(
+        tenant=asked.tenant, reason=asked.reason, without_trial=asked.without_trial
+    )
+    async with operator(context) as api, working(context.terminal, "trying again"):
+        done = [
+            await api.post(
+                f"{await _path(api, given, asked.tenant)}/parole",
+                ParoleView,
+                request,
+                timeout_s=PATIENT_S,
+            )
+            for given in asked.memory_ids
+        ]
+    terminal = context.terminal
+    refused = sum(one.trial is not None and not one.trial.passed for one in done)
+    if terminal.as_json:
+        terminal.data(ParoleList(paroles=tuple(done)))
+        return Exit.FAILED if refused else Exit.OK
+    terminal.table(
+        ("id", "status", "changed", "leaf", "trial"),
+        [
+            (
+                inert(one.memory_id),
+                one.status,
+                "yes" if one.changed else "no",
+                "-" if one.leaf_index is None else str(one.leaf_index),
+                _tried(one.trial),
+            )
+            for one in done
+        ],
+    )
+    terminal.say(f"{sum(one.changed for one in done)} of {len(done)} changed")
+    return Exit.FAILED if refused else Exit.OK
+
+
+def _tried(trial: TrialView | None) -> str:
+    if trial is None:
+        return "-"
+    steps = ", ".join(f"{one.step} {one.count}" for one in trial.steps)
+    return f"{'passed' if trial.passed else trial.against} ({steps})"
+
+
+async def _path(api: Operator, given: str, tenant: str) -> str:
+    return f"/memories/{part(await whole_id(api, IdKind.MEMORY, given, tenant))}"
 
 
 async def _each(
     context: Context,
     api: Operator,
-    request: QuarantineRequest | ParoleRequest,
+    request: QuarantineRequest,
     memory_ids: list[str],
-    verb: str,
 ) -> Exit:
     """Run the command for each memory in turn, until one fails; those before it stay done.
 
@@ -83,9 +140,7 @@ async def _each(
     """
     done = [
         await api.post(
-            f"/memories/{part(await whole_id(api, IdKind.MEMORY, given, request.tenant))}/{verb}",
-            StandingView,
-            request,
+            f"{await _path(api, given, request.tenant)}/quarantine", StandingView, request
         )
         for given in memory_ids
     ]
@@ -106,7 +161,7 @@ async def _each(
         ],
     )
     terminal.say(f"{sum(one.changed for one in done)} of {len(done)} changed")
-    if isinstance(request, QuarantineRequest) and request.with_descendants:
+    if request.with_descendants:
         terminal.say(f"{sum(one.descendants for one in done)} derived from them hidden as well")
     return Exit.OK
 
@@ -133,6 +188,9 @@ def _quarantine_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _parole_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("memory_ids", metavar="ID", nargs="+", help="or the beginning of one")
+    parser.add_argument(
+        "--without-trial", action="store_true", help="show them as they are; needs --reason"
+    )
     _common(parser)
 
 
@@ -145,7 +203,7 @@ COMMANDS = (
     ),
     Command(
         words=("memory", "parole"),
-        summary="show quarantined memories again",
+        summary="show hidden memories again, each after a trial",
         act=_parole,
         arguments=_parole_arguments,
     ),

@@ -19,6 +19,7 @@ from proxy.admin.failing import Failing
 from proxy.admin.judge_tests import JudgeTests
 from proxy.admin.keys_and_tokens import Credentials
 from proxy.admin.names_watched import NamesWatched
+from proxy.admin.paroles_asked import ParolesAsked
 from proxy.admin.persons_word import Deciding
 from proxy.admin.queue import Queue
 from proxy.admin.recalled_reads import RecalledReads
@@ -31,9 +32,12 @@ from proxy.aftermath.blaming import Blaming
 from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.feedback import TakingFeedback
 from proxy.aftermath.judges import Judges
+from proxy.aftermath.paroling import Paroling, Probations
 from proxy.aftermath.replay import Replays
 from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.rule_watch import RuleWatch
+from proxy.aftermath.rules import Spoken
+from proxy.aftermath.trial import Trials
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
@@ -152,7 +156,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
         return watch, canaries
 
-    def blaming(self) -> Blaming:
+    def blaming(self, spoken: Spoken, probations: Probations) -> Blaming:
         """The search for the memories that caused a wrong answer."""
         store = self.store
         return Blaming(
@@ -162,16 +166,40 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             judges=Judges(self.settings.judges),
             surroundings=self.surroundings,
             on_conviction=self.settings.on_conviction,
+            spoken=spoken,
+            implicated=probations.implicated,
+        )
+
+    def paroling(self, spoken: Spoken, probations: Probations) -> Paroling:
+        """The trials of hidden memories, and what follows."""
+        store, embedder = self.store, self.embedder
+        trials = Trials(
+            replays=Replays(store.recalls, store.reader),
+            reader=store.reader,
+            judges=Judges(self.settings.judges),
+            spoken=spoken,
+            embedder=None if takes_client_vectors(embedder) else embedder,
+        )
+        return Paroling(
+            paroles=store.paroles,
+            trials=trials,
+            probations=probations,
+            surroundings=self.surroundings,
+            retry_days=self.settings.retry_days,
         )
 
     def wrong_answers(self, blaming: Blaming) -> WrongAnswers:
         """The commands that operators have about wrong answers."""
         return WrongAnswers(cases=self.store.cases, blaming=blaming, surroundings=self.surroundings)
 
-    def aftermath(self) -> tuple[Blaming, TakingFeedback]:
-        """The search for the cause of a wrong answer, and the records made of such answers."""
-        blaming = self.blaming()
-        return blaming, self.feedback(blaming)
+    def aftermath(self) -> tuple[Blaming, TakingFeedback, Paroling]:
+        """The search for the cause of a wrong answer, what is said of answers, and paroles."""
+        store, spoken = self.store, Spoken()
+        replays = Replays(store.recalls, store.reader)
+        now_ms = self.surroundings.now_ms
+        probations = Probations(store.paroles, replays, store.recalls, now_ms)
+        blaming = self.blaming(spoken, probations)
+        return blaming, self.feedback(blaming), self.paroling(spoken, probations)
 
     def feedback(self, cases: OpensCases) -> TakingFeedback:
         """The part that takes what people and programs say of answers."""
@@ -246,7 +274,7 @@ class Services:
     def __init__(self, foundation: Foundation, executor: ThreadPoolExecutor, rules: Rules) -> None:
         settings, store, embedder = foundation.settings, foundation.store, foundation.embedder
         surroundings, memory = foundation.surroundings, foundation.memory
-        ledger = foundation.ledger()
+        ledger, withholding = foundation.ledger(), None if memory is None else memory.withholding
         self.authenticator = Authenticator(
             store.reader.keys, settings.bindings, surroundings.now_ms
         )
@@ -257,7 +285,7 @@ class Services:
         budgets, graphs = foundation.budgets(), Graphs(store.reader)
         writing = foundation.interceptor(shadow, budgets, TokenVerifier(signer.public_key))
         self.guard = foundation.guard(writing, ledger, self.confirming)
-        self.blaming, self.feedback = foundation.aftermath()
+        self.blaming, self.feedback, self._paroling = foundation.aftermath()
         self.watch, canaries = foundation.rule_watch(self.blaming)
         self.operations = Operations(
             reader=store.reader,
@@ -276,7 +304,6 @@ class Services:
             ruleset=lambda: store.ruleset,
             surroundings=surroundings,
         )
-        withholding = None if memory is None else memory.withholding
         self.deciding = Deciding(
             reader=store.reader,
             writer=store.writer,
@@ -309,6 +336,7 @@ class Services:
             repairing=Repairing(incidents=store.incidents),
             wrong_answers=foundation.wrong_answers(self.blaming),
             tracing=Tracing(store=store, ledger=ledger),
+            paroles=ParolesAsked(paroling=self._paroling, writer=store.writer),
             ledger=ledger,
             surroundings=surroundings,
             withholding=withholding,
@@ -345,6 +373,7 @@ class Services:
             async with (
                 ledger.compacting(),
                 retaining.sweeping(retention_s),
+                self._paroling.retrying(),
                 told.telling(),
                 self.watch.watching(),
             ):

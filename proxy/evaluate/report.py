@@ -206,17 +206,25 @@ def _noise(tables: Tables) -> str:
     )
 
 
+def _answers(tables: Tables) -> str:
+    text = ""
+    if tables.blame is not None:
+        text += (
+            "<h2>Who caused a wrong answer</h2><p>Cases whose culprits are known. An answer is"
+            " wrong where the case says so: no model is asked.</p>"
+        ) + _figures(tables.blame, {})
+    if tables.parole is not None:
+        text += "<h2>What a trial gives back</h2>" + _figures(tables.parole, {})
+    return text
+
+
 def _everyday(tables: Tables) -> str:
     text = ""
     if tables.fpr is not None:
         text += "<h2>Honest writes that were refused</h2>" + _figures(tables.fpr, paper.FPR)
     if tables.labels is not None:
         text += "<h2>Whose words a memory is</h2>" + _figures(tables.labels, {})
-    if tables.blame is not None:
-        text += (
-            "<h2>Who caused a wrong answer</h2><p>Cases whose culprits are known. An answer is"
-            " wrong where the case says so: no model is asked.</p>"
-        ) + _figures(tables.blame, {})
+    text += _answers(tables)
     if tables.trust is not None:
         text += (
             "<h2>Whom outcomes latch</h2><p>The shipped score and latch, fed outcome by outcome."

@@ -30,6 +30,7 @@ from proxy.evaluate.sleepers import trust
 from proxy.evaluate.stress import stress
 from proxy.evaluate.suite.conformance import conformance, mutants
 from proxy.evaluate.tables import Document, Run, Verdict
+from proxy.evaluate.trials import parole
 from proxy.version import version
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "labels": _labels,
     "honest": honest,
     "blame": blame,
+    "parole": parole,
     "trust": trust,
     "drift": drift,
     "isolate": isolate,

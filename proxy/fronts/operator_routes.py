@@ -41,6 +41,7 @@ from proxy.admin.wire.upkeep import (
     ForgivenView,
     ObservedList,
     ParoleRequest,
+    ParoleView,
     PolicyReloadRequest,
     PolicyReloadView,
     QuarantinedList,
@@ -155,8 +156,8 @@ async def _quarantine(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _parole(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Show a quarantined memory again."""
-    return await operate.parole(call.by, call.memory_id(), call.body(ParoleRequest))
+    """Show a hidden memory again if it passes its trial."""
+    return await operate.paroles.parole(call.by, call.memory_id(), call.body(ParoleRequest))
 
 
 async def _vouch(operate: Operate, call: OperatorCall) -> msgspec.Struct:
@@ -440,7 +441,7 @@ ROUTES: Final = tuple(
             QuarantineRequest,
             StandingView,
         ),
-        ("POST", "/memories/{memory_id}/parole", _parole, NoQuery, ParoleRequest, StandingView),
+        ("POST", "/memories/{memory_id}/parole", _parole, NoQuery, ParoleRequest, ParoleView),
         ("POST", "/memories/{memory_id}/vouch", _vouch, NoQuery, VouchRequest, StandingView),
         ("POST", "/isolate", _isolate, NoQuery, IsolateRequest, IsolationView),
         ("POST", "/rewind", _rewind, NoQuery, RewindRequest, RewindView),

@@ -28,6 +28,7 @@ class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     on_conviction: Literal["quarantine", "propose"] | None = None
     blast_max: Annotated[int, Meta(ge=1, le=NAMED_MAX)] = BLAST_MAX
     canary_seconds: Annotated[float, Meta(ge=0, le=_CANARY_SECONDS_MAX)] = 3_600.0
+    retry_days: Annotated[int, Meta(ge=0, le=_DAYS_MAX)] = 0
     webhook: ReceiverTable | None = None
 
 
@@ -42,6 +43,8 @@ MEANINGS: Final[dict[str, str]] = {
     "blast_max": "How many memories one incident hides in all without a person, up to 200.",
     "canary_seconds": "Seconds between two rounds of all canaries; within seconds after commits, "
     "too. 0: only `canary run` asks them.",
+    "retry_days": "After how many days a memory that expired because it was true once is tried "
+    "again by itself, and shown if it passes. 0: never. What is under quarantine is never tried.",
     "webhook": "A table `[after.webhook]` with the keys of `[review.webhook]` but `page_url`: a "
     "receiver that is told of each step of an incident, without content.",
 }
@@ -57,6 +60,15 @@ def after_write(tables: list[object]) -> RecallOptions:
     return RecallOptions(
         keep_days=given.keep_days, count_max=given.recalls_max, keep_queries=given.keep_queries
     )
+
+
+def retry_days(tables: list[object]) -> int:
+    """After how many days a memory that was true once is tried again; 0 for never.
+
+    Raises:
+        BadValue: Names the key and what is allowed.
+    """
+    return _given(tables).retry_days
 
 
 def on_conviction(tables: list[object]) -> OnConviction:

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from proxy.seams.cases import OnConviction
-from proxy.settings.after import after_write, canary_seconds, incident_webhook, on_conviction
+from proxy.settings.after import (
+    after_write,
+    canary_seconds,
+    incident_webhook,
+    on_conviction,
+    retry_days,
+)
 from proxy.settings.judge_tables import JudgeTable, judge_tables
 from proxy.settings.mcp import McpServer, mcp_servers
 from proxy.settings.model import ModelUpstream, model_upstreams
@@ -107,6 +113,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     judges: tuple[JudgeTable, ...] = ()
     recalls: RecallOptions = RecallOptions()
     on_conviction: OnConviction = OnConviction()
+    # After how many days a memory that was true once is tried again; 0 for never.
+    retry_days: int = 0
     incident_webhook: ReviewWebhook | None = None
     canary_seconds: float = 3_600.0
 
@@ -299,6 +307,7 @@ def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str
             "review_webhook": review_webhook(listed["review"]),
             "recalls": after_write(listed["after"]),
             "on_conviction": on_conviction(listed["after"]),
+            "retry_days": retry_days(listed["after"]),
             "incident_webhook": incident_webhook(listed["after"]),
             "canary_seconds": canary_seconds(listed["after"]),
             "judges": judge_tables(listed["judge"]),

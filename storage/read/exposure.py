@@ -40,6 +40,8 @@ class Origin(msgspec.Struct, frozen=True):
     principal_id: PrincipalId
     server: str = ""
     tool: str = ""
+    # Whether the memory came back after a trial and is watched: all of these are one group.
+    on_probation: bool = False
 
 
 class Placing(msgspec.Struct, frozen=True):

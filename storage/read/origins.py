@@ -14,6 +14,7 @@ from storage.tables.change import read_leaf
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import VECTORS
 from storage.write.cells import is_low
+from storage.write.paroling import parole_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,13 +44,21 @@ class Origins:
         return ordinal in kept, kept.get(ordinal)
 
     def of(self, view: View, ordinal: int, row: Row) -> Origin | None:
-        """The origin of a row; None if the row's label is `user_input` or above."""
+        """The origin of a row; None for a label of `user_input` or above off probation."""
         kept = self._kept()
         if ordinal not in kept:
             if len(kept) >= _KEPT_MAX:
                 kept.clear()
-            kept[ordinal] = _origin(view, row) if is_low(row) else None
+            kept[ordinal] = self._origin(view, row)
         return kept.get(ordinal)
+
+    def _origin(self, view: View, row: Row) -> Origin | None:
+        # A parole has the origins read anew, and so has the end of a probation.
+        name = self._engine.parts.names.memory(row.tenant, row.memory_id)
+        if parole_record(view, name).until_ms:
+            group = ("probation", row.tenant)
+            return Origin(group, row.tenant, row.principal_id, on_probation=True)
+        return _origin(view, row) if is_low(row) else None
 
     def restricted(self, view: View) -> Callable[[Origin], bool]:
         """Whether an origin or its principal is latched; read once for each in one search."""
@@ -57,7 +66,7 @@ class Origins:
 
         @cache
         def is_restricted(origin: Origin) -> bool:
-            if intake.trust(view, origin.principal_id).latched:
+            if origin.on_probation or intake.trust(view, origin.principal_id).latched:
                 return True
             if not origin.server and not origin.tool:
                 return False

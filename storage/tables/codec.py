@@ -35,6 +35,7 @@ from storage.cases import Case
 from storage.errors import StoreCorrupt
 from storage.failures import Failure
 from storage.incidents import Incident
+from storage.paroles import ParoleRecord
 from storage.trust import TrustEvent
 from storage.values import Anchor, Decision, KeyRecord, Mentions, Pinned, Row
 
@@ -320,4 +321,5 @@ decode_hidden_by = msgspec.msgpack.Decoder(HiddenBy).decode
 decode_incident = msgspec.msgpack.Decoder(Incident).decode
 decode_case = msgspec.msgpack.Decoder(Case).decode
 decode_failure = msgspec.msgpack.Decoder(Failure).decode
+decode_parole = msgspec.msgpack.Decoder(ParoleRecord).decode
 decode_pins = msgspec.msgpack.Decoder(Pinned).decode

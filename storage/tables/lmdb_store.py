@@ -57,6 +57,7 @@ INCIDENTS: Final = b"incidents"
 CHILDREN: Final = b"children"
 CASES: Final = b"cases"
 FAILURES: Final = b"failures"
+PAROLES: Final = b"paroles"
 TABLES: Final = (
     META,
     ROWS,
@@ -84,6 +85,7 @@ TABLES: Final = (
     CHILDREN,
     CASES,
     FAILURES,
+    PAROLES,
 )
 SINCE: Final = {
     ORIGINS: 5,
@@ -96,6 +98,7 @@ SINCE: Final = {
     CHILDREN: 5,
     CASES: 5,
     FAILURES: 5,
+    PAROLES: 5,
 }
 """The format that a table came with; a store of an earlier one that is only read lacks it."""
 

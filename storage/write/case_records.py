@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.after.closure import BLAST_MAX, Act, Relation
+from policy.model import MemoryStatus
 from storage.audit import IncidentLeaf
 from storage.cases import NAMED_MAX, Case, CaseStep, may_follow
 from storage.errors import UnknownIncident
 from storage.ground.randomness import random_bytes
 from storage.tables.codec import decode_case, encode
 from storage.tables.lmdb_store import CASES
-from storage.tables.rows import read_row
-from storage.write.following import Enforcing, Following
+from storage.tables.rows import read_id, read_row
+from storage.write.following import Enforcing, Following, named
+from storage.write.hands import hidden_by
+from storage.write.paroling import end_probation, parole_record
+from storage.write.quarantine import log_standing, place
 from storage.write.rewinding import Rewinding
 
 if TYPE_CHECKING:
@@ -55,11 +59,32 @@ class CaseRecords:
                 recall_id=opening.recall_id,
                 reply_id=opening.reply_id,
                 anchor_id=opening.anchor_id,
+                judge=opening.judge,
+                own_words=opening.own_words,
+                culprits=self._implicated(change, case_id, opening),
             )
             change.charges[case.tenant] += _BYTES
             return self._stepped(change, case, opening.by)
 
         return self._engine.transact(work)
+
+    def _implicated(self, change: Change, case_id: str, opening: Opening) -> tuple[Named, ...]:
+        """Hide the memories on probation that a new case is about, and name them."""
+        named_: list[Named] = []
+        detail = f"{opening.tenant}: incident {case_id}"
+        for memory_id in opening.implicated[:NAMED_MAX]:
+            name = self._engine.parts.names.memory(opening.tenant, memory_id)
+            record = parole_record(change.draft, name)
+            known = read_id(change.draft, name)
+            on_probation = record.until_ms > change.now_ms
+            if known is None or known.status is not MemoryStatus.LIVE or not on_probation:
+                continue
+            row = read_row(change.draft, known.ordinal)
+            place(change, name, known, row, hidden_by(change.draft, name, known) | {case_id})
+            log_standing(change, memory_id, row, opening.by, detail, hidden=True)
+            end_probation(change, name, record)
+            named_.append(named(change.draft, row, Relation.PAROLED, Act.QUARANTINE))
+        return tuple(named_)
 
     def move(
         self, case_id: str, step: CaseStep, by: PrincipalId, progress: Progress | None = None

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from storage.write.engine import Engine
 
 _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED})
+WITHOUT_TRIAL: Final = "without trial"
+_SAID_LEN_MAX: Final = QUARANTINE_REASON_LEN_MAX + len(WITHOUT_TRIAL) + 2
 _BY_INCIDENT: Final = re.compile(r"incident [0-9a-f]{16}")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -80,8 +82,12 @@ class Quarantine:
         )
 
     def lift(self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str) -> Standing:
-        """Show a quarantined memory again, whoever hid it; a memory that is shown stays so."""
-        return self._set(MemoryStatus.LIVE, memory_id, tenant, by, reason)
+        """Show a quarantined memory again, whoever hid it; a memory that is shown stays so.
+
+        No trial is made, and the leaf says so.
+        """
+        said = f"{WITHOUT_TRIAL}: {reason}" if reason else WITHOUT_TRIAL
+        return self._set(MemoryStatus.LIVE, memory_id, tenant, by, said)
 
     def _set(
         self,
@@ -122,7 +128,7 @@ class Quarantine:
                 return standing
             row = read_row(change.draft, known.ordinal)
             place(change, name, known, row, after)
-            detail = f"{tenant}: {reason[:QUARANTINE_REASON_LEN_MAX]}" if reason else tenant
+            detail = f"{tenant}: {reason[:_SAID_LEN_MAX]}" if reason else tenant
             leaf_index = log_standing(change, memory_id, row, by, detail, hidden=hide)
             if hide and by != THE_STORE:
                 self._engine.parts.judge.intake.quarantined(

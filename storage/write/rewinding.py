@@ -27,7 +27,7 @@ from storage.write.quarantine import log_standing, place, subject_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from policy.model import PrincipalId
+    from policy.model import MemoryClass, PrincipalId
     from storage.incidents import Incident
     from storage.tables.change import Change
     from storage.values import Row
@@ -129,17 +129,20 @@ class Rewinding:
         earlier: int,
         status: MemoryStatus,
         expires_at: str | None = None,
+        memory_class: MemoryClass | None = None,
     ) -> tuple[IdRecord, Row]:
         """Append the row of the ordinal `earlier` anew, as the newest of its memory.
 
         Returns the memory's id record and the new row. `expires_at` (RFC 3339) replaces the row's
-        expiry.
+        expiry, `memory_class` its class.
 
         Raises:
             QuotaReached: There is no room for the row; the transaction must not be committed.
         """
         engine, draft = self._engine, change.draft
         newest, old = read_row(draft, known.ordinal), read_row(draft, earlier)
+        if memory_class is not None:
+            old = msgspec.structs.replace(old, memory_class=memory_class)
         vector = draft.get(VECTORS, ordinal_key(earlier)) or b""
         change.version += 1
         ordinal = change.next_ordinal

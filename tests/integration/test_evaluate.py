@@ -23,6 +23,7 @@ from proxy.evaluate.isolating import isolate
 from proxy.evaluate.labels import labels
 from proxy.evaluate.month import HOLDS_A_DAY_MAX, NOTES_A_DAY, month
 from proxy.evaluate.sleepers import trust
+from proxy.evaluate.trials import parole
 from tests.benchmarks.__main__ import sections as bench_sections
 
 if TYPE_CHECKING:
@@ -157,6 +158,15 @@ async def test_a_leaked_key_is_isolated_in_one_act_and_given_back_exactly() -> N
     assert {(one.value, one.low is not None) for one in cells.values()} == {(100.0, True)}
     assert cells["hidden"].n == found.trials
     assert cells["others_shown"].n == 2 * found.trials
+
+
+async def test_a_trial_gives_back_what_was_true_once_and_no_lie() -> None:
+    found = book(trials=2)
+    await parole(found)
+    assert found.broken == ()
+    cells = found.tables.parole
+    assert cells is not None
+    assert (cells["rot_back"].value, cells["poison_back"].value) == (100.0, 0.0)
 
 
 @pytest.mark.corpora

@@ -157,15 +157,18 @@ async def test_quarantine_parole_updates_and_a_delete_at_once_end_with_it_delete
     async with crowd(tmp_path) as here:
         path = await here.memory("Tea is at four.")
         operated = path.removeprefix("/v1")
+        shows = {"reason": "fine", "without_trial": True}
         asked: list[Coroutine[Any, Any, Answer]] = []
         for hour in range(AT_ONCE // 4):
             asked += [
                 here.operate("POST", f"{operated}/quarantine", {"reason": "odd"}),
-                here.operate("POST", f"{operated}/parole", {"reason": "fine"}),
+                here.operate(
+                    "POST", f"{operated}/parole", {"reason": "fine", "without_trial": True}
+                ),
                 here.call("PATCH", path, {"text": f"Tea is at {hour}."}),
             ]
         assert statuses(await together(asked)).keys() <= {200, 404}
-        await here.operate("POST", f"{operated}/parole", {})
+        await here.operate("POST", f"{operated}/parole", shows)
         assert (await here.call("GET", path))[0] == 200, "control: none of these took it away"
         assert (await here.call("DELETE", path))[0] == 200
         paroled, _ = await here.operate("POST", f"{operated}/parole", {})

@@ -113,7 +113,7 @@ async def test_a_convicted_memory_leaves_the_next_request_of_the_same_conversati
         after = bench.model.requests[-1].raw
         (culprit,) = done[1]["named"]
         path = f"memories/{culprit['memory']}/parole"
-        assert (await _operator(bench, path, {"reason": "a trial"}))[0] == 200
+        assert (await _operator(bench, path, {"reason": "true", "without_trial": True}))[0] == 200
         assert (await bench.ask("chat", history)).status == 200
         again = bench.model.requests[-1].raw
     assert b"green tea" in shown, "control: the model saw it"

@@ -21,6 +21,7 @@ from tests.mutants.model_table import MODEL
 from tests.mutants.operate_table import OPERATE
 from tests.mutants.own_keys_table import OWN_KEYS
 from tests.mutants.pace_table import PACE
+from tests.mutants.parole_table import PAROLE
 from tests.mutants.passing_table import PASSING
 from tests.mutants.policy_table import DECISION
 from tests.mutants.proxy_table import PROXY
@@ -68,6 +69,7 @@ MUTANTS: Final = (
     *REPORTING,
     *AFTER,
     *CASES,
+    *PAROLE,
     *DRIFT,
     *FILES,
 )

@@ -60,7 +60,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     | {"storage.audit", "storage.clock", "storage.deadline", "storage.errors"}
     | {"storage.interfaces", "storage.opening", "storage.trusted_files", "storage.values"}
     | {"storage.drift", "storage.failures", "storage.incidents", "storage.recalls"}
-    | {"storage.cases", "storage.trust"}
+    | {"storage.cases", "storage.paroles", "storage.trust"}
     | {"cryptography", "multidict", "numpy", "tokenizers"},
 }
 

@@ -4,7 +4,7 @@ POST /policy/reload              PolicyReloadRequest -> PolicyReloadView
 GET  /usage                                          -> UsageList
 GET  /quarantined?tenant=                            -> QuarantinedList
 POST /memories/{id}/quarantine   QuarantineRequest   -> StandingView
-POST /memories/{id}/parole       QuarantineRequest   -> StandingView
+POST /memories/{id}/parole       ParoleRequest       -> ParoleView
 POST /memories/{id}/vouch        VouchRequest        -> StandingView
 GET  /mcp?tenant=                                    -> ServerList
 POST /mcp/{server}/approve       ApproveRequest      -> ServerView
@@ -76,10 +76,15 @@ class QuarantineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class ParoleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Show a memory again; the given reason stays in the audit log for good."""
+    """Show a memory again if it passes its trial.
+
+    `without_trial` shows it as it is, as an operator's own act: then a reason is needed, which
+    stays in the audit log for good.
+    """
 
     tenant: TenantName = DEFAULT_TENANT
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
+    without_trial: bool = False
 
 
 class VouchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -99,6 +104,37 @@ class StandingView(msgspec.Struct, frozen=True, kw_only=True):
     leaf_index: int | None
     # How many memories derived from it are hidden with it, and were shown before.
     descendants: int = 0
+
+
+class TrialStepView(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a trial: how many things were looked at, and what speaks against the memory."""
+
+    step: str  # "provenance" | "failures" | "questions" | "paroles"
+    count: int
+    against: str
+
+
+class TrialView(msgspec.Struct, frozen=True, kw_only=True):
+    """The trial of a memory, up to the first step that it did not pass; `against` is "" if none."""
+
+    passed: bool
+    against: str
+    steps: tuple[TrialStepView, ...]
+
+
+class ParoleView(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory's status after a parole. No trial: reads showed it already, or none was asked for.
+
+    `changed` is false if reads show what they showed before; `leaf_index` names the leaf of the
+    parole, or of the trial that was not passed.
+    """
+
+    memory_id: str
+    tenant: str
+    status: str  # "live" | "quarantined"
+    changed: bool
+    leaf_index: int | None
+    trial: TrialView | None = None
 
 
 class TenantUsageView(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,70 @@
+"""What an operator may do about one hidden memory: try it, or show it without a trial."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.model import Tenant
+from proxy.admin.wire.upkeep import ParoleView, TrialStepView, TrialView
+from proxy.aftermath.paroling import Paroled
+from proxy.seams.faults import MalformedRequest
+
+if TYPE_CHECKING:
+    from policy.after.parole import Trial
+    from policy.model import MemoryId, Principal
+    from proxy.admin.wire.upkeep import ParoleRequest
+    from proxy.aftermath.paroling import Paroling
+    from storage.interfaces import MemoryWriter
+
+
+class ParolesAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """The paroles that operators ask for. Event loop only."""
+
+    paroling: Paroling
+    writer: MemoryWriter
+
+    async def parole(self, by: Principal, memory_id: MemoryId, asked: ParoleRequest) -> ParoleView:
+        """Show a hidden memory again if it passes its trial, or without one.
+
+        Raises:
+            MalformedRequest: No trial is to be made, and no reason was given, or the other way
+                round.
+            UnknownMemory: The tenant has no such memory, or it was deleted.
+            MemoryMoved: The memory was changed during its trial; nothing was done.
+        """
+        tenant = Tenant(asked.tenant)
+        if asked.without_trial is not bool(asked.reason):
+            raise MalformedRequest("a parole without a trial, and no other, needs a reason")
+        if asked.without_trial:
+            standing = await self.writer.parole(memory_id, tenant, by.principal_id, asked.reason)
+            return _view(Paroled(standing=standing))
+        return _view(await self.paroling.parole(tenant, memory_id, by.principal_id))
+
+
+def _view(done: Paroled) -> ParoleView:
+    standing = done.standing
+    return ParoleView(
+        memory_id=standing.memory_id,
+        tenant=standing.tenant,
+        status=standing.status.value,
+        changed=standing.changed,
+        leaf_index=standing.leaf_index,
+        trial=None if done.trial is None else _trial_view(done.trial),
+    )
+
+
+def _trial_view(trial: Trial) -> TrialView:
+    return TrialView(
+        passed=trial.passed,
+        against="" if trial.against is None else trial.against.value,
+        steps=tuple(
+            TrialStepView(
+                step=one.step.value,
+                count=one.count,
+                against="" if one.against is None else one.against.value,
+            )
+            for one in trial.steps
+        ),
+    )

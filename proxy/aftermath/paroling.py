@@ -1,0 +1,155 @@
+"""The way back of hidden memories: a trial, a probation, and what ends the probation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.after.parole import PROBATION_RECALLS, Trial
+from policy.model import MemoryStatus, PrincipalId
+from proxy.aftermath.replay import NothingKept
+from storage.errors import MemoryMoved, StorageError, UnknownMemory
+from storage.values import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from policy.model import MemoryId, Tenant
+    from proxy.aftermath.replay import Replays
+    from proxy.aftermath.trial import Trials
+    from proxy.seams.cases import Signal
+    from proxy.seams.surroundings import Surroundings
+    from storage.paroles import OnProbation, Paroles
+    from storage.recalls import Recalls
+
+_LOG: Final = logging.getLogger("mnemogate.aftermath")
+BY: Final = PrincipalId("mnemogate:parole")
+EVERY_S: Final = 3_600.0
+_DAY_MS: Final = 86_400_000
+
+
+class Probations:
+    """The memories on probation. Any thread but the event loop's: each call may read files."""
+
+    def __init__(
+        self, paroles: Paroles, replays: Replays, recalls: Recalls, now_ms: Callable[[], int]
+    ) -> None:
+        self._paroles = paroles
+        self._replays = replays
+        self._recalls = recalls
+        self._now_ms = now_ms
+
+    def implicated(self, signal: Signal) -> tuple[MemoryId, ...]:
+        """The memories on probation that stood in the answer that a signal is about."""
+        watched = self._paroles.on_probation(signal.tenant)
+        if not watched:
+            return ()
+        try:
+            evidence = self._replays.evidence(signal)
+        except NothingKept:
+            return ()
+        shown = {one.memory.memory_id for one in evidence.shown}
+        return tuple(
+            one.memory_id for one in watched if one.memory_id in shown and not self._is_over(one)
+        )
+
+    def over(self) -> tuple[OnProbation, ...]:
+        """The probations of all tenants that are over: in time, or after enough recalls."""
+        return tuple(one for one in self._paroles.on_probation() if self._is_over(one))
+
+    def _is_over(self, one: OnProbation) -> bool:
+        if one.until_ms <= self._now_ms():
+            return True
+        shown = self._recalls.recalls(
+            one.tenant, memory_id=one.memory_id, since_ms=one.since_ms, limit=PROBATION_RECALLS
+        )
+        return len(shown) >= PROBATION_RECALLS
+
+
+class Paroled(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a memory that was to be paroled; no trial for one that reads show already."""
+
+    standing: Standing
+    trial: Trial | None = None
+
+
+class Paroling:
+    """Tries hidden memories, and shows those again that pass. Event loop only."""
+
+    def __init__(
+        self,
+        *,
+        paroles: Paroles,
+        trials: Trials,
+        probations: Probations,
+        surroundings: Surroundings,
+        retry_days: int = 0,
+    ) -> None:
+        """`retry_days` is after how many days what was true once is tried again; 0 for never."""
+        self._paroles = paroles
+        self._trials = trials
+        self._probations = probations
+        self._out = surroundings
+        self._retry_days = retry_days
+
+    async def parole(self, tenant: Tenant, memory_id: MemoryId, by: PrincipalId) -> Paroled:
+        """Try a hidden memory, and show it again if it passes; either leaves a leaf.
+
+        Raises:
+            UnknownMemory: The tenant has no such memory, or it was deleted.
+            MemoryMoved: The memory was changed during its trial; nothing was done.
+            StorageError: The store could not be read or written; nothing was changed.
+        """
+        hidden = await asyncio.to_thread(self._paroles.hidden, tenant, memory_id)
+        if hidden is None:
+            status = MemoryStatus.LIVE
+            return Paroled(standing=Standing(memory_id=memory_id, tenant=tenant, status=status))
+        trial = await self._trials.tried(hidden)
+        record = self._paroles.grant if trial.passed else self._paroles.refuse
+        return Paroled(standing=await record(hidden, trial.said, by), trial=trial)
+
+    @asynccontextmanager
+    async def retrying(self) -> AsyncGenerator[None]:
+        """End probations that are over, and try again what was true once, while the block runs."""
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._for_ever())
+            try:
+                yield
+            finally:
+                task.cancel()
+
+    async def turn(self) -> None:
+        """One round: end the probations that are over, and try what is due.
+
+        Only memories that expired because they were true once are tried. What is under quarantine
+        waits for a person.
+
+        Raises:
+            StorageError: The store could not be read or written; the next round goes on.
+        """
+        over = await asyncio.to_thread(self._probations.over)
+        if over:
+            await self._paroles.end(over)
+        if not self._retry_days:
+            return
+        due_ms = self._out.now_ms() - self._retry_days * _DAY_MS
+        for one in await asyncio.to_thread(self._paroles.outlived):
+            if one.since_ms > due_ms:
+                continue
+            try:
+                await self.parole(one.tenant, one.memory_id, BY)
+            except (MemoryMoved, UnknownMemory):
+                # Somebody changed the memory meanwhile; the next round looks at it again.
+                continue
+
+    async def _for_ever(self) -> None:
+        while True:
+            await self._out.wait(EVERY_S)
+            try:
+                await self.turn()
+            except StorageError as error:
+                _LOG.warning("paroles wait", extra={"error_type": type(error).__name__})

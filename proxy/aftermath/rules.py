@@ -1,0 +1,101 @@
+"""The rules that a wrong answer is judged by, and the words that signals brought along."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from policy.after.matchers import Matcher
+from policy.after.rule_judge import RegisteredRule
+from policy.after.signals import SignalKind
+from policy.anchors import Statements
+from policy.model import SourceKind
+from policy.text.skeleton import skeleton
+from policy.text.whole_words import words_of
+from proxy.aftermath.rule_signals import rules_of
+from storage.cases import Accused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.aftermath.replay import Place
+    from proxy.seams.cases import Signal
+    from storage.interfaces import MemoryReader
+    from storage.values import Anchor
+
+_STATEMENT_WORDS_MIN: Final = 3
+_OF_SIGNAL: Final = "signal"
+_SPOKEN_MAX: Final = 1_000
+_TRUSTED: Final = SourceKind.USER_INPUT
+
+
+def rules_for(signal: Signal, reader: MemoryReader) -> list[RegisteredRule]:
+    """The rules to judge by: what operators registered, and what the signal itself said."""
+    anchors = _registered(signal, reader)
+    if signal.kind is SignalKind.ANCHOR:
+        return rules_of(anchors)
+    rules = [
+        RegisteredRule(rule_id=one.anchor_id, statement=one.statement, matcher=one.matcher)
+        for one in anchors
+    ]
+    label = SourceKind.OPERATOR
+    if signal.kind is SignalKind.PERSON:
+        label = SourceKind.USER_INPUT
+    if signal.forbid:
+        matcher = Matcher(must_not=signal.forbid)
+        rules.append(RegisteredRule(rule_id=_OF_SIGNAL, matcher=matcher, label=label))
+    rules.extend(
+        RegisteredRule(rule_id=f"{_OF_SIGNAL} {number}", statement=one, label=label)
+        for number, one in enumerate(signal.expect)
+        # A single word is no statement: any text that merely mentions the word would seem to
+        # deny it.
+        if len(words_of(skeleton(one))) >= _STATEMENT_WORDS_MIN
+    )
+    return rules
+
+
+def _registered(signal: Signal, reader: MemoryReader) -> tuple[Anchor, ...]:
+    known = reader.anchors(signal.tenant)
+    if signal.rule_id is None:
+        return known
+    if signal.kind is SignalKind.CANARY:
+        known = tuple(one for one in reader.canaries() if one.tenant == signal.tenant)
+    return tuple(one for one in known if one.anchor_id == signal.rule_id)
+
+
+class Spoken:
+    """The newest thousand signals that opened cases, by case. Event loop only.
+
+    What a signal says of a right answer is content, so it is kept in memory only: after a restart a
+    trial finds the words of earlier cases gone.
+    """
+
+    def __init__(self) -> None:
+        self._signals: OrderedDict[str, Signal] = OrderedDict()
+
+    def keep(self, case_id: str, signal: Signal) -> None:
+        """Keep the signal of a case; the oldest one goes if there are too many."""
+        self._signals[case_id] = signal
+        while len(self._signals) > _SPOKEN_MAX:
+            self._signals.popitem(last=False)
+
+    def get(self, case_id: str) -> Signal | None:
+        """The signal of a case; None if it is not kept."""
+        return self._signals.get(case_id)
+
+
+def accused(culprits: Iterable[Place], beside: Iterable[Place]) -> list[Accused]:
+    """The culprits, and which of them were true once: a newer, more trusted memory denies those."""
+    trusted = [one.memory for one in beside if one.memory.source.trust >= _TRUSTED.trust]
+    found: list[Accused] = []
+    for one in culprits:
+        memory = one.memory
+        newer = [
+            skeleton(other.text)
+            for other in trusted
+            if other.updated_at_ms > memory.updated_at_ms
+            and other.source.trust > memory.source.trust
+        ]
+        outdated = bool(newer) and bool(Statements(newer).denied_by(skeleton(memory.text)))
+        found.append(Accused(memory_id=memory.memory_id, ordinal=memory.ordinal, outdated=outdated))
+    return found

@@ -1,0 +1,459 @@
+"""The way back of hidden memories: a trial on a real store, a probation, and its end."""
+
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from policy.after.closure import Act, Relation
+from policy.after.matchers import Applies, Matcher
+from policy.after.parole import PROBATION_RECALLS, Against, TrialStep
+from policy.model import ChangeKind, MemoryClass, Scope, SourceKind
+from policy.query import EVERYTHING
+from proxy.aftermath.blaming import Blaming
+from proxy.aftermath.paroling import Paroled, Paroling, Probations
+from proxy.aftermath.replay import Replays
+from proxy.aftermath.rules import Spoken
+from proxy.aftermath.trial import Trials
+from proxy.seams.cases import NoJudges
+from proxy.seams.surroundings import Surroundings
+from storage.audit import OperatorLeaf, decode_leaf
+from storage.cases import CaseStep
+from storage.errors import MemoryMoved
+from storage.tables.lmdb_store import TABLES
+from storage.values import Anchor
+from tests.unit.proxy.aftermath.test_blaming import (
+    HIDES,
+    QUESTION,
+    Judge,
+    lie,
+    near,
+    recalled,
+    signal,
+)
+from tests.unit.storage.opening import (
+    BY,
+    OPERATOR,
+    TENANT,
+    Bench,
+    candidate_of,
+    submission_of,
+    write,
+)
+from tests.unit.storage.repair.test_isolation import SMALL, Copies, id_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from policy.model import MemoryId
+    from proxy.seams.cases import AsksJudges
+    from storage.cases import Case
+    from storage.embedded import EmbeddedStore
+
+DAY_MS = 86_400_000
+OLD, NEW = "The office door code is 66.", "The office door code is 11."
+POISON = "The parking lot closes at 9."
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.close()
+
+
+class Near:
+    """An embedder for which every text is about the office."""
+
+    embedder_id = "test"
+    dimension = 8
+
+    def embed(self, texts: list[str]) -> list[bytes]:
+        return [near(text) for text in texts]
+
+
+class Way:
+    """Blame and parole over one store, with what the two share."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        store: EmbeddedStore,
+        judges: AsksJudges | None = None,
+        *,
+        retry_days: int = 0,
+    ) -> None:
+        self.bench, self.store = bench, store
+        numbers = iter(range(1, 1_000_000))
+        surroundings = Surroundings(
+            clock_ns=lambda: bench.clock.now_ms * 1_000_000,
+            random_hex=lambda n: f"{next(numbers):0{2 * n}x}",
+            record=lambda _: None,
+        )
+        replays, spoken = Replays(store.recalls, store.reader), Spoken()
+        probations = Probations(store.paroles, replays, store.recalls, surroundings.now_ms)
+        self.blaming = Blaming(
+            cases=store.cases,
+            replays=replays,
+            reader=store.reader,
+            judges=judges or NoJudges(),
+            surroundings=surroundings,
+            on_conviction=HIDES,
+            spoken=spoken,
+            implicated=probations.implicated,
+        )
+        trials = Trials(
+            replays=replays,
+            reader=store.reader,
+            judges=judges or NoJudges(),
+            spoken=spoken,
+            embedder=Near(),
+        )
+        self.paroling = Paroling(
+            paroles=store.paroles,
+            trials=trials,
+            probations=probations,
+            surroundings=surroundings,
+            retry_days=retry_days,
+        )
+
+    def blame(self, **fields: object) -> Case:
+        async def life() -> Case:
+            async with self.blaming.working(resumes=True):
+                recall_id = await recalled(self.store, 10)
+                return await self.blaming.blame(signal(recall_id, **fields), whole_cause=False)
+
+        return asyncio.run(life())
+
+    def parole(self, memory_id: MemoryId) -> Paroled:
+        return asyncio.run(self.paroling.parole(TENANT, memory_id, BY))
+
+    def hide(self, memory_id: MemoryId) -> None:
+        asyncio.run(self.store.writer.quarantine(memory_id, TENANT, BY))
+
+    def turn(self) -> None:
+        asyncio.run(self.paroling.turn())
+
+    def later(self, days: int) -> None:
+        self.bench.clock.now_ms += days * DAY_MS + 1
+
+
+def rule(store: EmbeddedStore, statement: str, **fields: object) -> None:
+    anchor = Anchor(
+        anchor_id="code", tenant=TENANT, statement=statement, questions=(), created_at_ms=0
+    )
+    anchor = msgspec.structs.replace(anchor, **fields)
+    asyncio.run(store.writer.put_anchor(anchor, BY))
+
+
+def told(store: EmbeddedStore) -> list[tuple[str, str]]:
+    """The leaves about paroles: action and detail, without the tenant."""
+    every = (decode_leaf(data) for data in store.audit.leaves(0, 100_000))
+    return [
+        (one.action.removeprefix("memory."), one.detail.partition(": ")[2])
+        for one in every
+        if isinstance(one, OperatorLeaf) and "parole" in one.action
+    ]
+
+
+def shown(store: EmbeddedStore) -> set[str]:
+    return {one.text for one in store.reader.page(TENANT, EVERYTHING, 0, 100).memories}
+
+
+def against(done: Paroled) -> Against | None:
+    assert done.trial is not None
+    assert done.trial.passed is done.standing.changed
+    return done.trial.against
+
+
+def class_of(store: EmbeddedStore, memory_id: MemoryId) -> MemoryClass:
+    memory = store.reader.get(TENANT, memory_id)
+    assert memory is not None
+    return memory.memory_class
+
+
+def outlived(way: Way) -> tuple[MemoryId, MemoryId, MemoryId]:
+    """A memory that was true once, the newer truth, and a lie; the first and last are convicted."""
+    store = way.store
+    old, poison = lie(store, OLD), lie(store, POISON)
+    way.bench.clock.now_ms += 1
+    newer = submission_of(candidate_of(NEW, OPERATOR), OPERATOR, vector=near(NEW))
+    new = id_of(write(store, newer)[0])
+    rule(store, NEW)
+    rule(store, "The parking lot closes at 8.", anchor_id="lot")
+    case = way.blame()
+    assert {one.memory: one.act for one in case.culprits} == {
+        old: Act.EXPIRE,
+        poison: Act.QUARANTINE,
+    }
+    assert shown(store) == {NEW}  # control: both are gone
+    return old, new, poison
+
+
+def move_back(way: Way, new: MemoryId) -> None:
+    """The old code is the right one again: the operator says so in both places."""
+    edit = candidate_of(OLD, OPERATOR, change=ChangeKind.UPDATE, memory_id=new, scope=Scope())
+    write(way.store, submission_of(edit, OPERATOR, vector=near(OLD)))
+    rule(way.store, OLD)
+
+
+def test_what_was_true_once_comes_back_one_class_lower_and_a_lie_does_not(bench: Bench) -> None:
+    store = bench.open()
+    way = Way(bench, store)
+    old, new, poison = outlived(way)
+    trust = store.reader.all_trust()
+    memory = store.paroles.hidden(TENANT, old)
+    assert memory is not None
+    assert memory.outlived
+    was = memory.memory.memory_class
+    assert against(way.parole(old)) in {Against.OUTDATED, Against.FAILS}  # it is still wrong
+    move_back(way, new)
+    origin = store.reader.origin_trust(TENANT, "web", "fetch")
+    assert against(way.parole(poison)) is Against.FAILS
+    assert store.reader.get(TENANT, poison) is None
+    assert against(way.parole(old)) is None
+    back = store.reader.get(TENANT, old)
+    assert back is not None
+    assert (back.text, back.memory_class.power) == (OLD, max(1, was.power - 1))
+    assert back.source is memory.memory.source  # and it is trusted no more than before
+    assert back.ceiling is memory.memory.ceiling
+    assert store.reader.origin_trust(TENANT, "web", "fetch") == origin
+    assert store.reader.all_trust() == trust
+    assert [action for action, _ in told(store)] == ["parole_refused"] * 2 + ["parole"]
+    assert told(store)[-1][1].startswith("trial passed (provenance 1, failures 1, questions 0")
+    assert store.reader.check().problems == ()
+
+
+def test_a_third_parole_is_refused_and_an_operator_may_do_without(bench: Bench) -> None:
+    store = bench.open()
+    way = Way(bench, store)
+    memory_id = lie(store, OLD)
+    for parole in range(2):
+        way.hide(memory_id)
+        assert against(way.parole(memory_id)) is None, parole
+    way.hide(memory_id)
+    third = way.parole(memory_id)
+    assert against(third) is Against.ENOUGH
+    assert third.trial is not None
+    assert [one.step for one in third.trial.steps] == list(TrialStep)
+    assert store.reader.get(TENANT, memory_id) is None
+    asyncio.run(store.writer.parole(memory_id, TENANT, BY, "I read it"))
+    assert store.reader.get(TENANT, memory_id) is not None
+    assert told(store)[-1] == ("parole", "without trial: I read it")
+    again = way.parole(memory_id)
+    assert (again.standing.changed, again.trial) == (False, None)
+
+
+def test_the_lowest_class_stays_and_each_other_is_lowered(bench: Bench) -> None:
+    store = bench.open()
+    way = Way(bench, store)
+    memory_id = lie(store, OLD)
+    first = class_of(store, memory_id)
+    way.hide(memory_id)
+    assert against(way.parole(memory_id)) is None
+    second = class_of(store, memory_id)
+    way.hide(memory_id)
+    assert against(way.parole(memory_id)) is None
+    assert (first, second) == (MemoryClass.L3, MemoryClass.L4)
+    assert class_of(store, memory_id) is MemoryClass.L4
+    assert store.reader.check().problems == ()
+
+
+def test_the_first_answer_that_is_wrong_hides_what_is_on_probation_at_once(bench: Bench) -> None:
+    store = bench.open()
+    way = Way(bench, store)
+    paroled = lie(store, OLD)
+    # It is no near copy of the other, so the cap of what is on probation is not the one for both.
+    far = submission_of(candidate_of(POISON), vector=near(POISON, share=0.5))
+    beside = id_of(write(store, far)[0])
+    way.hide(paroled)
+    assert against(way.parole(paroled)) is None
+    # Nobody says what is wrong, so nothing can be asked: a person is needed for all others.
+    case = way.blame()
+    assert (case.step, case.why) == (CaseStep.NEEDS_PERSON, "no_judge")
+    named = [(one.memory, one.relation, one.act) for one in case.culprits]
+    assert named == [(paroled, Relation.PAROLED, Act.QUARANTINE)]
+    assert store.reader.get(TENANT, paroled) is None
+    assert store.reader.get(TENANT, beside) is not None  # control: it was never paroled
+    assert store.paroles.on_probation() == ()
+    assert against(way.parole(paroled)) is Against.GONE  # and nobody can judge that answer
+    assert store.reader.check().problems == ()
+
+
+@pytest.mark.parametrize("ends_by", ["days", "recalls"])
+def test_a_probation_ends_after_thirty_days_or_fifty_recalls(bench: Bench, ends_by: str) -> None:
+    store = bench.open()
+    way = Way(bench, store)
+    memory_id = lie(store, OLD)
+    way.hide(memory_id)
+    assert against(way.parole(memory_id)) is None
+    way.turn()
+    assert len(store.paroles.on_probation()) == 1  # control: it has only begun
+    if ends_by == "days":
+        way.later(30)
+    else:
+
+        async def recalls() -> None:
+            for _ in range(PROBATION_RECALLS):
+                await recalled(store, 10)
+
+        asyncio.run(recalls())
+    case = way.blame()
+    assert case.culprits == ()
+    assert store.reader.get(TENANT, memory_id) is not None
+    way.turn()
+    assert store.paroles.on_probation() == ()
+
+
+def test_of_what_is_on_probation_one_in_ten_places_is_filled(bench: Bench) -> None:
+    store = bench.open()
+    way = Way(bench, store)
+    ids = [lie(store, f"The office door {number} is open.") for number in range(3)]
+
+    def hits() -> int:
+        found = store.reader.search(TENANT, QUESTION, EVERYTHING, 10, -1.0)
+        return sum(hit.memory.memory_id in ids for hit in found)
+
+    assert hits() == 3  # control
+    for memory_id in ids:
+        way.hide(memory_id)
+        assert against(way.parole(memory_id)) is None
+    assert hits() == 1
+    way.later(30)
+    way.turn()
+    assert hits() == 3
+
+
+def test_words_that_a_restart_forgot_count_as_a_failure(bench: Bench) -> None:
+    store = bench.open()
+    memory_id = lie(store, OLD)
+    case = Way(bench, store).blame(expect=(NEW,))
+    assert [one.memory for one in case.culprits] == [memory_id]
+    assert against(Way(bench, store).parole(memory_id)) is Against.GONE
+
+
+@pytest.mark.parametrize(
+    ("fails", "why"),
+    [(False, None), (True, Against.FAILS), (None, Against.GONE)],
+)
+def test_a_judge_that_blamed_a_memory_is_asked_again(
+    bench: Bench, *, fails: bool | None, why: Against | None
+) -> None:
+    store = bench.open()
+    memory_id = lie(store, OLD)
+    judge = Judge(lambda texts: OLD in texts)
+    way = Way(bench, store, judge)
+    case = way.blame(judge="caller")
+    assert [one.memory for one in case.culprits] == [memory_id]
+    now = Way(bench, store, Judge(lambda _: fails))
+    assert against(now.parole(memory_id)) is why
+    if why is not None:
+        assert against(Way(bench, store).parole(memory_id)) is Against.GONE  # there is no judge
+
+
+def test_a_question_that_would_be_answered_differently_speaks_against_it(bench: Bench) -> None:
+    store = bench.open()
+    way = Way(bench, store)
+    memory_id = lie(store, OLD)
+    way.hide(memory_id)
+    canary: dict[str, Any] = {
+        "anchor_id": "canary",
+        "questions": ("What is the door code?",),
+        "matcher": Matcher(must_not=("66",), applies=Applies.RETRIEVAL),
+    }
+    rule(store, "", **canary)
+    refused = way.parole(memory_id)
+    assert against(refused) is Against.QUESTION
+    other = Matcher(must_not=("67",), applies=Applies.RETRIEVAL)
+    rule(store, "", **(canary | {"matcher": other}))
+    assert against(way.parole(memory_id)) is None
+
+
+def test_a_client_that_claimed_more_than_it_is_gets_nothing_back(bench: Bench) -> None:
+    store = bench.open()
+    way = Way(bench, store)
+    claims = candidate_of(OLD, claimed_source=SourceKind.OPERATOR)
+    memory_id = id_of(write(store, submission_of(claims, vector=near(OLD)))[0])
+    way.hide(memory_id)
+    assert against(way.parole(memory_id)) is Against.FORGED_LABEL
+    other = lie(store, OLD)
+    way.hide(other)
+    hidden = store.paroles.hidden(TENANT, other)
+    assert hidden is not None
+    bad = msgspec.structs.replace(hidden, structural=True)
+    trial = asyncio.run(way.paroling._trials.tried(bad))
+    assert trial.against is Against.VIOLATOR
+
+
+def test_a_memory_that_was_changed_during_its_trial_is_not_shown(bench: Bench) -> None:
+    store = bench.open()
+    way = Way(bench, store)
+    memory_id = lie(store, OLD)
+    way.hide(memory_id)
+    hidden = store.paroles.hidden(TENANT, memory_id)
+    assert hidden is not None
+    edit = candidate_of(
+        POISON, OPERATOR, change=ChangeKind.UPDATE, memory_id=memory_id, scope=Scope()
+    )
+    write(store, submission_of(edit, OPERATOR, vector=near(POISON)))
+    with pytest.raises(MemoryMoved):
+        asyncio.run(store.paroles.grant(hidden, "trial passed", BY))
+    assert store.reader.get(TENANT, memory_id) is None
+
+
+def test_what_was_true_once_is_tried_again_by_itself_and_a_lie_never_is(bench: Bench) -> None:
+    store = bench.open()
+    way = Way(bench, store, retry_days=7)
+    old, new, poison = outlived(way)
+    rule(store, POISON, anchor_id="lot")  # the lie would pass now
+    move_back(way, new)
+    way.later(6)
+    way.turn()
+    assert told(store) == []
+    way.later(1)
+    way.turn()
+    assert [action for action, _ in told(store)] == ["parole"]
+    assert store.reader.get(TENANT, old) is not None
+    way.later(20)
+    way.turn()
+    assert store.reader.get(TENANT, poison) is None
+    assert against(way.parole(poison)) is None  # control: a person who asks gets it back
+
+
+def test_a_crash_leaves_a_parole_done_or_not_begun(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "live")
+    copies = Copies(bench, tmp_path / "crashed")
+    store = bench.open(copies, options=SMALL)
+    way = Way(bench, store)
+    memory_id = lie(store, OLD)
+    way.hide(memory_id)
+    copies.armed = True
+    assert against(way.parole(memory_id)) is None
+    copies.armed = False
+    bench.close()
+    ends: set[bool] = set()
+    for crashed in copies.kept:
+        again = crashed.open(options=SMALL)
+        back = again.reader.get(TENANT, memory_id)
+        whole = (back is not None, len(again.paroles.on_probation()), len(told(again)))
+        assert whole in {(True, 1, 1), (False, 0, 0)}
+        assert back is None or back.memory_class is MemoryClass.L4
+        assert again.reader.check().problems == ()
+        ends.add(back is not None)
+        crashed.close()
+    assert ends == {True, False}  # both were met
+
+
+def test_a_store_without_the_table_of_paroles_opens(bench: Bench) -> None:
+    assert b"paroles" in TABLES
+    store = bench.open()
+    memory_id = lie(store, OLD)
+    assert store.paroles.hidden(TENANT, memory_id) is None
+    assert store.paroles.on_probation() == ()
+    assert store.paroles.outlived() == ()
