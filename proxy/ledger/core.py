@@ -31,7 +31,7 @@ from proxy.ledger.records import (
 from proxy.ledger.ring import PRINTS_MAX, Ring
 from proxy.ledger.sentences import packed
 from proxy.ledger.state import State
-from proxy.ledger.texts import across, strings_in, strings_of
+from proxy.ledger.texts import across, spelled_in, strings_in, strings_of
 from proxy.ledger.turn_values import Text, TurnGround
 
 if TYPE_CHECKING:
@@ -210,6 +210,7 @@ class Core:
             exact=packed(self.reader.print(skeleton(text)) for text in strings),
             parts=packed(one for text in strings for one in self.reader.parts(text)),
             file=0 if file is None else self.reader.named("file", file),
+            spelled=packed(map(self.reader.print, spelled_in(call.arguments))),
         )
 
     @staticmethod

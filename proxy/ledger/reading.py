@@ -16,17 +16,16 @@ from policy.labels.endorsement import endorsed_by
 from policy.labels.who_writes import UserTurns
 from policy.model import Origin, SourceKind, meet
 from policy.text.repeating import flowing
-from policy.text.skeleton import skeleton
 from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
-from proxy.dialects.strict_json.in_text import looks_like_json, read_container
 from proxy.ledger.printing import TAIL, Printer
 from proxy.ledger.records import Entry, Row, Typed
 from proxy.ledger.sentences import packed
 from proxy.ledger.splices import Inside, Piece, pieces_of, told_between
 from proxy.ledger.texts import (
     across,
+    echoed_in,
+    in_order,
     paragraphs,
-    spelled_in,
     strings_in,
     strings_of,
 )
@@ -191,12 +190,12 @@ class Reader(Printer):
         label, why = SourceKind.TOOL_RESULT, ""
         if relayed is not None and relayed.label.trust < label.trust:
             label, why = relayed.label, "relayed"
-        # The gate answers each call once. More such answers would let whoever sends them spell a
-        # text with them.
-        ours = said.call_id not in found.by_gate and self.is_given(said.text, ground.book)
-        if ours:
+        # The gate, or an echo, answers each call once: more answers would let their sender spell.
+        if said.call_id not in found.by_gate and (
+            self.is_given(said.text, ground.book)
+            or self.is_echo([call] if call else [], (said.text,))
+        ):
             found.by_gate.add(said.call_id)
-        if ours or self.is_echo([call] if call else [], (said.text,)):
             label = _nobodys(ground)
             self._echoed(said, call, label, found)
             return
@@ -280,21 +279,19 @@ class Reader(Printer):
     def is_echo(self, calls: Iterable[CallMade], texts: Iterable[str]) -> bool:
         """Whether an answer contains only strings of one call and fixed texts of the server's map.
 
-        A call whose words came to the tool in some other way may be answered with anything.
+        In each text the strings come in the call's order, each as often at most. A call whose words
+        came to the tool in some other way may be answered with anything.
         """
         left = [call for call in calls if call.mapped]
         said = False
         for text in texts if left else ():
-            if looks_like_json(text) and read_container(text) is None:
-                return False  # JSON readers differ in which of two equal names they take
-            for one in resting(spelled_in(text)):
-                said = True
-                if one not in self.says:
-                    found = self.print(apart(skeleton, one))
-                    left = [call for call in left if found in call.exact]
-                if not left:
-                    return False
-        # An answer that cannot be read, such as a picture, cannot be known to be an echo.
+            strings = echoed_in(text, self.says)
+            if strings is None:
+                return False
+            said = True
+            prints = [self.print(one) for one in resting(strings)]
+            left = [call for call in left if in_order(prints, call.spelled)]
+        # No text at all, as in a picture, cannot be known to be an echo.
         return said and bool(left)
 
     # ---- reading the model's turns ---------------------------------------------------------------

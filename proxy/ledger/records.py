@@ -36,7 +36,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 class CallRow(msgspec.Struct, frozen=True, array_like=True):
     """A call that a model made.
 
-    `exact` has fingerprints of its whole strings, `parts` those of their sentences.
+    `exact` has fingerprints of its whole strings, `parts` those of their sentences, and `spelled`
+    those of the strings in their order, character for character.
     """
 
     key: int
@@ -49,6 +50,8 @@ class CallRow(msgspec.Struct, frozen=True, array_like=True):
     # The fingerprint of the memory file that the call reads or edits; 0 if it concerns none, and in
     # older logs.
     file: int = 0
+    # Empty in older logs, where no answer counts as an echo of the call.
+    spelled: Prints = b""
 
 
 class Began(msgspec.Struct, frozen=True, array_like=True):

@@ -88,7 +88,7 @@ class TypedTurn:
 class CallMade:
     """A call that a model of a session made."""
 
-    __slots__ = ("at_ms", "exact", "mapped", "open", "parts", "row", "session", "used")
+    __slots__ = ("at_ms", "exact", "mapped", "open", "parts", "row", "session", "spelled", "used")
 
     def __init__(self, session: str, at_ms: int, row: CallRow) -> None:
         self.session = session
@@ -96,6 +96,7 @@ class CallMade:
         self.row = row
         self.exact = frozenset(prints(row.exact))
         self.parts = frozenset(prints(row.parts))
+        self.spelled = tuple(prints(row.spelled))
         self.open = True
         self.used = False
         # Whether a tool map says that this call writes a memory. A write that arrives over a relay

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypedDict, cast
 
 import msgspec
 
 from policy.text.readings import readings_of
 from policy.text.sentences import sentences_of
+from proxy.dialects.strict_json.in_text import looks_like_json, read_container
+from proxy.seams.slices import resting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+
+class _Style(TypedDict):
+    ensure_ascii: bool
+    indent: int | None
+    separators: tuple[str, str]
+
 
 _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
@@ -28,6 +38,19 @@ _UNSPACED: Final = re.compile(
 _WORDS: Final = re.compile(r"[^\W_]+")
 _JSON: Final = msgspec.json.Decoder()
 _JSON_LEN_MAX: Final = 4_000_000
+
+
+_BEGINS: Final = "\0("
+_ENDS: Final = "\0)"
+_MEMBERS_MAX: Final = 2
+_LEFT_OUT_OF_MAX: Final = 32
+"""A server may leave out what it has already, of so few strings of a call."""
+# The forms in which the libraries of servers write JSON. Any other white space could carry words.
+_STYLES: Final[tuple[_Style, ...]] = tuple(
+    {"ensure_ascii": ascii_only, "indent": indent, "separators": separators}
+    for ascii_only in (False, True)
+    for indent, separators in ((None, (",", ":")), (None, (", ", ": ")), (2, (",", ": ")))
+)
 
 
 _VARYING: Final = re.compile(
@@ -127,27 +150,88 @@ def strings_in(value: object) -> Iterator[str]:
             pending.extend(reversed(list(cast("dict[str, object]", part).values())))
 
 
-def spelled_in(text: str) -> Iterator[str]:
-    """Every string in a JSON text, keys included; the text itself if it is no JSON."""
-    if text[:1] not in {"{", "["} or len(text) > _JSON_LEN_MAX:
-        yield text
-        return
-    try:
-        pending: list[object] = [_JSON.decode(text)]
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        yield text
-        return
+def spelled_in(value: object) -> Iterator[str]:
+    """Every string inside a JSON value, and marks where an object or array inside begins and ends.
+
+    Members of an object come by their names, because libraries of servers write them in another
+    order. The outermost object, and arrays in it, have no marks: servers wrap them differently.
+    """
+    pending: list[tuple[object, int]] = [(value, 0 if isinstance(value, dict) else 1)]
     while pending:
-        part = pending.pop()
+        part, depth = pending.pop()
         if isinstance(part, str):
             yield part
-        elif isinstance(part, int | float) and not isinstance(part, bool):
-            yield str(part)  # a list of numbers may spell a text
-        elif isinstance(part, list):
-            pending.extend(cast("list[object]", part))
-        elif isinstance(part, dict):
-            for key, value in cast("dict[str, object]", part).items():
-                pending += (key, value)
+        elif isinstance(part, list | dict):
+            if depth > 1:
+                yield _BEGINS
+                pending.append((_ENDS, 0))
+            inner = cast("list[object]", part)
+            if isinstance(part, dict):
+                inner = [one for _, one in sorted(cast("dict[str, object]", part).items())]
+            pending.extend((one, depth + 1) for one in reversed(inner))
+
+
+def in_order(found: list[int], spelled: tuple[int, ...]) -> bool:
+    """Whether all of `found` are in `spelled`, in its order, and each as often at most.
+
+    Which ones are missing could spell words, so a long row is repeated whole, or not at all.
+    """
+    if len(spelled) > _LEFT_OUT_OF_MAX and found:
+        return tuple(found) == spelled
+    left = iter(spelled)
+    return all(one in left for one in found)
+
+
+def echoed_in(text: str, says: frozenset[str]) -> list[str] | None:
+    """What an answer repeats (see `spelled_in`), without the fixed texts that its server `says`.
+
+    None if the form of the answer has room for words: unusual white space between the parts of a
+    JSON text, values other than strings, names of members that the server does not say, objects
+    with other names or another order of them than the first one.
+    """
+    if not looks_like_json(text):
+        return [] if text in says else [text]
+    value = rest = read_container(text)
+    if isinstance(rest, dict):
+        if len(rest) > _MEMBERS_MAX or not says.issuperset(rest):
+            return None
+        rest = {name: one for name, one in rest.items() if not _is_notice(one, says)}
+    parts = list(rest.values()) if isinstance(rest, dict) else [rest]
+    if not value or not all(isinstance(one, str) or _is_list(one, says) for one in parts):
+        return None
+    usual = any(text == json.dumps(value, **style) for style in _STYLES)
+    return [*spelled_in(rest)] if usual else None
+
+
+def _is_notice(value: object, says: frozenset[str]) -> bool:
+    """Whether a member beside a whole answer says that the server is done."""
+    return value is True or (isinstance(value, str) and value in says)
+
+
+def _is_list(value: object, says: frozenset[str]) -> bool:
+    """Whether a value is an array of strings, or of objects with one row of names of members.
+
+    Members are strings, and arrays of strings.
+    """
+    if _is_row(value):
+        return True
+    if not isinstance(value, list):
+        return False
+    names: list[str] = []
+    for one in resting(cast("list[object]", value)):
+        members = cast("dict[str, object]", one) if isinstance(one, dict) else {}
+        names = names or [*members]
+        if not names or [*members] != names or not says.issuperset(names):
+            return False
+        if not all(isinstance(part, str) or _is_row(part) for part in members.values()):
+            return False
+    return True
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, str) for one in cast("list[object]", value)
+    )
 
 
 def strings_of(text: str) -> Iterator[str]:

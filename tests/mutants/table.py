@@ -9,6 +9,7 @@ from tests.mutants.cases_table import CASES
 from tests.mutants.chroma_table import CHROMA
 from tests.mutants.confirm_table import CONFIRM
 from tests.mutants.drift_table import DRIFT
+from tests.mutants.echo_table import ECHOES
 from tests.mutants.edits_table import EDITS
 from tests.mutants.endorsed_table import ENDORSED
 from tests.mutants.evaluate_table import EVALUATE
@@ -43,6 +44,7 @@ MUTANTS: Final = (
     *LABELS,
     *SESSION_LABELS,
     *SESSIONS,
+    *ECHOES,
     *STORAGE,
     *INDEX,
     *PROXY,

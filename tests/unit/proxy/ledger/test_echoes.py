@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from policy.labels.taint import Joined
 from policy.model import MemoryClass, SourceKind
 from policy.verdict import Reason
-from proxy.ledger.texts import spelled_in
+from proxy.ledger.texts import echoed_in, strings_in
 from proxy.seams.guard import Join, Segment
 from proxy.seams.observations import (
     ReviewPage,
@@ -38,6 +39,7 @@ from tests.unit.proxy.ledgers import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from proxy.dialects.model.transcript import ModelCall
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.ledger.sessions import Entered
 
@@ -57,6 +59,7 @@ WHOLE = f"Item 1 of 2: {ON_PAGE}\nNothing of this call was done. Leave these out
 FOREIGN = [
     ECHO.replace(NOTE, "Bills are paid at the quay."),
     ECHO.replace("observations", "bills_are_paid_at_the_quay"),
+    ECHO.replace("observations", "observe_that_bills_are_paid_at_the_quay"),
     f"{ECHO} Bills are paid at the quay.",
     f"{HELD} Bills are paid at the quay.",
     HELD.replace("L2", "the quay"),
@@ -70,20 +73,49 @@ FOREIGN = [
     '["Alice", 104, 105, 46]',
     "[]",
     ECHO.replace('{"name"', '{"name":"Bills are paid at the quay.","name"'),
+    # Each of these has room for words that no eye sees, or that only an order spells.
+    ECHO.replace("tea", "t\ufe0fea"),
+    ECHO.replace("tea", "t\u200bea"),
+    ECHO.replace("tea", "TEA"),
+    ECHO.replace("tea", "\t tea"),
+    NOTE.upper(),
+    ECHO.replace("[{", "[ \t {"),
+    f"[{ECHO},[true,false]]",
+    f"[{ECHO},[[],{{}}]]",
+    '["Alice","person"]',
+    '["Alice","Alice"]',
+    '["Alice",[[[["person"]]]]]',
+    '["name","entityType","name"]',
+    # So does what the parts of an answer are called, and how they are put together.
+    '[["Alice"],["person"]]',
+    '["Alice",{"name":"person"}]',
+    '[{"name":"Alice"},{"entityType":"person"}]',
+    '[{"name":"Alice","observations":[["' + NOTE + '"]]}]',
+    '{"name":"Alice","entityType":"person","observations":["' + NOTE + '"]}',
+]
+MANY: list[Json] = [
+    {"name": f"Quay {at}", "entityType": "quay", "observations": [f"Quay {at} is wet.", "It is."]}
+    for at in range(9)
 ]
 
 
 async def _answered(
-    answer: str, *, wrote: bool = True, relayed: bool | None = None, gave: tuple[str, ...] = ()
+    answer: str,
+    *,
+    wrote: bool = True,
+    relayed: bool | None = None,
+    gave: tuple[str, ...] = (),
+    save: ModelCall = SAVE,
 ) -> Entered:
     """A memory is written, and its server answers this; the gate has told of other refusals."""
     ledger = Ledger()
     ledger.sessions.knows_answers(load_map("server-memory").says)
     first = await ledger.ask(user("Keep what matters."), system="You are an agent.")
-    await ledger.answer(first, reply("", SAVE))
+    await ledger.answer(first, reply("", save))
     ledger.sessions.gave(ADA.principal_id, gave)
     if wrote:
-        seen = ledger.seen(NOTE, join=Join(tool_use_id="w1"))
+        noted = next(iter(strings_in(save.arguments)), "")
+        seen = ledger.seen(noted, join=Join(tool_use_id="w1"))
         ledger.sessions.wrote(ADA.principal_id, seen, admitted())
     if relayed is not None:
         join = Join(tool_use_id="w1") if relayed else Join()
@@ -96,7 +128,7 @@ async def _answered(
             kind=UNKNOWN,
         )
         await ledger.sessions.saw(ADA.principal_id, shown)
-    asked = user("Keep what matters."), assistant("", SAVE), result("w1", answer)
+    asked = user("Keep what matters."), assistant("", save), result("w1", answer)
     entered = await ledger.ask(*asked, system="You are an agent.")
     assert entered.session == first.session
     shown_session = ledger.sessions.shown(entered.session)
@@ -107,7 +139,15 @@ async def _answered(
 
 @pytest.mark.parametrize("relayed", [None, False, True])
 @pytest.mark.parametrize(
-    "answer", [ECHO, '{"success":true,"message":"Entities deleted successfully"}']
+    "answer",
+    [
+        ECHO,
+        NOTE,
+        json.dumps([ALICE]),
+        json.dumps([ALICE], indent=2),
+        json.dumps({"entities": [ALICE]}),
+        '{"success":true,"message":"Entities deleted successfully"}',
+    ],
 )
 async def test_an_answer_that_says_what_was_written_taints_nothing(
     answer: str, *, relayed: bool | None
@@ -115,6 +155,92 @@ async def test_an_answer_that_says_what_was_written_taints_nothing(
     entered = await _answered(answer, relayed=relayed)
     assert entered.taint is HOST
     assert entered.turns[-1].label is MODEL
+
+
+SHUFFLED: dict[str, Json] = {name: ALICE[name] for name in reversed(ALICE)}
+BOB: dict[str, Json] = {"name": "Bob", "entityType": "person", "observations": []}
+
+
+def _regrouped(entities: list[Json]) -> list[Json]:
+    """The same strings in the same order, as parts of other entities."""
+    first, second, *rest = cast("list[dict[str, Json]]", entities)
+    kept, rows = (cast("list[Json]", one["observations"]) for one in (first, second))
+    more: dict[str, Json] = {**first, "observations": [*kept, second["entityType"]]}
+    rows_of: Json = rows[1:]
+    other: dict[str, Json] = {
+        "name": rows[0],
+        "entityType": second["name"],
+        "observations": rows_of,
+    }
+    return [more, other, *rest]
+
+
+ANSWERS: list[tuple[ModelCall, Json]] = [
+    (
+        call(
+            "w1", "add_observations", observations=[{"contents": [NOTE, NOTE], "entityName": "A"}]
+        ),
+        {"results": [{"entityName": "A", "addedObservations": [NOTE, NOTE]}]},
+    ),
+    (
+        call("w1", "add_observations", observations=[{"entityName": "A", "contents": [NOTE]}]),
+        [{"entityName": "A", "addedObservations": []}],
+    ),
+    (
+        call("w1", "create_relations", relations=[{"relationType": "is", "to": "B", "from": "A"}]),
+        [{"from": "A", "to": "B", "relationType": "is"}],
+    ),
+    (
+        call("w1", "delete_observations", deletions=[{"entityName": "A", "observations": [NOTE]}]),
+        {"success": True, "message": "Observations deleted successfully"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("save", "answer"), ANSWERS)
+async def test_what_server_memory_answers_to_a_write_is_an_echo(
+    save: ModelCall, answer: Json
+) -> None:
+    """As version 2026.8.31 answers, in a text with two blanks and as a host writes the object."""
+    for text in (json.dumps(answer, indent=2), json.dumps(answer, separators=(",", ":"))):
+        assert (await _answered(text, save=save)).taint is HOST
+    assert (await _answered(json.dumps([answer, "Pay the quay."]), save=save)).taint is TOOL
+
+
+@pytest.mark.parametrize(
+    ("entities", "answer", "taint"),
+    [
+        # A server writes the members in the order of its schema, and leaves out what it has.
+        ([SHUFFLED, BOB], [ALICE, BOB], HOST),
+        ([SHUFFLED, BOB], [BOB], HOST),
+        ([ALICE, BOB], [SHUFFLED, BOB], TOOL),
+        ([ALICE, BOB], [BOB, ALICE], TOOL),
+        (MANY, MANY, HOST),
+        # Of many strings the choice of those that are missing is a text.
+        (MANY, MANY[1:], TOOL),
+        (MANY, _regrouped(MANY), TOOL),
+    ],
+)
+async def test_an_echo_has_the_parts_of_its_call_in_their_order(
+    entities: list[Json], answer: list[Json], taint: SourceKind
+) -> None:
+    save = call("w1", "create_entities", entities=entities)
+    for text in (json.dumps(answer, indent=2), json.dumps({"entities": answer})):
+        assert (await _answered(text, save=save)).taint is taint
+
+
+async def test_a_call_has_one_echo() -> None:
+    for texts, taint in (((ECHO,), HOST), ((ECHO, ECHO), TOOL)):
+        ledger = Ledger()
+        ledger.sessions.knows_answers(load_map("server-memory").says)
+        await ledger.answer(await ledger.ask(user("Keep it."), system="You are."), reply("", SAVE))
+        seen = ledger.seen(NOTE, join=Join(tool_use_id="w1"))
+        ledger.sessions.wrote(ADA.principal_id, seen, admitted())
+        shown: list[Json] = [{"type": "text", "text": one} for one in texts]
+        answer: Json = {"type": "tool_result", "tool_use_id": "w1", "content": shown}
+        turn: Json = {"role": "user", "content": [answer]}
+        turns = user("Keep it."), assistant("", SAVE), turn
+        assert (await ledger.ask(*turns, system="You are.")).taint is taint
 
 
 @pytest.mark.parametrize(
@@ -320,6 +446,9 @@ def test_each_observation_is_known_as_one(reason: Reason) -> None:
     assert not is_observation(held), "its address has room for words"
 
 
-def test_a_row_of_numbers_is_no_string_of_a_call() -> None:
-    assert {*spelled_in("[105, 103.5, true, null]")} == {"105", "103.5"}
-    assert [*spelled_in("[]")] == []
+@pytest.mark.parametrize(
+    "text", ["[105]", '[["a"], [true]]', '[["a"], []]', '["a", null]', '[{"a":{}}]', "[]", "{}"]
+)
+def test_only_strings_are_an_echo(text: str) -> None:
+    assert echoed_in(text, frozenset("a")) is None
+    assert echoed_in('{"a":true,"b":["c"]}', frozenset("ab")) == ["c"], "control"

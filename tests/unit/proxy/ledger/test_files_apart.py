@@ -54,5 +54,5 @@ def test_a_log_from_before_is_read_and_all_that_it_has_counts_as_the_rest() -> N
     assert _restored(now[:-1]).taint_but(7) is TOOL
     row = CallRow(1, "c", "Read", "", 2, b"", b"", 7)
     raw: list[object] = msgspec.msgpack.decode(msgspec.msgpack.encode(row))
-    old = msgspec.msgpack.decode(msgspec.msgpack.encode(raw[:-1]), type=CallRow)
-    assert (old.tool, old.file) == ("Read", 0)
+    old = msgspec.msgpack.decode(msgspec.msgpack.encode(raw[:-2]), type=CallRow)
+    assert (old.tool, old.file, old.spelled) == ("Read", 0, b"")
