@@ -242,12 +242,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--mnemogate", default=str(beside) if beside.is_file() else "mnemogate")
     asked = parser.parse_args()
-    if shutil.which(asked.mnemogate) is None:
+    program = shutil.which(asked.mnemogate)
+    if program is None:
         sys.exit(f"{asked.mnemogate} is no program: name mnemogate's with --mnemogate PATH")
     with (
         tempfile.TemporaryDirectory() as place,
         serving() as model,
-        running(asked.mnemogate, Path(place), model) as sidecar,
+        # The program runs in another directory, where a relative path leads nowhere.
+        running(str(Path(program).absolute()), Path(place), model) as sidecar,
     ):
         story(sidecar, model)
 

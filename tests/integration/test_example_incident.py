@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +31,11 @@ def _lines(printed: str) -> list[str]:
     ]
 
 
+def _as_named(directory: Path) -> str:
+    """The program by a relative path, as README names it."""
+    return os.path.relpath(COMMAND, directory)
+
+
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not COMMAND.is_file(), reason="`make install-dev` puts `mnemogate` there")
@@ -40,7 +46,7 @@ async def test_one_feedback_hides_what_made_an_answer_wrong_as_the_readme_shows(
     assert f"openai=={OPENAI_SDK}\n" in README
     program = EXAMPLE / "incident.py"
     code, out, errors = await run_client(
-        interpreter, program, "--mnemogate", COMMAND, home=tmp_path
+        interpreter, program, "--mnemogate", _as_named(tmp_path / "project"), home=tmp_path
     )
     assert code == 0, errors[-3_000:]
     said = _lines(out)
