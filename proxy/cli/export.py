@@ -16,6 +16,8 @@ from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
 from proxy.cli.terminal import answering
+from proxy.reporting.ocsf import finding_of
+from storage.audit import IncidentLeaf
 from storage.errors import StorageError
 from storage.opening import offline_store
 from storage.trusted_files import reason
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from proxy.admin.siem import Record
     from proxy.cli.command import Context
+    from proxy.reporting.ocsf import DetectionFinding
+    from storage.audit import InterceptedLeaf, Leaf
     from storage.interfaces import OfflineStore
 
 # The number of leaves read in one transaction. A longer transaction would keep the gate from
@@ -37,10 +41,15 @@ FOLLOW_S: Final = 1.0
 class _Export(msgspec.Struct, frozen=True, kw_only=True):
     since: Annotated[int, Meta(ge=0, le=2**62)] = 0
     follow: bool = False
+    incidents: str = "ecs"
 
 
-def exported(store: OfflineStore, since: int) -> Iterator[tuple[int, list[Record]]]:
+def exported(
+    store: OfflineStore, since: int, *, ocsf: bool = False
+) -> Iterator[tuple[int, list[Record | DetectionFinding]]]:
     """Yield the committed log in parts from a leaf on: where the next part starts, and the records.
+
+    With `ocsf`, steps of incidents of wrong answers are Detection Findings of OCSF.
 
     Raises:
         StoreUnavailable: The store cannot be read.
@@ -49,9 +58,17 @@ def exported(store: OfflineStore, since: int) -> Iterator[tuple[int, list[Record
     """
     at = since
     while leaves := store.leaves(at, SLICE_LEN):
-        told = (record_of(index, *leaf) for index, leaf in enumerate(leaves, at))
+        told = (_told(index, *leaf, ocsf=ocsf) for index, leaf in enumerate(leaves, at))
         at += len(leaves)
         yield at, [record for record in told if record is not None]
+
+
+def _told(
+    index: int, leaf: Leaf, intercepted: InterceptedLeaf | None, *, ocsf: bool
+) -> Record | DetectionFinding | None:
+    if ocsf and isinstance(leaf, IncidentLeaf):
+        return finding_of(leaf)
+    return record_of(index, leaf, intercepted)
 
 
 def _export(context: Context) -> Exit:
@@ -64,7 +81,7 @@ def _export(context: Context) -> Exit:
     at = asked.since
     try:
         while True:
-            for until, records in exported(store, at):
+            for until, records in exported(store, at, ocsf=asked.incidents == "ocsf"):
                 for record in records:
                     with answering():
                         sys.stdout.buffer.write(msgspec.json.encode(record) + b"\n")
@@ -93,6 +110,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="the first leaf to tell: one more than the last event.sequence (default: 0)",
     )
     parser.add_argument("--follow", action="store_true", help="go on as the log grows")
+    parser.add_argument(
+        "--incidents",
+        choices=("ecs", "ocsf"),
+        help="the schema of incidents of wrong answers; everything else is ECS (default: ecs)",
+    )
 
 
 COMMANDS = (

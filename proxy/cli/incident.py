@@ -17,7 +17,9 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.terminal import answering, inert, iso
 from proxy.reporting.incident_notice import incident_event
+from proxy.reporting.ocsf import Resource, Unmapped, finding
 from proxy.seams.tenants import DEFAULT_TENANT
+from storage.cases import CaseStep
 
 if TYPE_CHECKING:
     import argparse
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from proxy.admin.wire.wrong_answers import NamedView
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
+    from proxy.reporting.ocsf import DetectionFinding
 
 _SETTLED: Final = frozenset({"healed", "convicted", "closed"})
 
@@ -194,11 +197,37 @@ async def _export(context: Context) -> Exit:
             line = incident_event(
                 case.incident_id, case.state, line, source="urn:mnemogate", at_ms=case.at_ms
             )
+        elif asked.format == "ocsf":
+            line = msgspec.json.encode(_finding(case))
         with answering():
             sys.stdout.buffer.write(line + b"\n")
     with answering():
         sys.stdout.buffer.flush()
     return Exit.OK
+
+
+def _finding(case: CaseView) -> DetectionFinding:
+    named = (*case.culprits, *case.listed)
+    return finding(
+        incident_id=case.incident_id,
+        step=CaseStep(case.state),
+        signal=case.signal,
+        at_ms=case.at_ms,
+        opened_at_ms=case.opened_at_ms,
+        resources=tuple(
+            Resource(uid=one.memory, labels=(f"relation:{one.relation}", f"act:{one.act}"))
+            for one in named
+        ),
+        unmapped=Unmapped(
+            state=case.state,
+            mode=case.mode,
+            why=case.why,
+            suspects=case.suspects,
+            asks=case.asks,
+            culprits=len(case.culprits),
+            by=case.by,
+        ),
+    )
 
 
 def _blame_arguments(parser: argparse.ArgumentParser) -> None:
@@ -228,7 +257,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("json", "cloudevents"), help="default: json")
+    parser.add_argument("--format", choices=("json", "cloudevents", "ocsf"), help="default: json")
 
 
 COMMANDS = (

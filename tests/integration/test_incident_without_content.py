@@ -14,6 +14,7 @@ import msgspec
 
 from policy.model import Channel, Tenant
 from proxy.compose.app import Composition
+from proxy.reporting.ocsf import finding_of
 from storage.audit import IncidentLeaf, decode_leaf
 from telemetry.logs import configure
 from tests.conformance.canary import new_canary
@@ -145,5 +146,6 @@ async def test_no_word_of_an_incident_leaves_by_log_leaf_span_or_webhook(tmp_pat
     assert said.count('"event":"incident"') == len(steps)
     sent = [one.SerializeToString() for one in received.requests]
     bodies = [body for _, body in receiver.got]
-    named = [str(one) for one in (leaves, sent, bodies, said) if canary in str(one)]
+    findings = [msgspec.json.encode(finding_of(one)) for one in steps]
+    named = [str(one) for one in (leaves, sent, bodies, said, findings) if canary in str(one)]
     assert named == []

@@ -183,4 +183,17 @@ REPORTING: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="an incident that ended is a finding that goes on",
+        file="proxy/reporting/ocsf.py",
+        old="_CLOSE if step in _ENDED else _UPDATE",
+        new="_UPDATE",
+        invariant="a finding is closed when its incident ends",
+        tests=(
+            at(
+                "tests/unit/proxy/reporting/test_ocsf.py",
+                "test_each_step_creates_updates_or_closes",
+            ),
+        ),
+    ),
 )

@@ -1,0 +1,148 @@
+"""Incidents of wrong answers as Detection Findings of OCSF. Pure.
+
+The fields are a closed list, and no content is among them. Source: Open Cybersecurity Schema
+Framework 1.5, class 2004; the technique is that of MITRE ATLAS.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from storage.audit import IncidentLeaf  # noqa: TC001 - msgspec reads the annotation
+from storage.cases import CaseStep
+
+SCHEMA_VERSION: Final = "1.5.0"
+CLASS_UID: Final = 2004
+CATEGORY_UID: Final = 2
+_CREATE, _UPDATE, _CLOSE = 1, 2, 3
+_NEW, _IN_PROGRESS, _RESOLVED = 1, 2, 4
+_INFORMATIONAL, _MEDIUM, _HIGH = 1, 3, 4
+_ENDED: Final = frozenset(
+    {CaseStep.HEALED, CaseStep.CLOSED, CaseStep.NOT_REPRODUCED, CaseStep.NOT_MEMORY_CAUSED}
+)
+_NOBODY: Final = frozenset({CaseStep.NOT_REPRODUCED, CaseStep.NOT_MEMORY_CAUSED})
+
+
+class Product(msgspec.Struct, frozen=True, kw_only=True):
+    """The program that found something."""
+
+    name: str = "Mnemogate"
+    vendor_name: str = "Mnemogate"
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose finding it is; `uid` is the same each time that it is told."""
+
+    uid: str
+    version: str = SCHEMA_VERSION
+    product: Product = Product()
+
+
+class Technique(msgspec.Struct, frozen=True, kw_only=True):
+    """A technique of an attack, by its catalogue's number."""
+
+    uid: str = "AML.T0080"
+    name: str = "AI Agent Context Poisoning"
+
+
+class Attack(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attack does, in the words of MITRE ATLAS."""
+
+    technique: Technique = Technique()
+
+
+class FindingInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found: the incident's id, and how it came to be looked into."""
+
+    uid: str
+    title: str = "A stored memory may have made an answer wrong"
+    types: tuple[str, ...]
+    created_time: int | msgspec.UnsetType = msgspec.UNSET
+    attacks: tuple[Attack, ...] = (Attack(),)
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory that an incident names, by the id that incidents use."""
+
+    uid: str
+    type: str = "memory"
+    labels: tuple[str, ...]
+
+
+class Unmapped(msgspec.Struct, frozen=True, kw_only=True):
+    """What the schema has no field for. Counts are those of the incident so far."""
+
+    state: str
+    mode: str
+    why: str
+    suspects: int
+    asks: int
+    culprits: int
+    by: str
+
+
+class DetectionFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of an incident, or an incident at its present step. `time`: Unix milliseconds."""
+
+    activity_id: int
+    category_uid: int = CATEGORY_UID
+    class_uid: int = CLASS_UID
+    type_uid: int
+    severity_id: int
+    status_id: int
+    time: int
+    metadata: Metadata
+    finding_info: FindingInfo
+    resources: tuple[Resource, ...] | msgspec.UnsetType = msgspec.UNSET
+    unmapped: Unmapped
+
+
+def finding_of(leaf: IncidentLeaf) -> DetectionFinding:
+    """One step of an incident, as its leaf has it."""
+    return finding(
+        incident_id=leaf.case_id,
+        step=leaf.step,
+        signal=leaf.signal.value,
+        at_ms=leaf.at_ms,
+        unmapped=Unmapped(
+            state=leaf.step.value,
+            mode="" if leaf.mode is None else leaf.mode.value,
+            why=leaf.why or "",
+            suspects=leaf.suspects,
+            asks=leaf.asks,
+            culprits=leaf.culprits,
+            by=leaf.by,
+        ),
+    )
+
+
+def finding(
+    *,
+    incident_id: str,
+    step: CaseStep,
+    signal: str,
+    at_ms: int,
+    unmapped: Unmapped,
+    opened_at_ms: int | None = None,
+    resources: tuple[Resource, ...] | None = None,
+) -> DetectionFinding:
+    """An incident at one step; what is left out is not among the fields."""
+    activity_id = _CREATE if step is CaseStep.OPENED else _CLOSE if step in _ENDED else _UPDATE
+    severity_id = _HIGH if step is CaseStep.NEEDS_PERSON else _MEDIUM
+    return DetectionFinding(
+        activity_id=activity_id,
+        type_uid=CLASS_UID * 100 + activity_id,
+        severity_id=_INFORMATIONAL if step in _NOBODY else severity_id,
+        status_id={_CREATE: _NEW, _UPDATE: _IN_PROGRESS, _CLOSE: _RESOLVED}[activity_id],
+        time=at_ms,
+        metadata=Metadata(uid=f"{incident_id}-{step.value}"),
+        finding_info=FindingInfo(
+            uid=incident_id,
+            types=(signal,),
+            created_time=msgspec.UNSET if opened_at_ms is None else opened_at_ms,
+        ),
+        resources=msgspec.UNSET if resources is None else resources,
+        unmapped=unmapped,
+    )
