@@ -96,19 +96,6 @@ OPERATE: Final = (
         ),
     ),
     Mutant(
-        name="an isolation that is finished later hides what was paroled meanwhile",
-        file="storage/write/quarantine.py",
-        old="        self._next = incident.leaf_count\n",
-        new="        self._next = 1 << 62\n",
-        invariant="what a person paroled since an isolation began stays shown",
-        tests=(
-            at(
-                _ISOLATION,
-                "test_what_a_person_paroled_meanwhile_stays_shown_when_an_isolation_is_finished",
-            ),
-        ),
-    ),
-    Mutant(
         name="lineage ends at a purged parent",
         file="storage/repair/reaching.py",
         old="        waiting = [*own.values(), *purged]\n",
@@ -283,19 +270,6 @@ OPERATE: Final = (
             at(
                 _QUARANTINES,
                 "test_a_second_command_of_the_same_changes_nothing_and_leaves_no_leaf",
-            ),
-        ),
-    ),
-    Mutant(
-        name="a paroled memory is appended out of order",
-        file="storage/derived/catalogue.py",
-        old="        at = int(np.searchsorted(kept, ordinal))\n",
-        new="        at = len(kept)\n",
-        invariant="the lists of live memories ascend",
-        tests=(
-            at(
-                _QUARANTINES,
-                "test_a_memory_comes_back_although_its_place_in_the_lists_was_given_up",
             ),
         ),
     ),

@@ -10,6 +10,8 @@ _TRIAL: Final = "proxy/aftermath/trial.py"
 _PAROLING: Final = "proxy/aftermath/paroling.py"
 _WRITES: Final = "storage/write/paroling.py"
 _TESTS: Final = "tests/unit/proxy/aftermath/test_paroling.py"
+_QUARANTINES: Final = "tests/unit/storage/write/test_quarantine.py"
+_ISOLATION: Final = "tests/unit/storage/repair/test_isolation.py"
 _BACK: Final = at(_TESTS, "test_what_was_true_once_comes_back_one_class_lower_and_a_lie_does_not")
 
 PAROLE: Final = (
@@ -109,6 +111,32 @@ PAROLE: Final = (
                 "DELETED and not known:\n" + 20 * " " + "continue\n                if isinstance",
             ),
             ("known.ordinal), self._clock()):\n", "known.ordinal), tuple[int]):\n"),
+        ),
+    ),
+    Mutant(
+        name="an isolation that is finished later hides what was paroled meanwhile",
+        file="storage/write/quarantine.py",
+        old="        self._next = incident.leaf_count\n",
+        new="        self._next = 1 << 62\n",
+        invariant="what a person paroled since an isolation began stays shown",
+        tests=(
+            at(
+                _ISOLATION,
+                "test_what_a_person_paroled_meanwhile_stays_shown_when_an_isolation_is_finished",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a paroled memory is appended out of order",
+        file="storage/derived/catalogue.py",
+        old="        at = int(np.searchsorted(kept, ordinal))\n",
+        new="        at = len(kept)\n",
+        invariant="the lists of live memories ascend",
+        tests=(
+            at(
+                _QUARANTINES,
+                "test_a_memory_comes_back_although_its_place_in_the_lists_was_given_up",
+            ),
         ),
     ),
 )
