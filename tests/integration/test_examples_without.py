@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.cli_process import DEADLINE_S, ROOT
+from tests.integration.langgraph_environment import langgraph_python
 from tests.integration.mem0_environment import mem0_python
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+# What is imported, and no program of its own.
+LIBRARY = "langgraph/mnemogate_langgraph.py"
 # Nothing listens at the discard port of this machine, and no browser or model would.
 NOBODY = "http://127.0.0.1:9"
 CASES: dict[str, tuple[list[str], dict[str, str], str]] = {
@@ -25,6 +29,17 @@ CASES: dict[str, tuple[list[str], dict[str, str], str]] = {
         f"no answer of the model at {NOBODY}: ",
     ),
     "incident/incident.py, no client": ([], {}, "openai is not installed here"),
+    "langgraph/remember.py, no LangGraph": (
+        [],
+        {},
+        " is not installed here: pip install langgraph",
+    ),
+    "langgraph/remember.py, no key": ([], {}, "MNEMOGATE_AGENT_KEY is not set"),
+    "langgraph/remember.py, no sidecar": (
+        [],
+        {"MNEMOGATE_AGENT_KEY": "x", "MNEMOGATE_URL": NOBODY},
+        f"no memory at {NOBODY}: ",
+    ),
     "mem0/remember.py, no key": ([], {}, "MNEMOGATE_AGENT_KEY is not set"),
     "mem0/remember.py, no sidecar": (
         [],
@@ -40,23 +55,30 @@ CASES: dict[str, tuple[list[str], dict[str, str], str]] = {
 }
 
 
+def _client(case: str) -> Callable[[], Path] | None:
+    """What installs the client that a case needs; None where it needs none."""
+    if case.endswith(", no LangGraph"):
+        return None
+    return {"mem0": mem0_python, "langgraph": langgraph_python}.get(case.partition("/")[0])
+
+
 def test_every_program_of_the_examples_is_tried() -> None:
     there = {str(one.relative_to(ROOT / "examples")) for one in ROOT.glob("examples/**/*.py")}
+    assert LIBRARY in there
+    there -= {LIBRARY}
     assert there == {case.partition(",")[0] for case in CASES}
 
 
 @pytest.mark.parametrize(
     "case",
-    # The client of Mem0 is installed for the heavy share alone.
-    [
-        pytest.param(case, marks=pytest.mark.heavy) if case.startswith("mem0/") else case
-        for case in CASES
-    ],
+    # Clients are installed for the heavy share alone.
+    [pytest.param(case, marks=pytest.mark.heavy) if _client(case) else case for case in CASES],
 )
 def test_what_is_missing_is_said_in_one_line(tmp_path: Path, case: str) -> None:
     words, environment, says = CASES[case]
     program = case.partition(",")[0]
-    python = mem0_python() if program.startswith("mem0/") else sys.executable
+    installed = _client(case)
+    python = sys.executable if installed is None else installed()
     done = subprocess.run(
         [str(python), str(ROOT / "examples" / program), *words],
         input="hello\n",
