@@ -1,0 +1,116 @@
+"""Claude Code, unmodified, answers wrongly from its memory, and rightly after one feedback.
+
+Its memory is the reference memory server behind the sidecar, and so is its model, which is
+scripted: it believes a lie wherever it reads one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from policy.model import Channel, Tenant
+from tests.integration.hosts.agents import served
+from tests.integration.hosts.fronted import fronted
+from tests.integration.hosts.guarded import command_table
+from tests.integration.hosts.hosts import CLAUDE_CODE, CLAUDE_CODE_NOW, ClaudeCode, Settings
+from tests.integration.hosts.messages_model import MessagesModel
+from tests.integration.hosts.scene import Scene, entity
+from tests.integration.hosts.script import calling
+from tests.integration.mcp_bench import Answer, call, modern, stateless_head
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.hosts.fronted import Fronted
+    from tests.integration.running import Running
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+
+LIES: Final = ("The office moved to Porto in May.", "Porto is where the office is now.")
+TRUTH: Final = "The office has been in Lisbon for ten years."
+READ: Final = calling(("memory/read_graph", {}))
+
+
+class Believer(MessagesModel):
+    """Answers from what it read, and believes a lie rather than the truth."""
+
+    def _content(self, body: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
+        content, stop = super()._content(body)
+        if stop == "end_turn" and body.get("tools"):
+            read = json.dumps(body["messages"])
+            place = next((one for one in ("Porto", "Lisbon") if one in read), "nowhere")
+            content = [{"type": "text", "text": f"FINAL: the office is in {place}."}]
+        return content, stop
+
+
+async def _remember(live: Running, name: str, text: str) -> None:
+    body = modern(call(1, "create_entities", **entity(name, "fact", text)))
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "X-Api-Key": AGENT_KEY,
+        **stateless_head(body),
+    }
+    async with live.client.post(f"{live.url}/mcp/memory", json=body, headers=headers) as got:
+        (message,) = Answer(got.status, dict(got.headers), await got.read()).messages
+    assert message["result"].get("isError") is not True, message
+
+
+async def _answer(host: ClaudeCode, at: Fronted, home: Path) -> str:
+    """What Claude Code says in a conversation of its own."""
+    servers = served(at, ("memory",))
+    environment = {"ANTHROPIC_API_KEY": at.key, "MCP_CONNECTION_NONBLOCKING": "0"}
+    settings = Settings(
+        text=host.settings(servers), servers=tuple(servers), environment=environment
+    )
+    prompt = f"Where is the office?\n{READ}"
+    printed = await host.run(prompt, home, at.url, settings)
+    return str(json.loads(printed.out)["result"])
+
+
+async def _ended(live: Running, incident: str) -> str:
+    """The last state of an incident."""
+    url = f"{live.admin_url}/api/v1/incidents/{incident}"
+    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+    async with asyncio.timeout(60):
+        while True:
+            async with live.client.get(url, headers=headers) as answer:
+                state = str((await answer.json())["state"])
+            if state not in {"opened", "reproduced", "convicted"}:
+                return state
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("version", [CLAUDE_CODE, CLAUDE_CODE_NOW])
+async def test_one_feedback_takes_the_lies_out_of_what_claude_code_reads_next(
+    tmp_path: Path, version: str
+) -> None:
+    scene = Scene(tmp_path, "nothing")
+    home = tmp_path / "home"
+    await asyncio.to_thread(home.mkdir)
+    host = ClaudeCode(version)
+    tables = {"memory": command_table(scene.memory_words(), map="server-memory")}
+    async with fronted(tmp_path / "ours", Believer(), mcp=tables) as at:
+        live = at.sidecar
+        for number, text in enumerate((TRUTH, *LIES)):
+            await _remember(live, f"note {number}", text)
+        assert "Porto" in await _answer(host, at, home)
+        assert "Porto" in await _answer(host, at, home), "control: while nobody says so, it stays"
+
+        recalls = await asyncio.to_thread(live.sidecar.store.recalls.recalls, Tenant("default"))
+        person = await live.key("ada", channel=Channel.USER)
+        said = {"recall_id": recalls[0].recall_id, "verdict": "wrong", "forbid": "Porto"}
+        status, noted = await live.call("POST", "/v1/feedback", person, said)
+        assert status == 200, noted
+        assert await _ended(live, noted["incident"]) == "healed"
+
+        before = len(at.upstream.exchanges)
+        assert "Lisbon" in await _answer(host, at, home)
+        later = b"".join(one.asked for one in at.upstream.exchanges[before:])
+    assert TRUTH.encode() in later, "the same search finds what stays"
+    assert b"Porto" not in later
+    assert "Porto" in scene.memory_file.read_text(encoding="utf-8"), "the server keeps its file"
