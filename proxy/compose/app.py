@@ -305,6 +305,7 @@ def _health(settings: Settings, clock: SteadyClock, services: Services, scrape: 
         flooding=services.flooding,
         unbound_uids=services.unbound_uids,
         wider=lambda: (*beyond, *wider_rules(store.ruleset)),
+        receivers_behind=scrape.told.behind,
     )
 
 

@@ -490,7 +490,7 @@ class Scrape:
     ) -> None:
         self.store = store
         self._metrics = telemetry.metrics
-        self._told = told
+        self.told = told
         self._now_ms = now_ms
 
     def _age_s(self, since_ms: int | None) -> float:
@@ -511,7 +511,7 @@ class Scrape:
                 writable=status.writable,
                 observing=status.observing,
                 held_oldest_s=self._age_s(status.held_since_ms),
-                held_untold_s=self._age_s(self._told.review_untold_ms),
+                held_untold_s=self._age_s(self.told.review_untold_ms),
                 recalls_dropped=self.store.recalls.dropped_count,
             )
         )

@@ -31,15 +31,25 @@ class Tellers:
         self,
         review: Outbox[VerdictLeaf] | None = None,
         incidents: Outbox[IncidentLeaf] | None = None,
+        *,
+        outbox_max: int = 0,
     ) -> None:
         self._review = review
         self._incidents = incidents
+        self._outbox_max = outbox_max
 
     @property
     def review_untold_ms(self) -> int | None:
         """The time (Unix ms) of the oldest hold that the receiver was not told of yet."""
         untold = None if self._review is None else self._review.waiting
         return None if untold is None else untold.at_ms
+
+    def behind(self) -> tuple[str, ...]:
+        """The receivers for which more steps of incidents wait than the settings allow."""
+        incidents = self._incidents
+        if incidents is None or incidents.untold_count <= self._outbox_max:
+            return ()
+        return (incidents.name,)
 
     @asynccontextmanager
     async def telling(self) -> AsyncGenerator[None]:
@@ -70,7 +80,7 @@ async def tellers(settings: Settings, store: Store, surroundings: Surroundings) 
             body=lambda message_id, steps: incidents_event(message_id, steps, source=source),
         )
         incidents = await _outbox(settings.incident_webhook, store, telling, surroundings)
-    return Tellers(review, incidents)
+    return Tellers(review, incidents, outbox_max=settings.outbox_max)
 
 
 def _of_review(source: str, surroundings: Surroundings) -> Telling[VerdictLeaf]:

@@ -47,6 +47,8 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Uids of relays beside a model front that are bound to no principal: their calls are judged
     # again.
     unbound_uids: tuple[int, ...] = ()
+    # The names of receivers for which more steps of incidents wait than `outbox_max` allows.
+    receivers_behind: tuple[str, ...] = ()
     # Settings and rules that let in more than the shipped ones.
     wider: tuple[str, ...] = ()
     # How many candidates wait for a person, and since when the oldest does; waiting is no failure.
@@ -69,7 +71,9 @@ class Health:
         flooding: Callable[[], int] = int,
         unbound_uids: Callable[[], tuple[int, ...]] = tuple,
         wider: Callable[[], tuple[str, ...]] = tuple,
+        receivers_behind: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
+        self._receivers_behind = receivers_behind
         self._wider = wider
         self._flooding = flooding
         self._unbound_uids = unbound_uids
@@ -118,6 +122,7 @@ class Health:
             unmapped_tools=self._unmapped_tools(),
             flooding=self._flooding(),
             unbound_uids=self._unbound_uids(),
+            receivers_behind=self._receivers_behind(),
             wider=self._wider(),
             held=status.held_count,
             held_since_ms=status.held_since_ms,

@@ -101,6 +101,9 @@ class Outbox(Generic[Told]):
         # read.
         self._waiting: list[tuple[int, Told]] = []
         self._read_until = self._cursor.told
+        # How many picked leaves were not told yet, of those before `_counted_until`.
+        self._untold = 0
+        self._counted_until = self._cursor.told
         self._sent_ms = 0
         self._failures = 0
 
@@ -108,6 +111,16 @@ class Outbox(Generic[Told]):
     def waiting(self) -> Told | None:
         """The first picked leaf that was not reported yet, as far as the log was read."""
         return self._waiting[0][1] if self._waiting else None
+
+    @property
+    def untold_count(self) -> int:
+        """How many picked leaves were not told yet. None is ever dropped: the log keeps them."""
+        return self._untold
+
+    @property
+    def name(self) -> str:
+        """The name of the receiver."""
+        return self._telling.name
 
     def _opened(self) -> Cursor:
         name = self._telling.name
@@ -151,6 +164,7 @@ class Outbox(Generic[Told]):
     async def turn(self) -> float:
         """Read new leaves, and send what is due; returns the seconds until the next turn."""
         try:
+            await self._count()
             await self._read()
             if not self._is_due():
                 return POLL_S
@@ -167,11 +181,26 @@ class Outbox(Generic[Told]):
         self._failures = 0
         return 0.0 if len(self._waiting) >= MESSAGE_LEN_MAX else POLL_S
 
+    async def _count(self) -> None:
+        """Count the leaves to report among those that are new since the last turn."""
+        end = self._store.reader.status().leaf_count
+        while self._counted_until < end:
+            length = min(SLICE_LEN, end - self._counted_until)
+            found, read = await asyncio.to_thread(self._counted, self._counted_until, length)
+            if not read:
+                # The log ends before the cursor, so there is nothing to count until it has grown.
+                return
+            self._untold += found
+            self._counted_until += read
+
+    def _counted(self, start: int, length: int) -> tuple[int, int]:
+        """How many of these leaves are to be reported; also returns how many there are."""
+        leaves = self._audit.leaves(start, length)
+        return sum(self._telling.picks(one) is not None for one in leaves), len(leaves)
+
     async def _read(self) -> None:
         """Pick leaves to report from those since the last read, as many as one message takes."""
-        end = self._store.reader.status().leaf_count
-        if self._cursor.until is not None:
-            end = self._cursor.until
+        end = self._counted_until if self._cursor.until is None else self._cursor.until
         while self._read_until < end and len(self._waiting) < MESSAGE_LEN_MAX:
             length = min(SLICE_LEN, end - self._read_until)
             picked, read = await asyncio.to_thread(self._pick, self._read_until, length)
@@ -215,6 +244,7 @@ class Outbox(Generic[Told]):
         self._sent_ms = self._out.now_ms()
         await self._move(Cursor(told=until))
         self._waiting = []
+        self._untold -= len(told)
         self._read_until = until
 
     async def _move(self, cursor: Cursor) -> None:

@@ -29,6 +29,7 @@ class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     blast_max: Annotated[int, Meta(ge=1, le=NAMED_MAX)] = BLAST_MAX
     canary_seconds: Annotated[float, Meta(ge=0, le=_CANARY_SECONDS_MAX)] = 3_600.0
     retry_days: Annotated[int, Meta(ge=0, le=_DAYS_MAX)] = 0
+    outbox_max: Annotated[int, Meta(ge=1, le=_RECALLS_MAX)] = 10_000
     webhook: ReceiverTable | None = None
 
 
@@ -45,6 +46,8 @@ MEANINGS: Final[dict[str, str]] = {
     "too. 0: only `canary run` asks them.",
     "retry_days": "After how many days a memory that expired because it was true once is tried "
     "again by itself, and shown if it passes. 0: never. What is under quarantine is never tried.",
+    "outbox_max": "How many steps of incidents may wait for a receiver before `/readyz` names it. "
+    "None is dropped: the audit log keeps them.",
     "webhook": "A table `[after.webhook]` with the keys of `[review.webhook]` but `page_url`: a "
     "receiver that is told of each step of an incident, without content.",
 }
@@ -69,6 +72,15 @@ def retry_days(tables: list[object]) -> int:
         BadValue: Names the key and what is allowed.
     """
     return _given(tables).retry_days
+
+
+def outbox_max(tables: list[object]) -> int:
+    """How many steps of incidents may wait for a receiver before `/readyz` names it.
+
+    Raises:
+        BadValue: Names the key and what is allowed.
+    """
+    return _given(tables).outbox_max
 
 
 def on_conviction(tables: list[object]) -> OnConviction:

@@ -21,6 +21,7 @@ from proxy.settings.after import (
     canary_seconds,
     incident_webhook,
     on_conviction,
+    outbox_max,
     retry_days,
 )
 from proxy.settings.judge_tables import JudgeTable, judge_tables
@@ -115,6 +116,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     on_conviction: OnConviction = OnConviction()
     # After how many days a memory that was true once is tried again; 0 for never.
     retry_days: int = 0
+    # How many steps of incidents may wait for a receiver before `/readyz` names it.
+    outbox_max: int = 10_000
     incident_webhook: ReviewWebhook | None = None
     canary_seconds: float = 3_600.0
 
@@ -308,6 +311,7 @@ def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str
             "recalls": after_write(listed["after"]),
             "on_conviction": on_conviction(listed["after"]),
             "retry_days": retry_days(listed["after"]),
+            "outbox_max": outbox_max(listed["after"]),
             "incident_webhook": incident_webhook(listed["after"]),
             "canary_seconds": canary_seconds(listed["after"]),
             "judges": judge_tables(listed["judge"]),

@@ -196,4 +196,14 @@ REPORTING: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="a message that was told goes on to count",
+        file=_OUTBOX,
+        old="        self._untold -= len(told)\n",
+        new="",
+        invariant="`/readyz` names a receiver only while it is behind",
+        tests=(
+            at(_OUTBOXES, "test_of_ten_thousand_incidents_none_is_lost_while_the_receiver_is_down"),
+        ),
+    ),
 )

@@ -9,12 +9,15 @@ import pytest
 
 from policy.model import Basis, CandidateId, MemoryClass, PrincipalId, SourceKind
 from policy.verdict import Reason
+from proxy.compose.telling import Tellers
 from proxy.reporting import outbox as subject
+from proxy.reporting.incident_notice import incident_of, incidents_event
 from proxy.reporting.outbox import Cursor, Outbox, Telling
 from proxy.reporting.review_notice import hold_of, review_event
 from proxy.seams.faults import UpstreamError
 from proxy.seams.surroundings import Surroundings
-from storage.audit import OperatorLeaf, VerdictLeaf, encode_leaf
+from storage.audit import IncidentLeaf, OperatorLeaf, VerdictLeaf, encode_leaf
+from storage.cases import CaseSignal, CaseStep
 from storage.errors import StoreUnavailable
 from storage.values import Decision
 
@@ -122,16 +125,33 @@ TELLING = Telling(
 )
 
 
-def opened(log: Log, receiver: Receiver) -> Outbox[VerdictLeaf]:
-    surroundings = Surroundings(
+def surroundings_of(log: Log) -> Surroundings:
+    return Surroundings(
         clock_ns=lambda: log.now_ms * 1_000_000,
         random_hex=lambda count: "0" * 2 * count,
         record=lambda _: None,
     )
-    return Outbox(cast("Store", log), TELLING, receiver, surroundings)
 
 
-async def lived(outbox: Outbox[VerdictLeaf], log: Log, for_s: float) -> None:
+def opened(log: Log, receiver: Receiver) -> Outbox[VerdictLeaf]:
+    return Outbox(cast("Store", log), TELLING, receiver, surroundings_of(log))
+
+
+def incident(case_id: str, at_ms: int) -> IncidentLeaf:
+    return IncidentLeaf(
+        case_id=case_id,
+        at_ms=at_ms,
+        step=CaseStep.OPENED,
+        signal=CaseSignal.CANARY,
+        mode=None,
+        suspects=0,
+        asks=0,
+        culprits=0,
+        by=PrincipalId("mnemogate:watch"),
+    )
+
+
+async def lived(outbox: Outbox[Any], log: Log, for_s: float) -> None:
     """Let so much time go by, on a clock that only this turns."""
     until_ms = log.now_ms + int(for_s * 1_000)
     while log.now_ms < until_ms:
@@ -153,6 +173,39 @@ async def test_a_receiver_that_was_down_for_an_hour_is_told_of_a_thousand_in_the
     assert len(receiver.taken) == 10
     assert len({message_id for message_id, _ in receiver.taken}) == 10
     assert outbox.waiting is None
+
+
+async def test_of_ten_thousand_incidents_none_is_lost_while_the_receiver_is_down() -> None:
+    log = Log()
+    told: list[str] = []
+    up = False
+
+    class Down:
+        async def deliver(self, message_id: str, body: bytes) -> None:
+            if not up:
+                raise UpstreamError("the receiver answered 500")
+            event: dict[str, Any] = msgspec.json.decode(body)
+            told.extend(one["incident_id"] for one in event["data"]["incidents"])
+
+    incidents = Telling(
+        name="after.webhook",
+        picks=incident_of,
+        body=lambda message_id, steps: incidents_event(message_id, steps, source="urn:x"),
+    )
+    outbox = Outbox(cast("Store", log), incidents, Down(), surroundings_of(log))
+    tellers = Tellers(incidents=outbox, outbox_max=9_999)
+    ids = [f"{number:016x}" for number in range(10_000)]
+    leaves = [encode_leaf(incident(one, log.now_ms)) for one in ids]
+    log.leaves_.extend(leaves[:9_999])
+    await lived(outbox, log, HOUR_S)
+    assert (told, outbox.untold_count, tellers.behind()) == ([], 9_999, ())
+    log.leaves_.append(leaves[-1])
+    await lived(outbox, log, HOUR_S)
+    assert tellers.behind() == ("after.webhook",)
+    up = True
+    await lived(outbox, log, 2 * HOUR_S)
+    assert told == ids
+    assert (outbox.untold_count, tellers.behind()) == (0, ())
 
 
 async def test_what_comes_within_a_minute_of_a_message_is_told_together() -> None:
