@@ -22,7 +22,7 @@ from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.quarantine import StandingList
-from proxy.cli.review_many import held_id
+from proxy.cli.review_many import held_id, in_words
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso
 from proxy.seams.observations import CLASS_WORDS, whose_words
@@ -68,7 +68,7 @@ async def _show(context: Context) -> Exit:
         [
             ("candidate", held.candidate_id),
             ("held since", iso(held.held_at_ms)),
-            ("because", f"{held.reason} (step {held.step})"),
+            ("because", f"{in_words(held.reason)}, at step {held.step} of the gate"),
             *([] if held.fired is None else [("words that fired", held.fired)]),
             *([] if held.anchors is UNSET else [("against anchors", ", ".join(held.anchors))]),
             ("principal", held.principal),

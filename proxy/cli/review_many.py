@@ -52,6 +52,11 @@ _IN_WORDS: Final = {
 }
 
 
+def in_words(reason: str) -> str:
+    """A reason in a few words, with its code."""
+    return f"{_IN_WORDS.get(reason, reason)} ({reason})"
+
+
 class QueueFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The filter for held candidates, from the command line."""
 
@@ -113,7 +118,7 @@ def row(one: HeldView) -> tuple[str, ...]:
         one.principal,
         one.memory_class.value,
         age(one.held_at_ms, now_ms()),
-        f"{_IN_WORDS.get(one.reason, one.reason)} ({one.reason})",
+        in_words(one.reason),
         one.origin,
         # Texts count as the same only if they are filed under the same ids, so the row shows these
         # ids.

@@ -25,7 +25,10 @@ _WHOLE_LEN: Final = {
 }
 _NOUNS: Final = {
     IdKind.HELD: ("nothing that waits", "`mnemogate review list` shows what waits"),
-    IdKind.REFUSED: ("nothing that is withheld", "its notice names a refused candidate"),
+    IdKind.REFUSED: (
+        "nothing that is withheld",
+        "its notice names a refused candidate; without a [[model]] table nothing is withheld",
+    ),
     IdKind.MEMORY: ("no memory", "`mnemogate memory list` shows them; check --tenant"),
     IdKind.SESSION: ("no session", "`mnemogate session list` shows them"),
     IdKind.INCIDENT: ("no incident", "`mnemogate isolate --list` shows them"),
