@@ -276,6 +276,7 @@ class MemoryReader(TrustReader, Protocol):
         exact: bool = False,
         without: frozenset[MemoryId] = frozenset(),
         as_of: int | None = None,
+        shows: Callable[[Memory], bool] | None = None,
     ) -> Searched:
         """The live memories nearest to a vector that match, with what a replay of the search needs.
 
@@ -286,6 +287,9 @@ class MemoryReader(TrustReader, Protocol):
         For replays: `without` leaves memories out, whose places others fill. `as_of` searches the
         rows that were live at that version of the store, exactly, without those that are purged,
         quarantined or expired today; the caps are those of today.
+
+        `shows` tells which of the memories found may be shown; the places of others are filled by
+        the next ones. It is called on the calling thread, and may be asked about one memory twice.
 
         Raises:
             StoreUnavailable: The rows of a large store are still being read.
@@ -314,6 +318,10 @@ class MemoryReader(TrustReader, Protocol):
 
     def anchors(self, tenant: Tenant) -> tuple[Anchor, ...]:
         """The anchors of a tenant, without its canaries."""
+        ...
+
+    def has_anchors(self) -> bool:
+        """Whether any tenant has an anchor. Any thread."""
         ...
 
     def canaries(self) -> tuple[Anchor, ...]:

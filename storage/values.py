@@ -411,6 +411,8 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     stands: Stands
     tenant: Tenant | None = None
     candidate: Candidate | None = None
+    # The label of a memory's newest row; None for a candidate that waits, and without content.
+    source: SourceKind | None = None
 
 
 class QuarantinedText(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from storage.failures import Failures
     from storage.values import Anchor
 
+_LOG: Final = logging.getLogger("mnemogate.aftermath")
 RULE_DAY_MAX: Final = 20
 """How many cases one anchor or canary opens by itself in 24 hours."""
 TENANT_DAY_MAX: Final = 100
@@ -41,6 +43,8 @@ class RuleSignals:
         self._cases = cases
         self._out = surroundings
         self._opened: dict[tuple[Tenant, str], deque[int]] = {}
+        # The rules of which it was said that the day has no room for their cases.
+        self._full: set[tuple[Tenant, str]] = set()
 
     def may_open(self, tenant: Tenant, rule_id: str) -> bool:
         """Count one case that a rule opens by itself; False where the day has no room for it."""
@@ -51,7 +55,11 @@ class RuleSignals:
             while day and day[0] <= now_ms - _DAY_MS:
                 day.popleft()
         if any(len(day) >= most for day, most in days):
+            if (tenant, rule_id) not in self._full:
+                self._full.add((tenant, rule_id))
+                _LOG.warning("a rule has opened its cases of the day")
             return False
+        self._full.discard((tenant, rule_id))
         for day, _ in days:
             day.append(now_ms)
         return True
@@ -125,11 +133,14 @@ def rules_of(anchors: Iterable[Anchor]) -> list[RegisteredRule]:
 
 def judged_memory(memory: Memory) -> JudgedMemory:
     """A memory as rules judge it: its text, with its metadata as lines."""
-    metadata = memory.metadata_json
-    text = memory.text if metadata is None else f"{memory.text}\n{lines_of(metadata)}"
     return JudgedMemory(
         memory_id=memory.memory_id,
-        text=text,
+        text=judged_text(memory.text, memory.metadata_json),
         label=memory.source,
         memory_class=memory.memory_class,
     )
+
+
+def judged_text(text: str, metadata_json: str | None) -> str:
+    """A text as rules judge it, with the metadata beside it as lines."""
+    return text if metadata_json is None else f"{text}\n{lines_of(metadata_json)}"

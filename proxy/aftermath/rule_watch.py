@@ -1,7 +1,8 @@
 """Watches, off every path, whether memories that agents are shown fail what operators registered.
 
-Memories that a read shows are held against the tenant's anchors after the answer left. Canaries are
-asked again when a commit may have changed what their questions find, and every so often.
+Memories that a read shows, or leaves out, are held against the tenant's anchors after the answer
+left. Canaries are asked again when a commit may have changed what their questions find, and every
+so often.
 """
 
 from __future__ import annotations
@@ -14,34 +15,28 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.after.rule_judge import RuleJudge
 from policy.after.signals import SignalKind
-from policy.model import PrincipalId
 from policy.verdict import InvariantBroken
-from proxy.aftermath.rule_signals import judged_memory, rules_of
+from proxy.seams.cases import RULES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine
 
-    from policy.after.rule_judge import Failing
-    from policy.model import Memory, Tenant
+    from policy.model import Memory, MemoryId, Tenant
     from proxy.aftermath.canaries import Canaries
     from proxy.aftermath.rule_signals import RuleSignals
+    from proxy.aftermath.screening import KnownRules, TenantRules
     from proxy.seams.surroundings import Surroundings
     from storage.interfaces import MemoryReader
     from storage.values import Anchor
 
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
-RULES: Final = PrincipalId("mnemogate:rules")
 READS_MAX: Final = 1_000
 """How many reads wait to be looked at; further ones are left out, and their memories come again."""
 LOOK_S: Final = 10.0
 """Seconds between two looks at whether commits may have changed what canaries find."""
 CANARIES_MAX: Final = 64
 """How many canaries are asked at one look; the others have their turn at the next ones."""
-
-_TENANTS_MAX: Final = 64
-_SEEN_MAX: Final = 50_000
 
 
 class ShownRead(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,15 +45,8 @@ class ShownRead(msgspec.Struct, frozen=True, kw_only=True):
     tenant: Tenant
     recall_id: str
     memories: tuple[Memory, ...]
-
-
-class _Known:
-    """The rules of one tenant's anchors, and the rows that these rules have no more to say of."""
-
-    def __init__(self, anchors: tuple[Anchor, ...]) -> None:
-        self.anchors = anchors
-        self.judge = RuleJudge(rules_of(anchors))
-        self.seen: set[int] = set()
+    # A memory that is yet to be read from the store.
+    memory_id: MemoryId | None = None
 
 
 class RuleWatch:
@@ -68,6 +56,7 @@ class RuleWatch:
         self,
         *,
         reader: MemoryReader,
+        rules: KnownRules,
         signals: RuleSignals,
         canaries: Canaries | None,
         surroundings: Surroundings,
@@ -75,18 +64,26 @@ class RuleWatch:
     ) -> None:
         """`canary_seconds`: between two rounds of all canaries; 0: only an operator asks them."""
         self._reader = reader
+        self.rules = rules
         self._signals = signals
         self._canaries = canaries
         self._out = surroundings
         self._every_ms = int(canary_seconds * 1_000)
         self._reads: deque[ShownRead] = deque()
         self._ready = asyncio.Event()
-        self._known: dict[Tenant, _Known] = {}
 
     def shown(self, tenant: Tenant, recall_id: str, memories: tuple[Memory, ...]) -> None:
-        """These memories were shown by a read. Never waits."""
+        """These memories were shown by a read, or left out of it. Never waits."""
         if memories and len(self._reads) < READS_MAX:
             self._reads.append(ShownRead(tenant=tenant, recall_id=recall_id, memories=memories))
+            self._ready.set()
+
+    def left_out(self, tenant: Tenant, memory_id: MemoryId) -> None:
+        """This memory was left out of what a server answered. Never waits."""
+        if len(self._reads) < READS_MAX:
+            self._reads.append(
+                ShownRead(tenant=tenant, recall_id="", memories=(), memory_id=memory_id)
+            )
             self._ready.set()
 
     @property
@@ -116,14 +113,13 @@ class RuleWatch:
             self._ready.clear()
 
     async def _look_at(self, read: ShownRead) -> None:
-        failing = await asyncio.to_thread(self._failing, read)
-        ordinals = {one.memory_id: one.ordinal for one in read.memories}
-        by_rule: dict[str, list[Failing]] = {}
-        for one in failing:
-            by_rule.setdefault(one.rule_ids[0], []).append(one)
+        rules = self.rules.of(read.tenant)
+        if rules is None:
+            return
+        # A row opens no second case: what a person has to decide on stays as it is until then.
+        by_rule = await asyncio.to_thread(self._failing, read, rules)
         for rule_id, found in by_rule.items():
             if not self._signals.may_open(read.tenant, rule_id):
-                _LOG.warning("a rule has opened its cases of the day")
                 continue
             # A read that the ledger did not keep is no evidence: then one memory is accused.
             accused = found if read.recall_id else found[:1]
@@ -135,26 +131,20 @@ class RuleWatch:
                 recall_id=read.recall_id,
                 memory_id=accused[0].memory_id,
             )
-            # A row opens no second case: what a person has to decide on stays shown until then.
-            known = self._known.get(read.tenant)
-            if known is not None:
-                known.seen.update(ordinals[one.memory_id] for one in accused)
+            rules.told.update(one.ordinal for one in accused)
 
-    def _failing(self, read: ShownRead) -> tuple[Failing, ...]:
-        """The memories that fail an anchor above them; each row is tried once for each anchor."""
-        anchors = self._reader.anchors(read.tenant)
-        if not anchors:
-            return ()
-        known = self._known.get(read.tenant)
-        if known is None or known.anchors is not anchors or len(known.seen) > _SEEN_MAX:
-            if len(self._known) >= _TENANTS_MAX:
-                self._known.clear()
-            known = self._known[read.tenant] = _Known(anchors)
-        fresh = [one for one in read.memories if one.ordinal not in known.seen]
-        verdicts = known.judge.judged(map(judged_memory, fresh))
-        failing = {one.memory_id for one in verdicts.failing}
-        known.seen.update(one.ordinal for one in fresh if one.memory_id not in failing)
-        return verdicts.failing
+    def _failing(self, read: ShownRead, rules: TenantRules) -> dict[str, list[Memory]]:
+        """The memories that fail an anchor above them and that were not told of, by that anchor."""
+        found = list(read.memories)
+        if read.memory_id is not None:
+            memory = self._reader.get(read.tenant, read.memory_id)
+            found += () if memory is None else (memory,)
+        by_rule: dict[str, list[Memory]] = {}
+        for one in found:
+            rule_ids = () if one.ordinal in rules.told else rules.failed_by(one)
+            if rule_ids:
+                by_rule.setdefault(rule_ids[0], []).append(one)
+        return by_rule
 
     async def _canaries_for_ever(self, canaries: Canaries) -> None:
         left: deque[Anchor] = deque()

@@ -25,6 +25,7 @@ from proxy.guard.client import asked_to_hand_over
 from proxy.guard.election import STAND_BACK_S
 from proxy.guard.wire import SOCKET
 from proxy.seams.observations import CONFIRM
+from proxy.settings.after import Heal
 from proxy.settings.load import MARKER, SETTINGS, elsewhere
 from proxy.settings.model import unset_in
 from proxy.settings.wider import wider_rules, wider_settings
@@ -88,6 +89,9 @@ class _Ready(msgspec.Struct, frozen=True, kw_only=True):
     tracing: str | None
     mode: str
     shielding: Shielding
+    # What is done about memories that contradict an anchor, and whether there is an anchor.
+    heal: str
+    anchored: bool
     # How many candidates wait for a person, and since when the oldest does, in Unix milliseconds.
     held: int
     held_since_ms: int | None
@@ -230,6 +234,7 @@ def _announce(
             ("  checkpoint", ready.checkpoint),
             ("  tracing", ready.tracing or "off; set OTEL_EXPORTER_OTLP_ENDPOINT to switch it on"),
             ("  memory shield", _SHIELDED[shielding]),
+            ("  healing", _healing(ready)),
         ]
     )
     if told := waiting(ready.held, ready.held_since_ms, now_ms()):
@@ -336,6 +341,8 @@ def _ready(
         tracing=settings.telemetry.endpoint,
         mode="observe" if settings.observe else "enforce",
         shielding=shielding,
+        heal=settings.heal.value,
+        anchored=sidecar.store.reader.has_anchors(),
         held=status.held_count,
         held_since_ms=status.held_since_ms,
         first_keys=tuple(
@@ -348,6 +355,14 @@ def _ready(
             for new in sidecar.shown_keys
         ),
     )
+
+
+def _healing(ready: _Ready) -> str:
+    if ready.heal == Heal.OFF.value:
+        return "off; reads show what contradicts an anchor ([after] heal)"
+    if not ready.anchored:
+        return "off until a true statement is registered: mnemogate anchor put"
+    return f"{ready.heal}; what contradicts an anchor is left out of reads"
 
 
 def _url(scheme: str, address: Address | None) -> str | None:

@@ -37,6 +37,7 @@ from proxy.aftermath.replay import Replays
 from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.rule_watch import RuleWatch
 from proxy.aftermath.rules import Spoken
+from proxy.aftermath.screening import KnownRules, Screening
 from proxy.aftermath.trial import Trials
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
@@ -62,7 +63,9 @@ from proxy.model.memory_seam import UnsafeUncoupled
 from proxy.model.questioning import Questioning
 from proxy.model.sending import Behind
 from proxy.seams.ledger import NoSessions
+from proxy.seams.recalls import ShowsEverything
 from proxy.seams.withholding import Unwatched
+from proxy.settings.after import Heal
 from proxy.settings.model import base_of, unset_in
 from proxy.transport.auth import Authenticator
 from telemetry.events import StoreGauges
@@ -149,12 +152,26 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         canaries = self.canaries(signals)
         watch = RuleWatch(
             reader=self.store.reader,
+            rules=KnownRules(self.store.reader.anchors),
             signals=signals,
             canaries=canaries,
             surroundings=self.surroundings,
             canary_seconds=self.settings.canary_seconds,
         )
         return watch, canaries
+
+    def screening(self, watch: RuleWatch) -> Screening | None:
+        """The part that leaves memories out of reads; None where reads show everything."""
+        return None if self.settings.heal is Heal.OFF else Screening(watch.rules)
+
+    def deciding(self) -> Deciding:
+        """The part that carries out what persons decide on held candidates."""
+        return Deciding(
+            reader=self.store.reader,
+            writer=self.store.writer,
+            surroundings=self.surroundings,
+            withholding=None if self.memory is None else self.memory.withholding,
+        )
 
     def blaming(self, spoken: Spoken, probations: Probations) -> Blaming:
         """The search for the memories that caused a wrong answer."""
@@ -242,10 +259,12 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             surroundings=self.surroundings,
         )
 
-    def guard(self, writing: Writing, ledger: Sessions, confirms: Confirming) -> Guarding:
+    def guard(
+        self, writing: Writing, ledger: Sessions, confirms: Confirming, watch: RuleWatch
+    ) -> Guarding:
         """The guard that relays of MCP servers ask."""
         store = self.store
-        sieve = Sieve(store.followed.since)
+        sieve = Sieve(store.followed.since, self.screening(watch))
         # The texts of held items are recorded at once, because the text of a refused candidate can
         # be read no more.
         sieve.take(store.followed.held())
@@ -265,6 +284,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
                 lambda: store.reader.status().version,
                 self.surroundings.now_ms,
             ),
+            left_out=watch.left_out,
         )
 
 
@@ -284,9 +304,9 @@ class Services:
         self._unbound: set[int] = set()
         budgets, graphs = foundation.budgets(), Graphs(store.reader)
         writing = foundation.interceptor(shadow, budgets, TokenVerifier(signer.public_key))
-        self.guard = foundation.guard(writing, ledger, self.confirming)
         self.blaming, self.feedback, self._paroling = foundation.aftermath()
         self.watch, canaries = foundation.rule_watch(self.blaming)
+        self.guard = foundation.guard(writing, ledger, self.confirming, self.watch)
         self.operations = Operations(
             reader=store.reader,
             writing=writing,
@@ -297,6 +317,7 @@ class Services:
             graphs=graphs,
             window=Window(budgets, lambda: store.ruleset, surroundings.now_ms),
             feedback=self.feedback,
+            screens=foundation.screening(self.watch) or ShowsEverything(),
         )
         self.retaining = Retaining(
             retained=store.retained,
@@ -304,12 +325,7 @@ class Services:
             ruleset=lambda: store.ruleset,
             surroundings=surroundings,
         )
-        self.deciding = Deciding(
-            reader=store.reader,
-            writer=store.writer,
-            surroundings=surroundings,
-            withholding=withholding,
-        )
+        self.deciding = foundation.deciding()
         store.expired = self.deciding.expired
         self.operate = Operate(
             writer=store.writer,

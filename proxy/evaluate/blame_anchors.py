@@ -32,9 +32,8 @@ ANCHORS: Final = 100
 EVERY: Final = 8
 """Of so many texts one is a question; an answer to it shows the fifty nearest memories."""
 _SHOWN: Final = 50
-# What an answer showed is held against the anchors in any case, and must not be hidden before it is
-# asked about here.
-_PROPOSES: Final = '[after]\non_conviction = "propose"\n'
+# Reads show what contradicts an anchor, and nothing hides it before it is asked about here.
+_PROPOSES: Final = '[after]\nheal = "off"\non_conviction = "propose"\n'
 _OK: Final = 200
 
 

@@ -29,6 +29,7 @@ from policy.model import (
     CandidateId,
     ChangeKind,
     Claims,
+    MemoryId,
     Principal,
     Scope,
     SourceKind,
@@ -109,9 +110,13 @@ class Guarding:
         surroundings: Surroundings,
         confirms: Confirms,
         showing: ShowingNotes,
+        left_out: Callable[[Tenant, MemoryId], None] | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`sieve` and `ledger` are shared by the guards of all protocols."""
+        """`sieve` and `ledger` are shared by the guards of all protocols.
+
+        `left_out` hears, and never waits, which live memories the sieve hides.
+        """
         if target_prefix not in PREFIXES:
             # Without this prefix, a target would be judged as a memory of the gate's own store,
             # whose labels are trusted more.
@@ -123,6 +128,7 @@ class Guarding:
         self._followed = followed
         self._pins = pins
         self._sieve = sieve
+        self._left_out = left_out
         self._ledger = ledger
         self._surroundings = surroundings
         self._confirms = confirms
@@ -407,19 +413,23 @@ class Guarding:
         scope = (principal.tenant, self._target(server))
         flags: list[bool] = []
         async with self._sieve.turn:
-            await self._catch_up()
+            await self._catch_up(principal.tenant)
             for part in _slices(strings):
                 flags += self._sieve.sift(scope, part)
                 # A long answer is searched in many readings, so this search pauses now and then for
                 # other requests.
                 await asyncio.sleep(0)
+            if self._left_out is not None:
+                for memory_id, of_tenant in self._sieve.take_left_out().items():
+                    self._left_out(of_tenant, MemoryId(memory_id))
             live = self._sieve.shown(scope)
         if live is not None:
             texts = tuple(one for one, hides in zip(strings, flags, strict=True) if not hides)
             self._showing.showed(principal, scope[1], live, texts)
         return tuple(flags)
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self, tenant: Tenant) -> None:
+        self._sieve.follow_rules(tenant)
         if self._sieve.far_behind:
             await asyncio.to_thread(self._sieve.refresh)
 

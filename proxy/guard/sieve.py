@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from policy.model import Tenant
+    from proxy.seams.recalls import ScreensRows
     from storage.values import Moved, News
 
 DENIED_MAX: Final = 10_000
@@ -133,12 +134,16 @@ class Sieve:
     """Knows the prints of hidden memories, derived from the store, in memory.
 
     Any thread, but only the caller that holds `turn`. `news` returns the changes since a number of
-    leaves; for -1, everything.
+    leaves; for -1, everything. `screen` tells which live memories may not be shown either.
     """
 
-    def __init__(self, news: Callable[[int], News]) -> None:
+    def __init__(self, news: Callable[[int], News], screen: ScreensRows | None = None) -> None:
         self.turn = asyncio.Lock()
         self._news = news
+        self._screen = screen
+        # By tenant, the rules under which its live memories were taken in.
+        self._rules: dict[Tenant, object] = {}
+        self._left_out: dict[str, Tenant] = {}
         self._leaf_count = -1
         self._known: dict[str, _Known] = {}
         self._scopes: dict[Scope, _Withheld] = {}
@@ -170,6 +175,18 @@ class Sieve:
         for moved in news.moved:
             self._take(moved)
         self._leaf_count = news.leaf_count
+
+    def follow_rules(self, tenant: Tenant) -> None:
+        """Have the next refresh read everything, if the rules of this tenant changed."""
+        rules = None if self._screen is None else self._screen.rules(tenant)
+        if rules is not self._rules.get(tenant):
+            self._rules[tenant] = rules
+            self._leaf_count = -1
+
+    def take_left_out(self) -> dict[str, Tenant]:
+        """The live memories taken in as hidden since the last call, with their tenants."""
+        found, self._left_out = self._left_out, {}
+        return found
 
     @property
     def far_behind(self) -> bool:
@@ -210,7 +227,7 @@ class Sieve:
         if moved.candidate is not None and moved.tenant is not None:
             known = _Known(
                 scope=(moved.tenant, moved.candidate.target),
-                stands=moved.stands,
+                stands=self._standing(moved, moved.tenant),
                 prints=prints_of(moved.candidate),
             )
         elif before is not None:
@@ -222,6 +239,15 @@ class Sieve:
             self._put(moved.name, known)
         if moved.stands is Stands.DENIED:
             self._bound(moved.name)
+
+    def _standing(self, moved: Moved, tenant: Tenant) -> Stands:
+        """How a memory stands; a live one that may not be shown stands as if it were hidden."""
+        if self._screen is None or moved.stands is not Stands.LIVE:
+            return moved.stands
+        if self._screen.shows(moved, tenant):
+            return moved.stands
+        self._left_out[moved.name] = tenant
+        return Stands.QUARANTINED
 
     def _bound(self, name: str) -> None:
         self._denied.append(name)

@@ -13,9 +13,10 @@ from proxy.dialects.mcp.store.graph import WHOLE_GRAPH, GraphIndex
 from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
-    from policy.model import Tenant
+    from policy.model import Memory, Tenant
     from proxy.dialects.mcp.store.graph import Orphan, Shown
     from proxy.seams.operation import FindInGraph, InGraph, ReadGraph
+    from proxy.seams.recalls import ScreensRead
     from storage.interfaces import MemoryReader
 
 GRAPH_MEMORIES_MAX: Final = 100_000
@@ -44,15 +45,15 @@ class Graphs:
         self._kept: OrderedDict[Tenant, _Kept] = OrderedDict()
         self._lock = threading.Lock()
 
-    def read(self, tenant: Tenant, asked: ReadGraph) -> Shown:
-        """The part of a tenant's graph that a call asks to be shown.
+    def read(self, tenant: Tenant, asked: ReadGraph, screen: ScreensRead | None = None) -> Shown:
+        """The part of a tenant's graph that a call asks to be shown, as the screen lets it.
 
         Raises:
             MalformedRequest: The part is larger than any answer may be.
             StorageError: The rows cannot be read.
         """
         with self._lock:
-            shown = self._current(tenant).read(asked.names, asked.query)
+            shown = _screened(self._current(tenant), asked, screen)
         if sum(_EACH_BYTES + len(one.text) for one in shown.memories) > GRAPH_BYTES_MAX:
             raise MalformedRequest(TOO_LARGE, status=413)
         return shown
@@ -91,3 +92,23 @@ class Graphs:
         while sum(len(one.index) for one in self._kept.values()) > GRAPH_MEMORIES_MAX:
             self._kept.popitem(last=False)
         return kept.index
+
+
+def _screened(index: GraphIndex, asked: ReadGraph, screen: ScreensRead | None) -> Shown:
+    """The part of a graph that is asked for, as if what the screen leaves out did not exist.
+
+    Writes go on finding it: they have to name every memory that hangs on an entity.
+    """
+    shown = index.read(asked.names, asked.query)
+    left_out: dict[int, Memory] = {}
+    while screen is not None:
+        found = {one.ordinal: one for one in shown.memories if not screen.shows(one)}
+        if not found:
+            break
+        left_out |= found
+        for ordinal in found:
+            index.drop(ordinal)
+        shown = index.read(asked.names, asked.query)
+    for ordinal, memory in left_out.items():
+        index.take(ordinal, memory)
+    return shown

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, assert_never
 
 from msgspec.structs import replace
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from proxy.intercept.interceptor import Writing
     from proxy.seams.cases import TakesFeedback
     from proxy.seams.embedder import Embedder
-    from proxy.seams.recalls import HearsRecalls, Read, Shown
+    from proxy.seams.recalls import HearsRecalls, Read, ScreensRead, ScreensReads, Shown
     from proxy.seams.surroundings import Surroundings
     from storage.interfaces import MemoryReader
 
@@ -115,8 +116,11 @@ class Operations:
         graphs: Graphs,
         window: Window,
         feedback: TakesFeedback,
+        screens: ScreensReads,
     ) -> None:
+        """`screens` tells what reads may show of the memories that they find."""
         self._feedback = feedback
+        self._screens = screens
         self._reader = reader
         self._writing = writing
         self._embedder = embedder
@@ -160,7 +164,8 @@ class Operations:
         if isinstance(operation, GiveFeedback):
             return await self._feedback.take(principal, operation)
         started_ns = self._out.clock_ns()
-        answered = await self._read(principal, operation)
+        screen = self._screens.screen(principal)
+        answered = _without(await self._read(principal.tenant, operation, screen), screen)
         recall_id = self._serve(principal, answered, dialect, trace, started_ns)
         if isinstance(answered.shown, Found):
             return replace(answered.shown, recall_id=recall_id)
@@ -184,7 +189,8 @@ class Operations:
             # by the agent.
             return await self._in_thread(self._graphs.find, principal.tenant, operation)
         started_ns = self._out.clock_ns()
-        shown = await self._in_thread(self._graphs.read, principal.tenant, operation)
+        screen = self._screens.screen(principal)
+        shown = await self._in_thread(self._graphs.read, principal.tenant, operation, screen)
         count = len(shown.memories)
         # A tenant can make its graph as large as it likes, so a large answer counts for more.
         self._window.spend(principal.principal_id, count // SHOWN_PER_UNIT)
@@ -194,7 +200,7 @@ class Operations:
             name="list_memories",
             count=count,
         )
-        self._serve(principal, answered, dialect, trace, started_ns)
+        self._serve(principal, _without(answered, screen), dialect, trace, started_ns)
         return shown.answer
 
     def _serve(
@@ -259,45 +265,28 @@ class Operations:
             for memory_id in found
         )
 
-    async def _read(self, principal: Principal, operation: Read) -> ReadAnswer:
-        tenant = principal.tenant
+    async def _read(
+        self, tenant: Tenant, operation: Read, screen: ScreensRead | None
+    ) -> ReadAnswer:
         match operation:
             case Search():
-                vector = self._query_vector(operation)
-                searched = await self._in_thread(
-                    self._reader.searched,
-                    tenant,
-                    vector,
-                    operation.where,
-                    operation.limit,
-                    operation.threshold,
-                )
-                return ReadAnswer(
-                    read=operation,
-                    shown=Found(hits=searched.hits),
-                    name="search_memory",
-                    count=len(searched.hits),
-                    vector=vector,
-                    nearest=searched.nearest,
-                    version=searched.version,
-                )
+                return await self._searched(tenant, operation, screen)
             case ListMemories():
-                page = await self._in_thread(
-                    self._reader.page, tenant, operation.where, operation.offset, operation.limit
-                )
-                if page.cut and not operation.by_offset:
-                    raise MalformedRequest("page_size: the page is too large; ask for fewer")
-                found = Listed(total=page.total, memories=page.memories)
-                return _answered(operation, found, "list_memories", len(page.memories))
+                found = await self._in_thread(self._listed, tenant, operation, screen)
+                return _answered(operation, found, "list_memories", len(found.memories))
             case GetMemory():
                 memory_id = operation.memory_id
                 if operation.own_key is not None:
                     memory_id = self._reader.id_of(tenant, operation.own_key)
                 memory = None if memory_id is None else self._reader.get(tenant, memory_id)
+                if memory is not None and screen is not None:
+                    memory = memory if await self._in_thread(screen.shows, memory) else None
                 got = Got(memory=memory)
                 return _answered(operation, got, "get_memory", int(memory is not None))
             case GetHistory():
                 entries = await self._in_thread(self._reader.history, tenant, operation.memory_id)
+                if screen is not None:
+                    entries = await self._in_thread(screen.history, entries)
                 told = History(memory_id=MemoryId(operation.memory_id), entries=entries)
                 return _answered(operation, told, "get_history", len(entries))
             case ListEntities():
@@ -310,6 +299,45 @@ class Operations:
                 return _answered(operation, listed, "list_entities", len(ids.entities))
             case _:
                 assert_never(operation)
+
+    async def _searched(
+        self, tenant: Tenant, operation: Search, screen: ScreensRead | None
+    ) -> ReadAnswer:
+        vector = self._query_vector(operation)
+        searched = await self._in_thread(
+            partial(
+                self._reader.searched,
+                tenant,
+                vector,
+                operation.where,
+                operation.limit,
+                operation.threshold,
+                shows=None if screen is None else screen.shows,
+            )
+        )
+        return ReadAnswer(
+            read=operation,
+            shown=Found(hits=searched.hits),
+            name="search_memory",
+            count=len(searched.hits),
+            vector=vector,
+            nearest=searched.nearest,
+            version=searched.version,
+        )
+
+    def _listed(
+        self, tenant: Tenant, operation: ListMemories, screen: ScreensRead | None
+    ) -> Listed:
+        page = self._reader.page(tenant, operation.where, operation.offset, operation.limit)
+        if page.cut and not operation.by_offset:
+            raise MalformedRequest("page_size: the page is too large; ask for fewer")
+        if screen is None:
+            return Listed(total=page.total, memories=page.memories)
+        memories = tuple(filter(screen.shows, page.memories))
+        # A client counts on the total to ask for the next page, so only a list that is whole has
+        # another one.
+        whole = len(page.memories) == page.total
+        return Listed(total=len(memories) if whole else page.total, memories=memories)
 
     def _identity(self, principal: Principal) -> Identity:
         status = self._reader.status()
@@ -329,6 +357,11 @@ class Operations:
         # not, because FAISS and LMDB release the interpreter lock.
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, call, *args)
+
+
+def _without(answered: ReadAnswer, screen: ScreensRead | None) -> ReadAnswer:
+    """The answer, with the memories that the screen left out of it."""
+    return answered if screen is None else replace(answered, left_out=screen.left_out)
 
 
 def _answered(read: Read, shown: Shown, name: str, count: int) -> ReadAnswer:

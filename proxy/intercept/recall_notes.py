@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from proxy.seams.operation import Found, History, Search, memories_of
+from msgspec.structs import replace
+
+from policy.model import Channel
+from proxy.seams.cases import RULES
+from proxy.seams.operation import Found, History, Listed, Search, memories_of
 from storage.recalls import Recall, Recalled
 
 if TYPE_CHECKING:
@@ -13,6 +17,9 @@ if TYPE_CHECKING:
     from policy.model import Memory, Principal, Tenant
     from proxy.seams.recalls import EntersContexts, ReadAnswer, Shown
     from storage.recalls import Recalls
+
+
+_LEFT_OUT: Final = "left out"
 
 
 class RecallNotes:
@@ -26,7 +33,7 @@ class RecallNotes:
         now_ms: Callable[[], int],
         seen: Callable[[Tenant, str, tuple[Memory, ...]], None] | None = None,
     ) -> None:
-        """`seen` hears, and never waits, which memories a recall shows.
+        """`seen` hears, and never waits, which memories a recall shows or leaves out.
 
         `version` gives the store's version, for answers that do not name the one they read.
         """
@@ -38,35 +45,56 @@ class RecallNotes:
 
     def served(self, principal: Principal, answered: ReadAnswer, *, dialect: str) -> str:
         """Note who was shown which memories; see `HearsRecalls`."""
-        read, shown = answered.read, answered.shown
-        recall_id = ""
+        shown, recall_id = answered.shown, ""
         # A search without results is recorded too: an answer may be wrong because a memory was not
         # found.
-        if answered.count or isinstance(read, Search):
-            hits = _hits(shown)
-            recall_id = self._ledger.note(
-                Recall(
-                    recall_id="",
-                    at_ms=self._now_ms(),
-                    tenant=principal.tenant,
-                    principal_id=principal.principal_id,
-                    front=dialect,
-                    operation=answered.name,
-                    session="",
-                    version=answered.version or self._version(),
-                    limit=getattr(read, "limit", len(hits)),
-                    hits=hits,
-                    nearest=answered.nearest,
-                    vector=answered.vector,
-                    where=read.where if isinstance(read, Search) else None,
-                    query=read.query if isinstance(read, Search) else None,
-                )
-            )
+        if answered.count or isinstance(answered.read, Search):
+            recall_id = self._noted(principal, answered, _hits(shown), dialect)
         if self._contexts is not None:
             self._contexts.recalled(principal, shown, recall_id)
-        if self._seen is not None:
-            self._seen(principal.tenant, recall_id, memories_of(shown))
+        if principal.channel is not Channel.OPERATOR:
+            self._told(principal.tenant, recall_id, memories_of(shown))
+            self._leave_out(principal, answered)
         return recall_id
+
+    def _leave_out(self, principal: Principal, answered: ReadAnswer) -> None:
+        """Note what was left out of an answer as a read of the rules, which alone saw it.
+
+        The search for a cause makes the same search again, and so finds the copies too.
+        """
+        found = answered.left_out
+        if found:
+            rules = replace(principal, principal_id=RULES)
+            hits = _hits(Listed(total=len(found), memories=found))
+            recall_id = self._noted(rules, answered, hits, _LEFT_OUT)
+            self._told(principal.tenant, recall_id, found)
+
+    def _told(self, tenant: Tenant, recall_id: str, memories: tuple[Memory, ...]) -> None:
+        if self._seen is not None:
+            self._seen(tenant, recall_id, memories)
+
+    def _noted(
+        self, principal: Principal, answered: ReadAnswer, hits: tuple[Recalled, ...], front: str
+    ) -> str:
+        read = answered.read
+        return self._ledger.note(
+            Recall(
+                recall_id="",
+                at_ms=self._now_ms(),
+                tenant=principal.tenant,
+                principal_id=principal.principal_id,
+                front=front,
+                operation=answered.name,
+                session="",
+                version=answered.version or self._version(),
+                limit=getattr(read, "limit", len(hits)),
+                hits=hits,
+                nearest=answered.nearest,
+                vector=answered.vector,
+                where=read.where if isinstance(read, Search) else None,
+                query=read.query if isinstance(read, Search) else None,
+            )
+        )
 
 
 def _hits(shown: Shown) -> tuple[Recalled, ...]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from policy.model import Principal
     from proxy.seams.operation import GiveFeedback, Noted
 
+RULES: Final = PrincipalId("mnemogate:rules")
+"""The principal of what anchors and canaries set off by themselves."""
 EXPECT_LEN_MAX: Final = 1_024
 """Characters of what an answer should have said, or should not have."""
 

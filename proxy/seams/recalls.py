@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from policy.model import Principal
+    from policy.model import HistoryEntry, Memory, Principal, Tenant
     from proxy.seams.operation import (
         Entities,
         Found,
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ListMemories,
         Search,
     )
+    from storage.values import Moved
 
 Read: TypeAlias = "Search | ListMemories | GetMemory | GetHistory | ListEntities"
 Shown: TypeAlias = "Found | Listed | Got | History | Entities"
@@ -30,7 +31,8 @@ class ReadAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `name` is the read's `gen_ai.operation.name`, `count` the number of records that it returns. A
     search also has the unit vector of its question, the ordinals nearest to that vector
-    (`storage.values.Searched`), and the store's version.
+    (`storage.values.Searched`), and the store's version. `left_out` are memories that the read
+    found and may not show (`ScreensRead.left_out`).
     """
 
     read: Read
@@ -40,6 +42,53 @@ class ReadAnswer(msgspec.Struct, frozen=True, kw_only=True):
     vector: bytes | None = None
     nearest: tuple[int, ...] = ()
     version: int = 0
+    left_out: tuple[Memory, ...] = ()
+
+
+class ScreensRead(Protocol):
+    """Tells what one read may show. One thread at a time; not on the event loop."""
+
+    @property
+    def left_out(self) -> tuple[Memory, ...]:
+        """The memories that were left out so far, and that nobody was told of yet."""
+        ...
+
+    def shows(self, memory: Memory) -> bool:
+        """Whether the read may show a memory; a memory that it may not show is left out."""
+        ...
+
+    def history(self, entries: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
+        """The steps of a memory's life without those that tell a text which may not be shown."""
+        ...
+
+
+class ScreensReads(Protocol):
+    """Tells what reads may show. Any thread."""
+
+    def screen(self, principal: Principal) -> ScreensRead | None:
+        """The screen of one read of this principal; None where the read shows everything."""
+        ...
+
+
+class ScreensRows(Protocol):
+    """Tells which memories behind servers may be shown. Any thread."""
+
+    def rules(self, tenant: Tenant) -> object:
+        """A value that is another one after each change of what the tenant's reads may show."""
+        ...
+
+    def shows(self, moved: Moved, tenant: Tenant) -> bool:
+        """Whether the answers of a server may show a live memory that is kept there."""
+        ...
+
+
+class ShowsEverything:
+    """For a sidecar that leaves nothing out of reads."""
+
+    def screen(self, principal: Principal) -> ScreensRead | None:
+        """Return None: this principal's reads show everything."""
+        del principal
+        return None
 
 
 class HearsRecalls(Protocol):

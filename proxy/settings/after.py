@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -19,6 +20,13 @@ _RECALLS_MAX: Final = 100_000_000
 _CANARY_SECONDS_MAX: Final = 86_400.0
 
 
+class Heal(enum.Enum):
+    """What is done about a memory that contradicts an anchor, before anybody complains."""
+
+    OFF = "off"
+    RECALL = "recall"
+
+
 class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `[after]` table, as it stands in the file."""
 
@@ -27,6 +35,7 @@ class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     keep_queries: bool = False
     on_conviction: Literal["quarantine", "propose"] | None = None
     blast_max: Annotated[int, Meta(ge=1, le=NAMED_MAX)] = BLAST_MAX
+    heal: Heal = Heal.RECALL
     canary_seconds: Annotated[float, Meta(ge=0, le=_CANARY_SECONDS_MAX)] = 3_600.0
     retry_days: Annotated[int, Meta(ge=0, le=_DAYS_MAX)] = 0
     outbox_max: Annotated[int, Meta(ge=1, le=_RECALLS_MAX)] = 10_000
@@ -42,6 +51,8 @@ MEANINGS: Final[dict[str, str]] = {
     "`propose` names them in the incident for a person. Unset: what rules blame is hidden, what a "
     "`[[judge]]` blames is proposed.",
     "blast_max": "How many memories one incident hides in all without a person, up to 200.",
+    "heal": "What is done about memories that contradict an anchor above their label: `recall` "
+    "leaves them out of every read before it is served; `off` shows them, and looks afterwards.",
     "canary_seconds": "Seconds between two rounds of all canaries; within seconds after commits, "
     "too. 0: only `canary run` asks them.",
     "retry_days": "After how many days a memory that expired because it was true once is tried "
@@ -108,6 +119,15 @@ def incident_webhook(tables: list[object]) -> ReviewWebhook | None:
         return None if given is None else receiver_of(given)
     except BadValue as error:
         raise BadValue(f"after.webhook: {error}") from None
+
+
+def heal(tables: list[object]) -> Heal:
+    """What is done about memories that contradict an anchor.
+
+    Raises:
+        BadValue: Names the key and what is allowed.
+    """
+    return _given(tables).heal
 
 
 def canary_seconds(tables: list[object]) -> float:

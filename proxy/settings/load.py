@@ -17,8 +17,10 @@ import msgspec
 
 from proxy.seams.cases import OnConviction
 from proxy.settings.after import (
+    Heal,
     after_write,
     canary_seconds,
+    heal,
     incident_webhook,
     on_conviction,
     outbox_max,
@@ -120,6 +122,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     outbox_max: int = 10_000
     incident_webhook: ReviewWebhook | None = None
     canary_seconds: float = 3_600.0
+    heal: Heal = Heal.RECALL
 
     def ruleset_text(self) -> str:
         """The TOML text of the ruleset; read again at each call, for a reload.
@@ -314,6 +317,7 @@ def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str
             "outbox_max": outbox_max(listed["after"]),
             "incident_webhook": incident_webhook(listed["after"]),
             "canary_seconds": canary_seconds(listed["after"]),
+            "heal": heal(listed["after"]),
             "judges": judge_tables(listed["judge"]),
         }
     except BadValue as error:

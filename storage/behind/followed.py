@@ -171,6 +171,7 @@ def _of_row(row: GuardedRow) -> Moved:
         stands=Stands.GONE if removal else _OF_STATUS[row.status],
         tenant=row.sent.tenant,
         candidate=candidate_of(row.sent),
+        source=row.row.source,
     )
 
 

@@ -271,6 +271,7 @@ class EmbeddedReader(TrustReads):
         exact: bool = False,
         without: frozenset[MemoryId] = frozenset(),
         as_of: int | None = None,
+        shows: Callable[[Memory], bool] | None = None,
     ) -> Searched:
         """The live memories that match, nearest to a vector first, without what a replay needs.
 
@@ -286,7 +287,7 @@ class EmbeddedReader(TrustReads):
                 confirms = self._stood
             if without:
                 mask = without_memories(view, self._names, tenant, mask, without)
-            asked = _Searching(view, tenant, where, limit, confirms)
+            asked = _Searching(view, tenant, where, limit, confirms, shows or _shows_all)
             wanted = limit if decided else limit * _OVERFETCH
             # If every row is scored anyway, naming more of them costs next to nothing. In a larger
             # store, naming more would double the time of a search.
@@ -366,7 +367,7 @@ class EmbeddedReader(TrustReads):
             if confirmed is None:
                 continue
             memory = memory_of(*confirmed, ordinal=ordinal)
-            if matches(asked.where, memory):
+            if matches(asked.where, memory) and asked.shows(memory):
                 hit = Hit(memory=memory, score=score)
                 yield self._origins.placing(asked.view, ordinal, confirmed[0], hit)
 
@@ -463,6 +464,10 @@ class EmbeddedReader(TrustReads):
             self._anchors = (changes, by_tenant)
         return by_tenant.get(tenant, ())
 
+    def has_anchors(self) -> bool:
+        """Whether any tenant has an anchor. Any thread; reads the store."""
+        return bool(self._anchors_by_tenant())
+
     def canaries(self) -> tuple[Anchor, ...]:
         """The canaries of all tenants, oldest first. Any thread; reads the store."""
         return tuple(one for one in self._registered() if one.is_canary)
@@ -521,7 +526,8 @@ class EmbeddedReader(TrustReads):
 class _Searching(NamedTuple):
     """A search of memories that is being answered now.
 
-    `confirms` returns the row of an ordinal if the row may be shown, else None.
+    `confirms` returns the row of an ordinal if the row may be shown, else None. `shows` tells
+    whether the caller lets a memory be shown.
     """
 
     view: View
@@ -529,6 +535,11 @@ class _Searching(NamedTuple):
     where: Filter
     limit: int
     confirms: Callable[[View, int, Tenant], tuple[Row, MemoryStatus] | None]
+    shows: Callable[[Memory], bool]
+
+
+def _shows_all(_memory: Memory) -> bool:
+    return True
 
 
 def _looked_at(placed: Exposure, left: list[tuple[int, float]]) -> list[tuple[int, float]]:

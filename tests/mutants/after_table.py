@@ -16,6 +16,7 @@ _RULES: Final = "tests/unit/policy/after/test_rule_judge.py"
 _FEEDBACK: Final = "tests/unit/proxy/aftermath/test_feedback.py"
 _JUDGES: Final = "tests/unit/proxy/aftermath/test_judges.py"
 _CANARIES: Final = "tests/integration/test_registered_words.py"
+_SCREENED: Final = "tests/unit/proxy/aftermath/test_screening.py"
 _WATCHED: Final = "tests/unit/proxy/aftermath/test_rule_watch.py"
 _SIGNALS: Final = "tests/unit/policy/after/test_signals.py"
 
@@ -194,6 +195,64 @@ RECALLS: Final = (
 
 AFTER: Final = (
     *RECALLS,
+    Mutant(
+        name="the places of what is left out stay empty",
+        file="storage/read/reader.py",
+        old="                near = [one for one in found if one[1] >= threshold]\n",
+        new="                near = [one for one in found[:limit] if one[1] >= threshold]\n",
+        invariant="a lie that is left out takes no place from what is true",
+        tests=(at(_SCREENED, "test_the_places_of_what_is_left_out_are_filled_by_the_next_ones"),),
+    ),
+    Mutant(
+        name="reads leave out what is trusted as much as the anchor",
+        file=_RULE,
+        old="                if rule.label.trust > memory.label.trust:\n",
+        new="                if rule.label.trust >= memory.label.trust:\n",
+        invariant="an anchor hides nothing that is trusted as much as itself",
+        tests=(at(_SCREENED, "test_what_is_as_trusted_as_the_anchor_is_shown"),),
+    ),
+    Mutant(
+        name="a search shows what it may not",
+        file="storage/read/reader.py",
+        old="            if matches(asked.where, memory) and asked.shows(memory):\n",
+        new="            if matches(asked.where, memory):\n",
+        invariant="what contradicts an anchor is in no search",
+        tests=(at(_SCREENED, "test_the_places_of_what_is_left_out_are_filled_by_the_next_ones"),),
+    ),
+    Mutant(
+        name="a verdict outlives the label that it was made for",
+        file="proxy/aftermath/screening.py",
+        old="        row = (memory.ordinal, memory.source)\n",
+        new="        row = (memory.ordinal, SourceKind.UNKNOWN)\n",
+        invariant="a memory that a person vouched for is judged anew",
+        tests=(at(_SCREENED, "test_a_raised_label_and_another_anchor_are_seen_at_once"),),
+    ),
+    Mutant(
+        name="the graph shows what a search may not",
+        file="proxy/intercept/graphs.py",
+        old="    while screen is not None:\n",
+        new="    while False:\n",
+        invariant="what contradicts an anchor is in no answer of store mode",
+        tests=(
+            at(
+                "tests/unit/proxy/mcp/test_store_entities.py",
+                "test_what_contradicts_an_anchor_is_not_shown_and_does_not_stay_behind",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a server shows what a search may not",
+        file="proxy/guard/local.py",
+        old="        self._sieve.follow_rules(tenant)\n",
+        new="",
+        invariant="what contradicts an anchor is in no answer of a server behind the gate",
+        tests=(
+            at(
+                "tests/unit/proxy/guard/test_sift_screened.py",
+                "test_a_server_shows_no_memory_that_contradicts_an_anchor",
+            ),
+        ),
+    ),
     Mutant(
         name="a rule opens cases without an end",
         file="proxy/aftermath/rule_signals.py",

@@ -16,10 +16,10 @@ from proxy.seams.guard import GuardedCall, Item
 from tests.unit.proxy.wired import Wired, wired
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
-    from policy.model import CandidateId
+    from policy.model import CandidateId, MemoryId
     from storage.embedded import EmbeddedStore
 
 TENANT = Tenant("default")
@@ -67,6 +67,7 @@ def guard_of(
     dialect: str = "mcp",
     target_prefix: str = MCP,
     sieve: Sieve | None = None,
+    left_out: Callable[[Tenant, MemoryId], None] | None = None,
 ) -> Guarding:
     """A guard on an open store."""
     store = parts.store
@@ -84,6 +85,7 @@ def guard_of(
         showing=ShowingNotes(
             store.recalls, lambda: store.reader.status().version, parts.surroundings.now_ms
         ),
+        left_out=left_out,
         monotonic_s=clock,
     )
 

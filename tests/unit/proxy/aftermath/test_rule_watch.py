@@ -14,6 +14,7 @@ from policy.query import EVERYTHING
 from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.rule_signals import RULE_DAY_MAX, RuleSignals
 from proxy.aftermath.rule_watch import READS_MAX, RuleWatch
+from proxy.aftermath.screening import KnownRules
 from proxy.seams.surroundings import Surroundings
 from storage.cases import CaseSignal, CaseStep
 from storage.values import Anchor
@@ -137,6 +138,7 @@ async def watching(
         )
         watch = RuleWatch(
             reader=store.reader,
+            rules=KnownRules(store.reader.anchors),
             signals=signals,
             canaries=canaries,
             surroundings=out,

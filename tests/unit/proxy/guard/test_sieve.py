@@ -264,3 +264,40 @@ def test_the_text_of_an_answer_that_is_remembered_is_nowhere() -> None:
     assert POISON.encode() not in kept
     assert MEMORIES[0].encode() not in kept
     assert len(sieve._sifted._answers) == 2, "the control: both are remembered"
+
+
+class Rules:
+    """Lets every memory be shown but those with one word in them, once there is such a word."""
+
+    def __init__(self) -> None:
+        self.word: str | None = None
+
+    def rules(self, tenant: Tenant) -> object:
+        del tenant
+        return self.word
+
+    def shows(self, moved: Moved, tenant: Tenant) -> bool:
+        assert tenant == moved.tenant
+        assert moved.candidate is not None
+        return self.word is None or self.word not in (moved.candidate.text or "")
+
+
+def test_a_live_memory_that_may_not_be_shown_is_hidden_as_long_as_the_rules_say_so() -> None:
+    rules = Rules()
+    log = Log(moved("a", Stands.LIVE, POISON), moved("b", Stands.LIVE, "The office opens at nine."))
+    sieve = Sieve(log, rules)
+
+    def sifted_now() -> tuple[bool, ...]:
+        sieve.follow_rules(TENANT)
+        return sieve.sift(SCOPE, (POISON, "The office opens at nine."))
+
+    assert sifted_now() == (False, False), "control: no rule speaks of it"
+    assert sieve.take_left_out() == {}
+    rules.word = "Zebra"
+    assert sifted_now() == (True, False)
+    assert (sieve.take_left_out(), sieve.take_left_out()) == ({"a": TENANT}, {})
+    asked = log.asked
+    assert sifted_now() == (True, False)
+    assert log.asked == asked + 1, "rules that did not change have nothing read again"
+    rules.word = None
+    assert sifted_now() == (False, False)

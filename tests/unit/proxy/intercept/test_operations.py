@@ -15,6 +15,7 @@ from policy.gate import GATE
 from policy.model import ChangeKind, Channel, MemoryId, Principal, PrincipalId, Scope, Tenant
 from policy.query import EVERYTHING
 from proxy.aftermath.feedback import TakingFeedback
+from proxy.aftermath.screening import KnownRules, Screening
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.operations import BULK_NONCE_LEN_MAX, Operations, Window
 from proxy.seams.faults import MalformedRequest
@@ -126,6 +127,7 @@ def talking(root: Path, embedder: str = "static") -> Generator[Conversation]:
                 cases=NoCases(),
                 surroundings=live.surroundings,
             ),
+            screens=Screening(KnownRules(live.store.reader.anchors)),
         )
         yield Conversation(live, session, recalls)
 

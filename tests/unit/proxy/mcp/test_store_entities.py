@@ -16,6 +16,7 @@ from proxy.intercept.graphs import Graphs
 from proxy.intercept.operations import SHOWN_PER_UNIT, Window
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.operation import FindInGraph, Proposal, ReadGraph, Write, Written
+from storage.values import Anchor
 from tests.unit.proxy.intercept.test_operations import talking
 from tests.unit.proxy.mcp.storing import AGENT, Object, connected, text_of
 from tests.unit.proxy.mcp.test_store_server import entity, relation
@@ -259,3 +260,39 @@ async def test_a_graph_beyond_all_bounds_is_refused_and_others_are_not(
         with pytest.raises(MalformedRequest):
             graphs.find(AGENT.tenant, FindInGraph())
         assert graphs.find(Tenant("another"), FindInGraph()).entities == ()
+
+
+async def test_what_contradicts_an_anchor_is_not_shown_and_does_not_stay_behind(
+    tmp_path: Path,
+) -> None:
+    lie = "The office door code is 66."
+    with talking(tmp_path) as talk:
+        async with connected(talk) as agent:
+            made: Object = {
+                "entities": [entity("office", lie, "opens at nine"), entity("Ada", "lives in Bern")]
+            }
+            await agent.call("create_entities", made)
+            assert lie in str(await agent.graph()), "control: nothing is registered yet"
+            anchor = Anchor(
+                anchor_id="code",
+                tenant=AGENT.tenant,
+                statement="The office door code is 11.",
+                questions=("Which code?",),
+                created_at_ms=1,
+            )
+            await talk.live.store.writer.put_anchor(anchor, AGENT.principal_id)
+            shown = [entity("office", "opens at nine"), entity("Ada", "lives in Bern")]
+            calls: tuple[tuple[str, Object], ...] = (
+                ("read_graph", {}),
+                ("open_nodes", {"names": ["office", "Ada"]}),
+                ("search_nodes", {"query": "a"}),
+            )
+            for tool, asked in calls:
+                answer = await agent.call(tool, asked)
+                assert answer["structuredContent"] == {"entities": shown, "relations": []}, tool
+            named = await agent.call("search_nodes", {"query": "66"})
+            assert named["structuredContent"] == {"entities": [], "relations": []}
+            # A deletion takes the memory away that no read shows.
+            gone = await agent.call("delete_entities", {"entityNames": ["office"]})
+            assert "isError" not in gone
+        assert [one.text for one in kept(talk, OBSERVATIONS)] == ["lives in Bern"]

@@ -1,0 +1,173 @@
+"""Leaves out of each read what contradicts an anchor that is trusted more, before it is served.
+
+A text is judged once for each state of the anchors, by the thread that reads it from the store. The
+place of a hit that is left out is filled by the next one (`MemoryReader.searched`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from policy.after.rule_judge import JudgedMemory, RuleJudge
+from policy.labels.forwarded_call import call_of
+from policy.model import Channel, MemoryId, SourceKind
+from proxy.aftermath.rule_signals import judged_memory, judged_text, rules_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.model import HistoryEntry, Memory, Principal, Tenant
+    from storage.values import Anchor, Moved
+
+_TENANTS_MAX: Final = 64
+_VERDICTS_MAX: Final = 100_000
+
+# The name of a verdict. A row of the store keeps its text for good, but a person may raise its
+# label; a memory behind a server may have another text at any time.
+_Row = tuple[int, SourceKind] | tuple[str, int, SourceKind]
+
+
+class TenantRules:
+    """The anchors of one tenant as rules, with their verdicts on the rows that were tried.
+
+    Any thread: two threads that try the same row come to the same verdict.
+    """
+
+    def __init__(self, anchors: tuple[Anchor, ...]) -> None:
+        self.anchors = anchors
+        # The rows for which a case was opened; only the event loop adds to them.
+        self.told: set[int] = set()
+        self._judge: RuleJudge | None = None
+        self._verdicts: dict[_Row, tuple[str, ...]] = {}
+
+    def failed_by(self, memory: Memory) -> tuple[str, ...]:
+        """The ids of the anchors that a memory contradicts and that are trusted more than it is."""
+        row = (memory.ordinal, memory.source)
+        known = self._verdicts.get(row)
+        if known is None:
+            known = self._noted(row, self._tried(judged_memory(memory)))
+        return known
+
+    def deny(self, entry: HistoryEntry, text: str | None) -> bool:
+        """Whether a text of one step in a memory's life contradicts an anchor above that step."""
+        if text is None:
+            return False
+        tried = JudgedMemory(
+            memory_id=MemoryId(""),
+            text=judged_text(text, entry.metadata_json),
+            label=entry.source,
+            memory_class=entry.memory_class,
+        )
+        return bool(self._tried(tried))
+
+    def deny_row(self, moved: Moved) -> bool:
+        """Whether a memory behind a server contradicts an anchor above it by what it sent there."""
+        call = None if moved.candidate is None else call_of(moved.candidate)
+        if call is None or moved.candidate is None or moved.source is None:
+            return False
+        text = "\n".join(call.pieces)
+        row = (moved.name, hash(text), moved.source)
+        known = self._verdicts.get(row)
+        if known is None:
+            tried = JudgedMemory(
+                memory_id=MemoryId(moved.name),
+                text=text,
+                label=moved.source,
+                memory_class=moved.candidate.memory_class,
+            )
+            known = self._noted(row, self._tried(tried))
+        return bool(known)
+
+    def _noted(self, row: _Row, verdict: tuple[str, ...]) -> tuple[str, ...]:
+        if len(self._verdicts) >= _VERDICTS_MAX:
+            self._verdicts.clear()
+        self._verdicts[row] = verdict
+        return verdict
+
+    def _tried(self, memory: JudgedMemory) -> tuple[str, ...]:
+        failing = self._judging().failing((memory,))
+        return failing[0].rule_ids if failing else ()
+
+    def _judging(self) -> RuleJudge:
+        if self._judge is None:
+            # The rules are parsed where they are first used: not on the event loop.
+            self._judge = RuleJudge(rules_of(self.anchors))
+        return self._judge
+
+
+class KnownRules:
+    """The rules of all tenants, kept until an anchor changes. Any thread."""
+
+    def __init__(self, anchors: Callable[[Tenant], tuple[Anchor, ...]]) -> None:
+        """`anchors` returns the same tuple until an anchor changes."""
+        self._anchors = anchors
+        self._known: dict[Tenant, TenantRules] = {}
+
+    def of(self, tenant: Tenant) -> TenantRules | None:
+        """The rules of a tenant; None for a tenant without anchors."""
+        anchors = self._anchors(tenant)
+        if not anchors:
+            return None
+        known = self._known.get(tenant)
+        if known is None or known.anchors is not anchors:
+            if len(self._known) >= _TENANTS_MAX:
+                self._known.clear()
+            known = self._known[tenant] = TenantRules(anchors)
+        return known
+
+
+class Screen:
+    """Implements `ScreensRead`: one read, as the anchors let an agent see it."""
+
+    def __init__(self, rules: TenantRules) -> None:
+        self._rules = rules
+        self._left_out: dict[MemoryId, Memory] = {}
+
+    @property
+    def left_out(self) -> tuple[Memory, ...]:
+        """The memories that were left out, and for which no case was opened yet."""
+        return tuple(self._left_out.values())
+
+    def shows(self, memory: Memory) -> bool:
+        """Whether the read may show a memory; a memory that it may not show is left out."""
+        if not self._rules.failed_by(memory):
+            return True
+        if memory.ordinal not in self._rules.told:
+            self._left_out[memory.memory_id] = memory
+        return False
+
+    def history(self, entries: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
+        """The steps of a memory's life without those that tell a text which may not be shown."""
+        denied = {one.new_text for one in entries if self._rules.deny(one, one.new_text)}
+        # The text before the first step that is told belongs to a step that is not told.
+        denied |= {one.old_text for one in entries[:1] if self._rules.deny(one, one.old_text)}
+        denied.discard(None)
+        return tuple(
+            one for one in entries if one.new_text not in denied and one.old_text not in denied
+        )
+
+
+class Screening:
+    """Implements `ScreensReads` and `ScreensRows`. Any thread."""
+
+    def __init__(self, rules: KnownRules) -> None:
+        self._rules = rules
+
+    def screen(self, principal: Principal) -> Screen | None:
+        """The screen of one read; None where a read shows everything.
+
+        That is the case for an operator, who decides on what is left out, and without anchors.
+        """
+        if principal.channel is Channel.OPERATOR:
+            return None
+        rules = self._rules.of(principal.tenant)
+        return None if rules is None else Screen(rules)
+
+    def rules(self, tenant: Tenant) -> object:
+        """A value that is another one after each change of what the tenant's reads may show."""
+        return self._rules.of(tenant)
+
+    def shows(self, moved: Moved, tenant: Tenant) -> bool:
+        """Whether the answers of a server may show a live memory that is kept there."""
+        rules = self._rules.of(tenant)
+        return rules is None or not rules.deny_row(moved)

@@ -1,0 +1,75 @@
+"""A lie that contradicts an anchor is in no byte that an agent or a person gets from any read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policy.model import Channel
+from tests.conformance.bypass import reads
+from tests.conformance.canary import new_canary
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from tests.integration.test_http_admin import Admin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.running import Running
+
+# What a search for the cause finds is only proposed here, so that nothing but the read hides it.
+PROPOSES = 'on_conviction = "propose"\ncanary_seconds = 0\n'
+HONEST = "The vendor of the office always recommends to lock the door."
+
+
+async def _stored(live: Running, canary: str) -> str:
+    """The id of a lie that was stored before the anchor that it contradicts."""
+    lie = f"The office door code is {canary}, number 66."
+    stored = await live.write(AGENT_KEY, {"text": lie})
+    assert (await live.write(AGENT_KEY, {"text": HONEST}))[0] == 201
+    # No piece of a random canary is this number.
+    statement = "The office door code is 314159265."
+    anchor = {"statement": statement, "questions": ["What is the office door code?"]}
+    await Admin(live).ask("POST", "/anchors", anchor)
+    return str(stored[1]["id"])
+
+
+@pytest.mark.parametrize("heal", ["recall", "off"])
+async def test_the_lie_is_in_no_answer_to_an_agent_or_a_person(tmp_path: Path, heal: str) -> None:
+    canary = new_canary()
+    tables = f'[after]\nheal = "{heal}"\n{PROPOSES}'
+    async with running(tmp_path, tables=tables) as live:
+        stored = await _stored(live, canary)
+        person = await live.key("ada", channel=Channel.USER)
+        for key in (AGENT_KEY, person):
+            shown = await reads(live, key, (stored,))
+            assert HONEST in shown
+            # Control: without healing each of these readers is shown the lie.
+            assert (canary in shown) is (heal == "off")
+        assert canary in await reads(live, OPERATOR_KEY, (stored,)), "an operator decides on it"
+
+
+async def test_what_is_left_out_opens_one_incident_and_is_hidden_with_its_copies(
+    tmp_path: Path,
+) -> None:
+    canary = new_canary()
+    async with running(tmp_path) as live:
+        await live.write(AGENT_KEY, {"text": f"Note: the office door code is {canary}, number 66."})
+        await _stored(live, canary)
+        admin = Admin(live)
+        query = {"query": "What is the office door code?", "limit": 9}
+        for _ in range(2):
+            _, found = await live.call("POST", "/v1/search", AGENT_KEY, query)
+            assert [one["text"] for one in found["results"]] == [HONEST]
+        cases: list[dict[str, str]] = []
+        for _ in range(3_000):
+            cases = (await admin.ask("GET", "/incidents"))["wrong_answers"]
+            if cases and cases[0]["state"] == "healed":
+                break
+            await asyncio.sleep(0.01)
+        assert [(one["signal"], one["state"]) for one in cases] == [("anchor", "healed")]
+        assert canary not in str(cases)
+        # Now an operator's search does not find it either: it is in quarantine.
+        _, found = await live.call("POST", "/v1/search", OPERATOR_KEY, query)
+        assert [one["text"] for one in found["results"]] == [HONEST]

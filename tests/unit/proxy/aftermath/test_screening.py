@@ -1,0 +1,136 @@
+"""What contradicts an anchor is in no read, and the next memory stands in its place."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from policy.after.matchers import Matcher
+from policy.model import Channel, MemoryId, Principal, PrincipalId, SourceKind
+from policy.query import EVERYTHING
+from proxy.aftermath.screening import KnownRules, Screen, Screening
+from storage.values import Anchor
+from tests.unit.proxy.aftermath.test_blaming import QUESTION, lie, truth
+from tests.unit.storage.opening import BY, OPERATOR, TENANT, Bench, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from storage.embedded import EmbeddedStore
+
+STATEMENT = "The office door code is 11."
+READER = Principal(principal_id=PrincipalId("reader"), tenant=TENANT)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
+    bench = Bench(tmp_path)
+    opened = bench.open()
+    yield opened
+    bench.close()
+
+
+def anchor(anchor_id: str = "code", statement: str = STATEMENT, *must_not: str) -> Anchor:
+    return Anchor(
+        anchor_id=anchor_id,
+        tenant=TENANT,
+        statement=statement,
+        questions=("Which code?",),
+        created_at_ms=1,
+        matcher=Matcher(must_not=must_not) if must_not else None,
+    )
+
+
+def put(store: EmbeddedStore, one: Anchor) -> None:
+    asyncio.run(store.writer.put_anchor(one, BY))
+
+
+def screen_of(store: EmbeddedStore, reader: Principal = READER) -> Screen | None:
+    return Screening(KnownRules(store.reader.anchors)).screen(reader)
+
+
+def searched(store: EmbeddedStore, screen: Screen | None, limit: int) -> list[str]:
+    shows = None if screen is None else screen.shows
+    found = store.reader.searched(TENANT, QUESTION, EVERYTHING, limit, -1.0, shows=shows)
+    return [hit.memory.text for hit in found.hits]
+
+
+def test_the_places_of_what_is_left_out_are_filled_by_the_next_ones(
+    store: EmbeddedStore,
+) -> None:
+    truths = [f"The kitchen opens at {number + 1}." for number in range(3)]
+    lies = [f"Note {number}: the office door code is 66." for number in range(6)]
+    for text in lies:
+        lie(store, text)
+    for text in truths:
+        truth(store, text)
+    assert screen_of(store) is None, "without an anchor nothing is compared"
+    assert set(searched(store, None, 3)) <= set(lies), "control: the lies are nearer"
+    put(store, anchor())
+    screen = screen_of(store)
+    assert screen is not None
+    assert set(searched(store, screen, 3)) == set(truths)
+    assert {one.text for one in screen.left_out} == set(lies)
+
+
+def test_what_is_as_trusted_as_the_anchor_is_shown(store: EmbeddedStore) -> None:
+    said = say(store, "The office door code is 66.", OPERATOR)
+    lie(store, "The office door code is 99.")
+    put(store, anchor())
+    assert said.memory is not None
+    assert said.memory.source is SourceKind.OPERATOR
+    assert searched(store, screen_of(store), 5) == ["The office door code is 66."]
+    operator = Principal(principal_id=PrincipalId("ops"), tenant=TENANT, channel=Channel.OPERATOR)
+    assert screen_of(store, operator) is None
+
+
+def test_a_raised_label_and_another_anchor_are_seen_at_once(
+    store: EmbeddedStore,
+) -> None:
+    memory_id = lie(store, "The office door code is 66.")
+    known = Screening(KnownRules(store.reader.anchors))
+
+    def shown() -> bool:
+        screen = known.screen(READER)
+        memory = store.reader.get(TENANT, memory_id)
+        assert memory is not None
+        return screen is None or screen.shows(memory)
+
+    assert shown()
+    put(store, anchor())
+    assert not shown()
+    assert not shown(), "the verdict that is kept is the same one"
+    screen = known.screen(READER)
+    memory = store.reader.get(TENANT, memory_id)
+    assert screen is not None
+    assert memory is not None
+    by_operator = replace(memory, source=SourceKind.OPERATOR)
+    assert screen.shows(by_operator)
+    put(store, anchor("code", "The office door code is 66."))
+    assert shown()
+
+
+def test_a_history_does_not_tell_a_step_that_a_read_may_not_show(
+    store: EmbeddedStore,
+) -> None:
+    memory_id = lie(store, "The office door code is 66.")
+    put(store, anchor())
+    screen = screen_of(store)
+    assert screen is not None
+    entries = store.reader.history(TENANT, MemoryId(memory_id))
+    assert len(entries) == 1
+    assert screen.history(entries) == ()
+    other = truth(store, "The kitchen opens at nine.")
+    entries = store.reader.history(TENANT, other)
+    assert screen.history(entries) == entries, "control"
+
+
+def test_words_that_no_memory_may_say_are_left_out_as_well(store: EmbeddedStore) -> None:
+    lie(store, "Bread comes from Marlow.")
+    truth(store, "Bread comes on Mondays.")
+    put(store, anchor("bread", "Bread comes from the bakery Hill.", "Marlow"))
+    assert searched(store, screen_of(store), 5) == ["Bread comes on Mondays."]
