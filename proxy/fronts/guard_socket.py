@@ -9,22 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.model import CandidateId, ChangeKind, Principal, PrincipalId, Tenant
-from policy.query import validate
+from policy.model import CandidateId, Principal, PrincipalId, Tenant
 from proxy.dialects.problem import problem
 from proxy.guard import wire
+from proxy.guard.store_requests import require_store_request
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
 from proxy.seams.guard import Forwarded, GuardedCall, Segment
-from proxy.seams.operation import (
-    DeleteWhere,
-    FindInGraph,
-    HttpReply,
-    ListMemories,
-    Proposal,
-    ReadGraph,
-    Search,
-    Write,
-)
+from proxy.seams.operation import FindInGraph, HttpReply, ReadGraph
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settle.forwarding import admitted_of
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
@@ -45,18 +36,6 @@ PRESENCE: Final = "presence"
 RELAYS_MAX: Final = 4_096
 _RELAY: Final = re.compile(r"[0-9a-f]{32}")
 _PREFIX: Final = f"{wire.API}/"
-# What a relay may say of a memory. Every other field of a proposal is the guard's or an operator's
-# to fill, a field that is added later as well.
-_FIELDS: Final = """
-    change memory_id text metadata_json scope target memory_class class_named claimed_source role
-    actor derived_from expires_at nonce promotion_token vector labels join
-"""
-_OF_RELAYS: Final = frozenset(_FIELDS.split())
-_OURS: Final = {
-    name: value
-    for name, value in msgspec.structs.asdict(Proposal(change=ChangeKind.CREATE)).items()
-    if name not in _OF_RELAYS
-}
 
 
 def guard_routes() -> frozenset[str]:
@@ -227,14 +206,7 @@ class GuardFront:
         operation, trace = asked.operation, self._trace(asked, incoming)
         if isinstance(operation, ReadGraph | FindInGraph):
             return await self._operations.graph(principal, operation, dialect=DIALECT, trace=trace)
-        if isinstance(operation, Write):
-            if any(_is_ours(one) for one in operation.proposals):
-                raise MalformedRequest("proposals: not what a relay may ask for here")
-        elif isinstance(operation, DeleteWhere | ListMemories | Search):
-            try:
-                validate(operation.where)
-            except ValueError:
-                raise MalformedRequest("where: not a filter that is taken") from None
+        require_store_request(operation)
         return await self._operations.perform(principal, operation, dialect=DIALECT, trace=trace)
 
     def _trace(self, asked: wire.Performance, incoming: Incoming) -> TraceContext:
@@ -271,13 +243,6 @@ class GuardFront:
         if not waiting or len(self._sending) > RELAYS_MAX:
             gone = relay if not waiting else next(iter(self._sending))
             self._sending.pop(gone, None)
-
-
-def _is_ours(proposal: Proposal) -> bool:
-    """Whether a request contains something that only the guard or an operator may say."""
-    # A purge uses room that is reserved for the operator, so a relay may not ask for one.
-    purges = proposal.change is ChangeKind.PURGE
-    return purges or any(getattr(proposal, name) != value for name, value in _OURS.items())
 
 
 async def _named(incoming: Incoming, principal: Principal, relay: str) -> None:

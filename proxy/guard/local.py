@@ -434,7 +434,13 @@ class Guarding:
             await asyncio.to_thread(self._sieve.refresh)
 
     async def saw(self, principal: Principal, segment: Segment) -> None:
-        """Note what entered the agent's context, to name it as culprit later."""
+        """Note what entered the agent's context, to name it as culprit later.
+
+        Raises:
+            MalformedRequest: The label is above that of what tools and servers say.
+        """
+        if segment.kind.trust > SourceKind.TOOL_RESULT.trust:
+            raise MalformedRequest("kind: a relay brings what tools and servers say")
         await self._ledger.saw(principal.principal_id, segment, principal.tenant)
 
     async def pin(

@@ -274,6 +274,11 @@ class Entering:
             return known
         read = self._core.reader.turn(turn, ground)
         before = ground.session.labels.get(ground.digest)
+        if before is not None and before[0].trust < read.entry.label.trust:
+            # A call was open when the turn first came, or history was lost. After a restart neither
+            # shows in the request, and the turn is still nobody's.
+            ground = ground._replace(most=meet(ground.most, before[0]))
+            read = self._core.reader.turn(turn, ground)
         if before is None or read.entry.label.trust < before[0].trust:
             self._core.do(read.entry)
         else:

@@ -125,7 +125,8 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     call_id: Name
     texts: Annotated[tuple[str, ...], Meta(max_length=STRINGS_MAX)]
     join: Join = Join()
-    # The label of the segment: a server's result is a tool result; a memory carries its own label.
+    # The label of the segment: a tool's result, or `unknown` where a server brings memories. A
+    # higher one is refused.
     kind: SourceKind = SourceKind.TOOL_RESULT
 
 

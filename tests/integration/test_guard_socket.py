@@ -6,22 +6,44 @@ import asyncio
 import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import aiohttp
 import msgspec
 import pytest
 
 from policy import query
+from policy.after.signals import Grade
 from policy.labels.editing import Edit
-from policy.model import CandidateId, ChangeKind, MemoryClass, PrincipalId, SourceKind
+from policy.model import (
+    CandidateId,
+    ChangeKind,
+    MemoryClass,
+    MemoryId,
+    Origin,
+    PrincipalId,
+    SourceKind,
+)
 from policy.verdict import Reason
 from proxy.compose.app import Composition
+from proxy.dialects.mcp.store.graph import RELATIONS
 from proxy.fronts.guard_socket import GuardFront
 from proxy.guard.client import GuardClient, asked_to_hand_over
+from proxy.guard.store_requests import require_store_request
 from proxy.guard.wire import REQUEST_BYTES_MAX, SOCKET
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, PinnedTool, Segment
-from proxy.seams.operation import GetMemory, Got, Listed, ListMemories, Proposal, Write, Written
+from proxy.seams.guard import Forwarded, Join, PinnedTool, Segment
+from proxy.seams.operation import (
+    DeleteWhere,
+    Found,
+    GetMemory,
+    GiveFeedback,
+    ListMemories,
+    Proposal,
+    Search,
+    Write,
+    Written,
+)
 from storage.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, SERVER, STEERING, call, item
@@ -31,6 +53,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.seams.guard import Guard
+    from proxy.seams.operation import Operation
 
 
 class Gate:
@@ -218,29 +241,81 @@ async def _approves_nothing(gate: Gate) -> None:
     assert written.items[0].decision != "admit"
 
 
+NOTE = Proposal(change=ChangeKind.CREATE, text=GOOD)
+GONE = Proposal(change=ChangeKind.DELETE, memory_id=MemoryId(str(UUID(int=1))))
+EVERY = query.AllOf(parts=())
+
+
 async def test_an_operation_on_our_own_store_runs_as_the_peer(gate: Gate) -> None:
-    proposal = Proposal(change=ChangeKind.CREATE, text=GOOD, target="notes")
-    written = await gate.client.perform(Write(proposals=(proposal,)))
+    marked = msgspec.structs.replace(NOTE, target=RELATIONS, metadata_json='{"a":1}')
+    written = await gate.client.perform(Write(proposals=(marked,)))
     assert isinstance(written, Written)
     (one,) = written.items
     assert one.memory is not None
-    got = await gate.client.perform(GetMemory(memory_id=one.memory.memory_id))
-    assert isinstance(got, Got)
-    assert got.memory == one.memory
-    where = query.Test(field=query.Field.TARGET, compare=query.Compare.EQ, values=("notes",))
-    listed = await gate.client.perform(ListMemories(where=where))
-    assert isinstance(listed, Listed)
-    assert [memory.text for memory in listed.memories] == [GOOD]
-    smuggled = Proposal(change=ChangeKind.CREATE, text=GOOD, guarded_key="Ada")
-    with pytest.raises(MalformedRequest):
-        await gate.client.perform(Write(proposals=(smuggled,)))
-    purge = Proposal(change=ChangeKind.PURGE, memory_id=one.memory.memory_id)
-    with pytest.raises(MalformedRequest):
-        await gate.client.perform(Write(proposals=(purge,)))
+    assert one.memory.principal_id == f"uid:{os.geteuid()}"
+    found = await gate.client.perform(Search(query=GOOD))
+    assert isinstance(found, Found)
+    assert [hit.memory.text for hit in found.hits] == [GOOD]
+    missing = await gate.client.perform(Write(proposals=(GONE,)))
+    assert isinstance(missing, Written)
+    assert missing.items[0].decision == "missing"
     await _approves_nothing(gate)
-    unbounded = query.Test(field=query.Field.TEXT, compare=query.Compare.EQ, values=("x",) * 2_000)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        *(
+            Write(proposals=(msgspec.structs.replace(NOTE, **fields),))
+            for fields in (
+                {"change": ChangeKind.PURGE, "memory_id": GONE.memory_id},
+                {"change": ChangeKind.UPDATE, "memory_id": GONE.memory_id},
+                {"memory_id": MemoryId("../x")},
+                {"text": ""},
+                {"text": "x" * 65_537},
+                {"metadata_json": "{"},
+                {"metadata_json": "[1]"},
+                {"metadata_json": '{"a":1,"a":2}'},
+                {"target": "notes"},
+                {"target": "mcp/notes"},
+                {"guarded_key": "Ada"},
+                {"class_named": True},
+                {"claimed_source": SourceKind.OPERATOR},
+                {"culprits": (Origin(kind=SourceKind.OPERATOR),)},
+                {"expires_at": "never"},
+                {"role": "\x1b[2J"},
+                {"nonce": "n-1"},
+                {"labels": (0,)},
+                {"join": Join(tool_use_id="w1")},
+            )
+        ),
+        Write(proposals=(msgspec.structs.replace(GONE, memory_id=MemoryId("../x")),)),
+        Write(proposals=()),
+        Write(proposals=(NOTE,) * 1_001),
+        Search(query=GOOD, limit=-1),
+        Search(query=GOOD, limit=10**9),
+        Search(query=GOOD, threshold=2.0),
+        Search(),
+        ListMemories(offset=-5),
+        DeleteWhere(where=EVERY),
+        GetMemory(memory_id=GONE.memory_id or MemoryId("")),
+        GiveFeedback(grade=Grade.WRONG, memory_id="x", expect=("(a+)+$",)),
+    ],
+)
+def test_what_store_mode_does_not_ask_is_refused(operation: Operation) -> None:
     with pytest.raises(MalformedRequest):
-        await gate.client.perform(ListMemories(where=unbounded))
+        require_store_request(operation)
+    require_store_request(Write(proposals=(NOTE, GONE)))
+
+
+async def test_a_relay_brings_no_words_of_a_person(gate: Gate) -> None:
+    for kind in SourceKind:
+        segment = Segment(server="web", tool="t", call_id="c", texts=(GOOD,), kind=kind)
+        if kind.trust <= SourceKind.TOOL_RESULT.trust:
+            await gate.client.saw(AGENT, segment)
+            continue
+        with pytest.raises(MalformedRequest):
+            await gate.client.saw(AGENT, segment)
 
 
 @pytest.mark.parametrize(

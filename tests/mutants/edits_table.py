@@ -190,10 +190,35 @@ EDITS: Final = (
         tests=(at(_MADE, "test_what_a_map_does_not_say_nobody_knows"),),
     ),
     Mutant(
-        name="a relay names the person who approved",
+        name="a relay asks for whatever a dialect could",
         file="proxy/fronts/guard_socket.py",
-        old="    if name not in _OF_RELAYS\n",
-        new='    if name not in {*_OF_RELAYS, "approved_by"}\n',
+        old="        require_store_request(operation)\n",
+        new="",
+        invariant="what crosses the gate's socket is checked as what a dialect decodes",
+        tests=(
+            at(
+                "tests/integration/test_guard_socket.py",
+                "test_nobody_but_the_guard_says_what_is_known_of_a_text",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a relay brings a person's words",
+        file="proxy/guard/local.py",
+        old="        if segment.kind.trust > SourceKind.TOOL_RESULT.trust:\n",
+        new="        if False:\n",
+        invariant="a relay brings what tools and servers say",
+        tests=(
+            at(
+                "tests/integration/test_guard_socket.py", "test_a_relay_brings_no_words_of_a_person"
+            ),
+        ),
+    ),
+    Mutant(
+        name="a relay names the person who approved",
+        file="proxy/guard/store_requests.py",
+        old='"target", "memory_class"}',
+        new='"target", "memory_class", "approved_by"}',
         invariant="nobody but an operator's own request says that a person approved",
         tests=(
             at(
@@ -204,9 +229,9 @@ EDITS: Final = (
     ),
     Mutant(
         name="anybody says what is known",
-        file="proxy/fronts/guard_socket.py",
-        old="    if name not in _OF_RELAYS\n",
-        new='    if name not in {*_OF_RELAYS, "edit"}\n',
+        file="proxy/guard/store_requests.py",
+        old='"target", "memory_class"}',
+        new='"target", "memory_class", "edit"}',
         invariant="what is known of a text is our own verdicts, and no client's word",
         tests=(
             at(

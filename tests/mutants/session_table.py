@@ -34,6 +34,19 @@ _BESIDE_TOOLS: Final = at(
 
 SESSIONS: Final = (
     Mutant(
+        name="what came under a call is a person's after a restart",
+        file="proxy/ledger/requests.py",
+        old="            ground = ground._replace(most=meet(ground.most, before[0]))\n",
+        new="            pass\n",
+        invariant="a turn keeps the label that it first came with",
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_joining.py",
+                "test_what_came_under_a_call_is_no_person_s_after_a_restart",
+            ),
+        ),
+    ),
+    Mutant(
         name="a nested agent of another name is a person's",
         file="proxy/ledger/joining.py",
         old="if not call.open or key in",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from policy.labels.taint import Joined
@@ -19,10 +21,14 @@ from tests.unit.proxy.ledgers import (
     admitted,
     assistant,
     call,
+    kept,
     reply,
     result,
     user,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 OWN = Principal(principal_id=PrincipalId("key:ada-2"), tenant=Tenant("harbour"))
 FIRST = "Please look at the page about the harbour."
@@ -96,6 +102,27 @@ async def test_what_a_process_under_a_call_says_in_an_older_conversation_is_no_p
     assert after.turns[-1].label is USER
     assert after.turns[-2].label is MODEL, "a turn keeps the label that it first came with"
     assert ledger.seen(wish).endorsed
+
+
+async def test_what_came_under_a_call_is_no_person_s_after_a_restart(tmp_path: Path) -> None:
+    """A name in a person's turn is under no alarm any more, so each reading of it counts."""
+    before = kept(tmp_path, is_new=True)
+    begins = user("I live in Lisbon by the harbour.")
+    older = begins, assistant("It is the day of the regatta.")
+    reading = await before.ask(begins)
+    await before.answer(reading, reply("It is the day of the regatta."))
+    await _under_a_call(before)
+    assert (await before.ask(*older, user(SAID))).turns[-1].label is MODEL
+    await before.ask(user(FIRST), assistant("", STARTS), result("c1", "done"))
+    await before.sessions.close()
+    after = kept(tmp_path, before.clock)
+    again = await after.ask(*older, user(SAID))
+    assert [(turn.label, turn.by_person) for turn in again.turns] == [
+        (USER, True),  # control
+        (MODEL, False),
+        (MODEL, False),
+    ]
+    await after.sessions.close()
 
 
 @pytest.mark.parametrize("how", ["written", "flood", "many sessions"])

@@ -1,0 +1,76 @@
+"""What a relay in store mode may ask of the gate's own store. Pure.
+
+A process of any agent may speak to the gate's socket, so what a dialect checks on its way in is
+checked here for a relay. Everything that store mode does not need is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import METADATA_LEN_MAX, TEXT_LEN_MAX, ChangeKind
+from proxy.dialects.mcp.store.graph import ENTITIES, OBSERVATIONS, RELATIONS
+from proxy.dialects.native.wire import UUID_PATTERN
+from proxy.dialects.strict_json.strict import canonical_json, check_text, decode_object
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import BATCH_LEN_MAX, SEARCH_LIMIT_MAX, Proposal, Search, Write
+
+if TYPE_CHECKING:
+    from proxy.seams.operation import Operation
+
+_UUID: Final = re.compile(UUID_PATTERN)
+_PLAIN: Final = Proposal(change=ChangeKind.CREATE)
+_TARGETS: Final = frozenset({_PLAIN.target, ENTITIES, OBSERVATIONS, RELATIONS})
+# What a relay may say of a memory. Every other field of a proposal is for other dialects, the guard
+# or an operator to fill, and so is a field that is added later.
+_FIELDS: Final = frozenset(
+    {"change", "memory_id", "text", "metadata_json", "target", "memory_class"}
+)
+
+
+def require_store_request(operation: Operation) -> None:
+    """Return if store mode asks such a question.
+
+    Raises:
+        MalformedRequest: It does not; nothing was done.
+    """
+    match operation:
+        case Write():
+            good = 0 < len(operation.proposals) <= BATCH_LEN_MAX
+            good = good and all(map(_is_stores, operation.proposals))
+        case Search():
+            asked = _others(operation, frozenset({"query", "limit"})) == _SEARCH
+            good = asked and bool(operation.query) and 0 < operation.limit <= SEARCH_LIMIT_MAX
+        case _:
+            good = False
+    if not good:
+        raise MalformedRequest("operation: not what a relay may ask for here")
+
+
+def _others(struct: msgspec.Struct, named: frozenset[str]) -> dict[str, object]:
+    fields = msgspec.structs.asdict(struct).items()
+    return {name: value for name, value in fields if name not in named}
+
+
+_OURS: Final = _others(_PLAIN, _FIELDS)
+_SEARCH: Final = _others(Search(), frozenset({"query", "limit"}))
+
+
+def _is_stores(proposal: Proposal) -> bool:
+    if _others(proposal, _FIELDS) != _OURS or proposal.target not in _TARGETS:
+        return False
+    memory_id, text, metadata_json = proposal.memory_id, proposal.text, proposal.metadata_json
+    if proposal.change is ChangeKind.DELETE:
+        named = memory_id is not None and _UUID.fullmatch(memory_id) is not None
+        return named and text is None and metadata_json is None
+    if proposal.change is not ChangeKind.CREATE or memory_id is not None or not text:
+        return False
+    check_text(text, "text")
+    # What is stored is read again as one object, by whoever shows the memory.
+    given = metadata_json or "{}"
+    value = decode_object(given.encode())
+    whole = isinstance(value, dict) and canonical_json(value) == given
+    return whole and len(text) <= TEXT_LEN_MAX and len(given) <= METADATA_LEN_MAX
