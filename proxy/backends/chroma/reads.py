@@ -21,7 +21,7 @@ from proxy.dialects.strict_json.strict import JsonValue, decode_as
 from proxy.seams.http_backend import ShownMemory
 
 if TYPE_CHECKING:
-    from proxy.backends.chroma.routes import Place
+    from proxy.backends.chroma.routes import CollectionPath
     from proxy.seams.operation import HttpReply, HttpRequest
 
 N_RESULTS: Final = 10  # what the server takes for a query that names no number
@@ -198,7 +198,7 @@ def _table_of(request: HttpRequest, reply: HttpReply) -> Table:
     return Table(reply.body, nested=route_of(request) is QUERY)
 
 
-def shown(request: HttpRequest, place: Place, reply: HttpReply) -> tuple[ShownMemory, ...]:
+def shown(request: HttpRequest, place: CollectionPath, reply: HttpReply) -> tuple[ShownMemory, ...]:
     """Every record in the answer to a read."""
     return tuple(
         ShownMemory(

@@ -92,7 +92,7 @@ _COLLECTION_AT: Final = 5  # of the segments behind `/api/v2`
 _DIGEST_LEN: Final = 16
 
 
-class Place(NamedTuple):
+class CollectionPath(NamedTuple):
     """The collection that a request is about."""
 
     path: str  # of the collection, without an operation
@@ -124,7 +124,7 @@ def route_of(request: HttpRequest) -> Routed | None:
     return min(fitting, key=lambda one: one[0])[1] if fitting else None
 
 
-def place_of(path: str) -> Place:
+def place_of(path: str) -> CollectionPath:
     """The collection in the path of a request.
 
     Raises:
@@ -136,7 +136,9 @@ def place_of(path: str) -> Place:
         raise MalformedRequest("collection: not the uuid of one", status=400)
     collections = "/".join((ROOT, *segments[:_COLLECTION_AT]))
     uuid = segments[_COLLECTION_AT]
-    return Place(path=f"{collections}/{uuid}", by_id=f"{collections}/by-id/{uuid}", collection=uuid)
+    return CollectionPath(
+        path=f"{collections}/{uuid}", by_id=f"{collections}/by-id/{uuid}", collection=uuid
+    )
 
 
 def tenant_of(request: HttpRequest) -> str | None:

@@ -34,7 +34,7 @@ from proxy.seams.http_backend import Outcome, Sending
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.backends.chroma.routes import Place
+    from proxy.backends.chroma.routes import CollectionPath
     from proxy.seams.guard import Unsettled
     from proxy.seams.http_backend import Routed
     from proxy.seams.operation import HttpReply, HttpRequest
@@ -54,7 +54,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     limit: Annotated[int, Meta(ge=0)] | None = None
 
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+class _KeptRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of one record, as an item keeps them."""
 
     ids: tuple[Id]
@@ -79,7 +79,7 @@ def written_records(request: HttpRequest) -> tuple[Record, ...]:
     return records_of(request.body, needs_vectors=route_of(request) is not UPDATE)
 
 
-def standing_records(request: HttpRequest, place: Place) -> HttpRequest:
+def standing_records(request: HttpRequest, place: CollectionPath) -> HttpRequest:
     """The read of the records that a write is merged with, or that a deletion names.
 
     Raises:
@@ -103,7 +103,7 @@ def standing_records(request: HttpRequest, place: Place) -> HttpRequest:
 
 
 def sendings_of(
-    request: HttpRequest, place: Place, found: dict[str, Record]
+    request: HttpRequest, place: CollectionPath, found: dict[str, Record]
 ) -> tuple[Sending, ...]:
     """One entry for each record that the request would write or delete.
 
@@ -123,7 +123,10 @@ def sendings_of(
 
 
 def forwarded(
-    request: HttpRequest, place: Place, sendings: tuple[Sending, ...], admitted: frozenset[int]
+    request: HttpRequest,
+    place: CollectionPath,
+    sendings: tuple[Sending, ...],
+    admitted: frozenset[int],
 ) -> HttpRequest | None:
     """The request for the admitted records alone; a deletion names ids and has no filter."""
     ids = [place.record_id(one.item.key) for at, one in enumerate(sendings) if at in admitted]
@@ -195,7 +198,7 @@ def told(item: Unsettled, reply: HttpReply) -> Outcome | None:
     return Outcome(state=Forwarded.DONE) if there.after(kept.record()) == unchanged else None
 
 
-def _removed(place: Place, record_id: str) -> Sending:
+def _removed(place: CollectionPath, record_id: str) -> Sending:
     key = place.key(record_id)
     kept = kept_request(_POST, place.path, {"ids": [record_id]}, texts=(), key=key)
     # The key as the only piece says that all of the record goes.
@@ -203,7 +206,7 @@ def _removed(place: Place, record_id: str) -> Sending:
     return Sending(item=item)
 
 
-def _written(place: Place, record: Record, there: Record | None) -> Sending:
+def _written(place: CollectionPath, record: Record, there: Record | None) -> Sending:
     key = place.key(record.record_id)
     body: dict[str, JsonValue] = {"ids": [record.record_id]}
     parts = (record.document, record.metadata, record.uri)
@@ -226,10 +229,10 @@ def _written(place: Place, record: Record, there: Record | None) -> Sending:
     return Sending(item=item, blob=record.vector or b"")
 
 
-def _kept_of(item: Unsettled) -> tuple[Place, _Kept]:
+def _kept_of(item: Unsettled) -> tuple[CollectionPath, _KeptRecord]:
     _, path, body = request_parts(item)
     # A request is kept under the path of its collection, without an operation.
-    return place_of(path), convert(body, _Kept)
+    return place_of(path), convert(body, _KeptRecord)
 
 
 def _new(record: Record) -> Record:
@@ -253,11 +256,11 @@ def _columns(records: list[Record]) -> dict[str, JsonValue]:
     return body | filled
 
 
-def _get(place: Place, ids: list[str]) -> HttpRequest:
+def _get(place: CollectionPath, ids: list[str]) -> HttpRequest:
     return _to(place, GET, {"ids": [*ids], "include": [*_TEXTS]})
 
 
-def _to(place: Place, route: Routed, body: JsonValue) -> HttpRequest:
+def _to(place: CollectionPath, route: Routed, body: JsonValue) -> HttpRequest:
     return json_request(_POST, f"{place.path}/{route.operation}", body)
 
 
