@@ -21,6 +21,7 @@ from policy.model import (
 )
 from storage.trust import TrustReader
 from storage.values import (
+    NO_KEYS,
     Anchor,
     AuditHead,
     AuditProof,
@@ -39,7 +40,7 @@ from storage.values import (
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -430,8 +431,16 @@ class Retained(Protocol):
 class Forwards(Protocol):
     """Changes on their way to other servers. Any loop; raises as `submit`; reads: any thread."""
 
-    async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
-        """Record what became of sent changes, a leaf each; returns the ids not settled before."""
+    async def settle(
+        self,
+        behind: Behind,
+        settled: tuple[Settled, ...],
+        keys: Mapping[CandidateId, str] = NO_KEYS,
+    ) -> frozenset[str]:
+        """Record what became of sent changes, a leaf each; returns the ids not settled before.
+
+        `keys` are those that the server gave new memories: a memory that is done is filed under it.
+        """
         ...
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
@@ -488,6 +497,10 @@ class Pins(Protocol):
 
         The very first list of a server is approved as it is.
         """
+        ...
+
+    def get(self, tenant: Tenant, server: str) -> Pinned | None:
+        """The approved tools and the tools seen last, of one server; None if it was never seen."""
         ...
 
     async def approve(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -34,7 +35,7 @@ from policy.model import (
 from policy.verdict import Hold, Reason, Reject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
     from policy.facts import AnchorProbe, BudgetState, TokenState
@@ -59,6 +60,8 @@ EXPIRE: Final = "memory.expire"
 QUARANTINE_REASON_LEN_MAX: Final = 160
 
 Settled = tuple[CandidateId, Forwarded]
+NO_KEYS: Final[Mapping[CandidateId, str]] = MappingProxyType({})
+"""For a settling in which no server gave a key of its own."""
 Tools = tuple[tuple[str, str], ...]
 
 
@@ -114,6 +117,9 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     # Guard mode: the key under which the server behind files the memory; None for a memory of our
     # own.
     guarded_key: str | None = None
+    # Guard mode: bytes that go with the memory, whose digest is in the candidate's metadata. They
+    # are kept while a person has to decide, and until the server behind has the memory.
+    guarded_blob: bytes = b""
     # If `provenance` rests on containment, the label that rule taint gives, and the text that
     # `provenance` was given for.
     tainted: Provenance | None = None
@@ -376,6 +382,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Candidate
     sent: bool
     unknown: bool  # whether the log says that the server's answer was lost
+    blob: bytes = b""
 
 
 class Hand(msgspec.Struct, frozen=True, kw_only=True):
@@ -413,6 +420,8 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Candidate | None = None
     # The label of a memory's newest row; None for a candidate that waits, and without content.
     source: SourceKind | None = None
+    # The key under which the server behind files it; "" if it has none.
+    key: str = ""
 
 
 class QuarantinedText(msgspec.Struct, frozen=True, kw_only=True):
@@ -505,6 +514,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     keyed: bytes = b""
     # None in a row of format 3: `policy.labels.ceiling.ceiling_of` gives the ceiling that counts.
     ceiling: SourceKind | None = None
+    # The key that the server behind gave the memory in its answer; "" if the request named its key.
+    assigned_key: str = ""
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):

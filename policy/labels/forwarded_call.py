@@ -14,9 +14,10 @@ from policy.labels.editing import Effect  # noqa: TC001 - msgspec reads the anno
 from policy.model import METADATA_LEN_MAX, TEXT_LEN_MAX, Candidate
 
 MCP: Final = "mcp/"
+HTTP: Final = "http/"
 # Target prefixes of servers behind us, one for each protocol. The list is closed: a candidate below
 # one of them is judged as a call that changes a server, and no other candidate is.
-PREFIXES: Final = (MCP,)
+PREFIXES: Final = (MCP, HTTP)
 _JOINT: Final = "\n"
 
 
@@ -44,6 +45,8 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[str, ...]
     # What the call does to the text under its key, if a tool map says so.
     effect: Effect | None = None
+    # SHA-256 (hex) of bytes that are sent with the call, such as a vector; "" if there are none.
+    blob: str = ""
 
 
 class _Metadata(
@@ -51,6 +54,7 @@ class _Metadata(
 ):
     # The fields stand in the order of their names, as in any canonical object (RFC 8785).
     arguments: msgspec.Raw
+    blob: str = ""
     effect: Effect | None = None
     key: str
     lengths: tuple[int, ...]
@@ -86,6 +90,7 @@ def texts_of(call: ForwardedCall) -> tuple[str, str]:
     metadata = _ENCODER.encode(
         _Metadata(
             arguments=msgspec.Raw(call.arguments.encode()),
+            blob=call.blob,
             effect=call.effect,
             key=call.key,
             lengths=tuple(len(piece) for piece in call.pieces),
@@ -120,6 +125,7 @@ def call_of(candidate: Candidate) -> ForwardedCall | None:
     return ForwardedCall(
         tool=found.tool,
         arguments=bytes(found.arguments).decode(),
+        blob=found.blob,
         key=found.key,
         pieces=tuple(pieces),
         effect=found.effect,

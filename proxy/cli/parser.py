@@ -39,6 +39,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "audit": ("audit", "export"),
     "policy": ("policy",),
     "retention": ("retention",),
+    "backend": ("backend",),
     "backup": ("backup",),
     "restore": ("backup",),
 }
@@ -61,6 +62,7 @@ _GROUPS: Final = {
     "audit": "the tamper-evident log",
     "policy": "the ruleset",
     "retention": "how long memories are kept",
+    "backend": "memory servers behind the gate",
 }
 
 

@@ -16,6 +16,7 @@ from policy.gate import GATE, Gate, UnsafeObservingGate
 from policy.model import PrincipalId
 from proxy.admin.rules_in_force import Rules, parse_rules
 from proxy.compose.agent_memory import ModelMemory
+from proxy.compose.backends import BackendServing, adapters_of
 from proxy.compose.dialects import dialects_of, unhidden
 from proxy.compose.listening import ADMIN_SOCKET, Fronts, Listening
 from proxy.compose.mcp import McpServing
@@ -25,6 +26,7 @@ from proxy.compose.services import Foundation, Scrape, Services
 from proxy.compose.telling import tellers
 from proxy.embed.embedding import resolve_embedder
 from proxy.fronts.admin import admin_routes
+from proxy.fronts.backend import ROUTES as BACKEND_ROUTES
 from proxy.fronts.guard_socket import guard_routes
 from proxy.fronts.health import Health
 from proxy.fronts.mcp_http import ROUTES as MCP_ROUTES
@@ -254,14 +256,35 @@ def _mcp(
         guard=services.guard,
         authenticator=services.authenticator,
         surroundings=surroundings,
+        backends=_backends(settings, composition, services, surroundings, halted),
         limits=limits_of(settings),
+        halt=halted.set,
+    )
+
+
+def _backends(
+    settings: Settings,
+    composition: Composition,
+    services: Services,
+    surroundings: Surroundings,
+    halted: asyncio.Event,
+) -> BackendServing:
+    servers = settings.backends if composition.listen else ()
+    return BackendServing(
+        servers,
+        adapters_of(servers, settings.models),
+        guard=services.guards.http,
+        keys=services.guards.keys,
+        authenticator=services.authenticator,
+        surroundings=surroundings,
         halt=halted.set,
     )
 
 
 def _routes(dialects: tuple[Dialect, ...]) -> frozenset[str]:
     """Every route that telemetry may name in its records."""
-    return routes_of(dialects) | admin_routes() | guard_routes() | MCP_ROUTES | MODEL_ROUTES
+    fronts = MCP_ROUTES | MODEL_ROUTES | BACKEND_ROUTES
+    return routes_of(dialects) | admin_routes() | guard_routes() | fronts
 
 
 def _store(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
     from policy.model import Principal
+    from proxy.compose.backends import BackendServing
+    from proxy.fronts.backend import BackendFront
     from proxy.fronts.model import ModelFront
     from proxy.mcp.relay import Deliver
     from proxy.seams.guard import Guard
@@ -36,11 +38,14 @@ class DataFront:
 
     name = "data"
 
-    def __init__(self, memory: Front, mcp: McpFront, model: ModelFront) -> None:
+    def __init__(
+        self, memory: Front, mcp: McpFront, model: ModelFront, backends: BackendFront
+    ) -> None:
         self._memory = memory
         self._mcp = mcp
         self._model = model
-        self.routes = memory.routes | mcp.routes | model.routes
+        self._backends = backends
+        self.routes = memory.routes | mcp.routes | model.routes | backends.routes
 
     async def answer(self, incoming: Incoming) -> Answered:
         """Have the front answer to which the request's path belongs."""
@@ -49,11 +54,14 @@ class DataFront:
     def _front(self, path: str) -> Front:
         if path.startswith(PREFIX):
             return self._mcp
+        if self._backends.serves(path):
+            # A memory server that stays is served in place of the API that imitates it.
+            return self._backends
         return self._model if self._model.serves(path) else self._memory
 
 
 class McpServing:
-    """The configured servers, built once. Event loop only."""
+    """The configured servers, built once, and the front of the data listener. Event loop only."""
 
     def __init__(
         self,
@@ -62,6 +70,7 @@ class McpServing:
         guard: Guard,
         authenticator: Authenticator,
         surroundings: Surroundings,
+        backends: BackendServing,
         limits: RelayLimits,
         halt: Callable[[], None],
     ) -> None:
@@ -70,6 +79,7 @@ class McpServing:
         self._authenticator = authenticator
         self._surroundings = surroundings
         self._limits = limits
+        self._backends = backends
         self._halt = halt
         self._beside = Beside()
 
@@ -83,15 +93,15 @@ class McpServing:
             hub = await self._hub(server, stack)
             served[server.name] = Served(hub=hub, principals=server.principals)
         self._front = McpFront(served, self._authenticator, self._halt)
-        return DataFront(memory, self._front, model)
+        return DataFront(memory, self._front, model, await self._backends.open(stack))
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Serve MCP clients while the block runs.
+        """Serve MCP clients, and settle what memory servers behind have, while the block runs.
 
         At its end all sessions and processes are ended.
         """
-        async with self._beside.running(self._front.close):
+        async with self._beside.running(self._front.close), self._backends.running():
             self._beside.spawn(self._sweep())
             yield
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.labels.forwarded_call import MCP
+from policy.labels.forwarded_call import HTTP, MCP
 from proxy.admin.adopting import Adopting
 from proxy.admin.answers_blamed import WrongAnswers
 from proxy.admin.commands import Operate
@@ -44,6 +44,7 @@ from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
 from proxy.fronts.memory import MemoryFront
 from proxy.fronts.model import ModelFront
+from proxy.guard.keyed import GuardingKeys
 from proxy.guard.local import Guarding
 from proxy.guard.showing import ShowingNotes
 from proxy.guard.sieve import Sieve
@@ -94,6 +95,14 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("mnemogate.services")
 _NAMED_MAX: Final = 16
+
+
+class Guards(msgspec.Struct, frozen=True, kw_only=True):
+    """The guards of servers that speak MCP and HTTP, and what the latter asks about keys."""
+
+    mcp: Guarding
+    http: Guarding
+    keys: GuardingKeys
 
 
 class Foundation(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,18 +268,36 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             surroundings=self.surroundings,
         )
 
-    def guard(
+    def guards(
         self, writing: Writing, ledger: Sessions, confirms: Confirming, watch: RuleWatch
-    ) -> Guarding:
-        """The guard that relays of MCP servers ask."""
+    ) -> Guards:
+        """The guards of servers behind, one for each protocol."""
         store = self.store
         sieve = Sieve(store.followed.since, self.screening(watch))
         # The texts of held items are recorded at once, because the text of a refused candidate can
         # be read no more.
         sieve.take(store.followed.held())
+        mcp, http = (
+            self._guard(one, writing, sieve=sieve, ledger=ledger, confirms=confirms, watch=watch)
+            for one in (MCP, HTTP)
+        )
+        keys = GuardingKeys(http, HTTP, sieve=sieve, forwards=store.forwards, pins=store.pins)
+        return Guards(mcp=mcp, http=http, keys=keys)
+
+    def _guard(
+        self,
+        target_prefix: str,
+        writing: Writing,
+        *,
+        sieve: Sieve,
+        ledger: Sessions,
+        confirms: Confirming,
+        watch: RuleWatch,
+    ) -> Guarding:
+        store = self.store
         return Guarding(
-            dialect="mcp",
-            target_prefix=MCP,
+            dialect=target_prefix.rstrip("/"),
+            target_prefix=target_prefix,
             writing=writing,
             forwards=store.forwards,
             followed=store.followed,
@@ -306,7 +333,7 @@ class Services:
         writing = foundation.interceptor(shadow, budgets, TokenVerifier(signer.public_key))
         self.blaming, self.feedback, self._paroling = foundation.aftermath()
         self.watch, canaries = foundation.rule_watch(self.blaming)
-        self.guard = foundation.guard(writing, ledger, self.confirming, self.watch)
+        self.guards = foundation.guards(writing, ledger, self.confirming, self.watch)
         self.operations = Operations(
             reader=store.reader,
             writing=writing,
@@ -357,6 +384,11 @@ class Services:
             surroundings=surroundings,
             withholding=withholding,
         )
+
+    @property
+    def guard(self) -> Guarding:
+        """The guard that relays of MCP servers ask."""
+        return self.guards.mcp
 
     def unmapped_tools(self) -> tuple[str, ...]:
         """Names of tools that seem to be about memory although no tool map describes them."""

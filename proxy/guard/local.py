@@ -138,6 +138,8 @@ class Guarding:
         # settle it.
         self._in_flight: OrderedDict[CandidateId, float] = OrderedDict()
         self._ahead = Ahead(monotonic_s)
+        # Keys that a server gave new memories whose outcome is not recorded yet.
+        self._keys: OrderedDict[CandidateId, str] = OrderedDict()
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
         """One verdict per item, in order; an admitted item's intent is durable when it returns.
@@ -217,6 +219,7 @@ class Guarding:
             key=item.key,
             pieces=item.pieces,
             effect=item.effect,
+            blob=_digest(item.blob),
         )
         # Stored arguments must have one reading only, because after a release they are sent as they
         # are stored.
@@ -237,6 +240,7 @@ class Guarding:
             memory_class=item.memory_class,
             class_named=item.class_named,
             guarded_key=item.key,
+            guarded_blob=item.blob,
             edit=self._edit(principal, call, item),
             labels=item.labels,
             join=call.join,
@@ -289,8 +293,10 @@ class Guarding:
         """
         # The outcome counts for items of this server only: no server may settle those of another.
         behind = self._behind(principal, server)
-        for candidate_id in await self._forwards.settle(behind, settled):
+        keys = {one: self._keys[one] for one, _ in settled if one in self._keys}
+        for candidate_id in await self._forwards.settle(behind, settled, keys):
             self._in_flight.pop(CandidateId(candidate_id), None)
+            self._keys.pop(CandidateId(candidate_id), None)
 
     async def adopt(
         self,
@@ -428,6 +434,12 @@ class Guarding:
             self._showing.showed(principal, scope[1], live, texts)
         return tuple(flags)
 
+    def has_key(self, candidate_id: CandidateId, key: str) -> None:
+        """Note the key that the server gave a sent memory, until its outcome is recorded."""
+        self._keys[candidate_id] = key
+        if len(self._keys) > IN_FLIGHT_MAX:
+            self._keys.popitem(last=False)
+
     async def _catch_up(self, tenant: Tenant) -> None:
         self._sieve.follow_rules(tenant)
         if self._sieve.far_behind:
@@ -494,6 +506,8 @@ class Guarding:
                     pieces=call.pieces,
                     key=call.key,
                     sent=one.sent,
+                    # Only the very bytes that were judged with the item go with it.
+                    blob=one.blob if _digest(one.blob) == call.blob else b"",
                 )
             )
         return tuple(given)
@@ -561,6 +575,10 @@ class Guarding:
         for candidate_id, until_s in tuple(self._in_flight.items()):
             if until_s <= now_s:
                 del self._in_flight[candidate_id]
+
+
+def _digest(blob: bytes) -> str:
+    return hashlib.sha256(blob).hexdigest() if blob else ""
 
 
 def _refused(reason: Reason, item: Item) -> Judged:

@@ -10,7 +10,9 @@ are compared in every reading of withholding, so punctuation, escapes, tags and 
 from __future__ import annotations
 
 import asyncio
+import enum
 import itertools
+from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -39,13 +41,26 @@ SIFTED_MAX: Final = 32_768
 """Answers that are remembered, of all scopes together; about 8 MB."""
 _WITHHELD: Final = frozenset({Stands.HELD, Stands.DENIED, Stands.FORWARDING, Stands.QUARANTINED})
 
+# A memory in such a state is on the server, or may be; one that waits for a person is not.
+_THERE: Final = frozenset({Stands.LIVE, Stands.FORWARDING, Stands.QUARANTINED})
+
 Scope = tuple["Tenant", str]
+
+
+class Owned(enum.Enum):
+    """Whose the memory under a key of a server is, by the verdicts of this gate."""
+
+    MINE = "mine"  # the tenant has it, and it is shown
+    HIDDEN = "hidden"  # the tenant has it under quarantine, or its outcome is not known
+    OTHERS = "others"  # only other tenants have it
+    NOBODYS = "nobodys"  # no verdict let it in
 
 
 class _Known(NamedTuple):
     scope: Scope
     stands: Stands
     prints: tuple[Print, ...]
+    key: str = ""
 
 
 class _Sifted:
@@ -80,10 +95,37 @@ class _Withheld:
     def __init__(self, sifted: _Sifted) -> None:
         self.withheld: Counter[Print] = Counter()
         self.shown = LiveTexts()
+        # For each key under which the server files a memory: how many memories stand how.
+        self.keys: dict[str, Counter[Stands]] = {}
+        self._sorted: list[str] | None = None
         self._anchors: dict[int, list[Print]] | None = None
         self._wholes: frozenset[Print] = frozenset()
         self._sifted = sifted
         self._generation = sifted.generation()
+
+    def standing(self, key: str, *, is_prefix: bool) -> Counter[Stands]:
+        """How the memories under a key stand, or those under every key that begins with it."""
+        if not is_prefix:
+            return self.keys.get(key, Counter())
+        if self._sorted is None:
+            self._sorted = sorted(self.keys)
+        found: Counter[Stands] = Counter()
+        for at in range(bisect_left(self._sorted, key), len(self._sorted)):
+            if not self._sorted[at].startswith(key):
+                break
+            found += self.keys[self._sorted[at]]
+        return found
+
+    def file(self, key: str, stands: Stands, count: int) -> None:
+        """Count a memory under its key, or with -1 count it no longer."""
+        if not key:
+            return
+        counts = self.keys.setdefault(key, Counter())
+        counts[stands] += count
+        self.keys[key] = +counts
+        if not self.keys[key]:
+            del self.keys[key]
+        self._sorted = None
 
     def touch(self) -> None:
         self._anchors = None
@@ -167,6 +209,22 @@ class Sieve:
         found = self._scopes.get(scope)
         return None if found is None else found.shown
 
+    def owned(self, scope: Scope, keys: Iterable[tuple[str, bool]]) -> tuple[Owned, ...]:
+        """Whose the memory under each key is, or for a prefix those under such keys.
+
+        Raises:
+            StorageError: The answer is unknown; withhold all of it.
+        """
+        self.refresh()
+        tenant, target = scope
+        mine = self._scopes.get(scope)
+        others = [
+            one
+            for (whose, where), one in self._scopes.items()
+            if where == target and whose != tenant
+        ]
+        return tuple(_owned(mine, others, key, is_prefix=is_prefix) for key, is_prefix in keys)
+
     def refresh(self) -> None:
         """Take in the changes of the store since the last refresh."""
         news = self._news(self._leaf_count)
@@ -229,6 +287,7 @@ class Sieve:
                 scope=(moved.tenant, moved.candidate.target),
                 stands=self._standing(moved, moved.tenant),
                 prints=prints_of(moved.candidate),
+                key=moved.key,
             )
         elif before is not None:
             known = before._replace(stands=moved.stands)
@@ -264,6 +323,7 @@ class Sieve:
             scope.withheld.update(known.prints)
         else:
             scope.shown.add(name, known.prints)
+        scope.file(known.key, known.stands, 1)
         scope.touch()
 
     def _drop(self, name: str) -> None:
@@ -272,6 +332,7 @@ class Sieve:
             return
         scope = self._scopes[known.scope]
         scope.touch()
+        scope.file(known.key, known.stands, -1)
         if known.stands not in _WITHHELD:
             scope.shown.drop(name)
             return
@@ -279,3 +340,18 @@ class Sieve:
             scope.withheld[one] -= 1
             if scope.withheld[one] <= 0:
                 del scope.withheld[one]
+
+
+def _owned(mine: _Withheld | None, others: list[_Withheld], key: str, *, is_prefix: bool) -> Owned:
+    if not key:
+        return Owned.NOBODYS
+    own = Counter[Stands]() if mine is None else mine.standing(key, is_prefix=is_prefix)
+    if own[Stands.LIVE]:
+        return Owned.MINE
+    if any(own[stands] for stands in _THERE):
+        return Owned.HIDDEN
+    for other in others:
+        theirs = other.standing(key, is_prefix=is_prefix)
+        if any(theirs[stands] for stands in _THERE):
+            return Owned.OTHERS
+    return Owned.NOBODYS

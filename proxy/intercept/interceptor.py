@@ -32,7 +32,7 @@ from policy.trust.outcomes import OutcomeKind, Reported
 from policy.verdict import Reason
 from proxy.intercept.budgets import utf8_len, weight_of
 from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
-from proxy.intercept.promotion import stored_of
+from proxy.intercept.promotion import class_before, stored_of
 from proxy.intercept.shadow import Recallable, shown_of
 from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
 from proxy.seams.access import access_of
@@ -334,10 +334,7 @@ class Writing:
         stored = stored_of(self._reader, candidate)
         token = self._tokens.verify(proposal.promotion_token, candidate, stored, now_ms)
         seen = seen_of(self._sessions, candidate, proposal)
-        stored_class = None if stored is None else stored.memory_class
-        if edit is not None:
-            stored_class = edit.memory_class
-        rule = label_rule(candidate, reading, stored_class, rules.labels, edit)
+        rule = label_rule(candidate, reading, class_before(stored, edit), rules.labels, edit)
         attested = attest(
             principal,
             candidate,
@@ -370,6 +367,7 @@ class Writing:
             embedder_id=self._embedder.embedder_id,
             trace_id=recorded_id(trace),
             guarded_key=proposal.guarded_key,
+            guarded_blob=proposal.guarded_blob,
             approved_by=proposal.approved_by,
             welcome=access_of(principal).stands,
         )

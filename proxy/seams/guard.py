@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 ITEMS_MAX = 256
+BLOB_BYTES_MAX = 65_536
 STRINGS_MAX = 65_536
 TOOLS_MAX = 1_024
 
@@ -90,6 +91,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # What the call does to the text under the key, where the map says so.
     effect: Effect | None = None
     scope_user: Name | None = None
+    # Bytes without text that go with the item, such as a vector that the client made. They are kept
+    # where the item is held, so that a release sends what was asked for, and are never read.
+    blob: Annotated[bytes, Meta(max_length=BLOB_BYTES_MAX)] = b""
 
 
 class GuardedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -157,6 +161,8 @@ class Unsettled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pieces: tuple[str, ...]
     key: str
     sent: bool
+    # The item's blob, for a released item that has one.
+    blob: bytes = b""
 
 
 class Guard(Protocol):

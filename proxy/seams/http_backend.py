@@ -17,7 +17,7 @@ from policy.model import Forwarded  # noqa: TC001 - msgspec reads the annotation
 from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
 
 if TYPE_CHECKING:
-    from policy.model import CandidateId, Principal
+    from policy.model import Principal, Tenant
     from proxy.seams.guard import Judged, Unsettled
     from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 
@@ -221,11 +221,8 @@ class GuardsKeys(Protocol):
         """For each memory: True where another tenant has it, and the principal's has not."""
         ...
 
-    def has_key(self, candidate_id: CandidateId, key: str) -> None:
-        """Note the key that the server gave a sent memory.
-
-        The memory is filed under it when its outcome is settled as done.
-        """
+    def tenants_waiting(self, server: str) -> frozenset[Tenant]:
+        """The tenants with changes still to be sent to a server, or to be looked up on it."""
         ...
 
     async def knows_version(self, principal: Principal, server: str, version: str) -> bool:

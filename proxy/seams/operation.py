@@ -89,6 +89,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     vector: bytes | None = None
     # Guard mode: the key under which the server files the memory. No dialect sets it.
     guarded_key: str | None = None
+    # Guard mode: bytes that are sent with the memory, such as a vector. Only the guard sets it.
+    guarded_blob: bytes = b""
     # Guard mode: what is known of the text that the proposal changes. Only the guard sets it.
     edit: Edit | None = None
     # Segments that contain the text, as the guard found them; no dialect sets this.

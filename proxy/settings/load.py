@@ -26,6 +26,7 @@ from proxy.settings.after import (
     outbox_max,
     retry_days,
 )
+from proxy.settings.backend import BackendServer, backend_servers
 from proxy.settings.judge_tables import JudgeTable, judge_tables
 from proxy.settings.mcp import McpServer, mcp_servers
 from proxy.settings.model import ModelUpstream, model_upstreams
@@ -51,7 +52,7 @@ RULESET_BYTES_MAX = 1024 * 1024
 _TLS_BYTES_MAX = 16 * 1024 * 1024
 # A file that a store creates in its state directory with its first commit.
 MARKER = "marker"
-_LISTED = ("principals", "mcp", "model", "judge")
+_LISTED = ("principals", "mcp", "model", "backend", "judge")
 # Tables that may occur only once, and that are parsed like those that may occur more often.
 _SINGLE = ("after", "review")
 
@@ -112,6 +113,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bindings: tuple[Binding, ...]
     mcp: tuple[McpServer, ...] = ()
     models: tuple[ModelUpstream, ...] = ()
+    backends: tuple[BackendServer, ...] = ()
     review_webhook: ReviewWebhook | None = None
     judges: tuple[JudgeTable, ...] = ()
     recalls: RecallOptions = RecallOptions()
@@ -310,6 +312,7 @@ def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str
         return {
             "mcp": mcp_servers(listed["mcp"], env),
             "models": model_upstreams(listed["model"]),
+            "backends": backend_servers(listed["backend"]),
             "review_webhook": review_webhook(listed["review"]),
             "recalls": after_write(listed["after"]),
             "on_conviction": on_conviction(listed["after"]),

@@ -124,6 +124,9 @@ class Upstream:
                 total=None, connect=None, sock_connect=self._limits.connect_seconds
             ),
         )
+        # aiohttp sends PUT and DELETE once more when the connection breaks, because HTTP calls them
+        # idempotent. Whether a write arrived is looked up here; it is never sent again.
+        self._session._retry_connection = False  # noqa: SLF001
         return self
 
     async def __aexit__(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from policy.canonical import decode_canonical
+from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, ChangeKind, MemoryStatus
 from storage.audit import (
     Decided,
@@ -166,11 +167,14 @@ class EmbeddedFollowed:
 def _of_row(row: GuardedRow) -> Moved:
     # A deletion's row has no text that a read could show, so there is nothing to report of it.
     removal = row.sent.change is ChangeKind.DELETE
+    candidate = candidate_of(row.sent)
+    call = call_of(candidate)
     return Moved(
         name=row.sent.memory_id,
         stands=Stands.GONE if removal else _OF_STATUS[row.status],
         tenant=row.sent.tenant,
-        candidate=candidate_of(row.sent),
+        candidate=candidate,
+        key=row.sent.assigned_key or ("" if call is None else call.key),
         source=row.row.source,
     )
 

@@ -16,8 +16,8 @@ from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus
 from storage.audit import ResultLeaf
 from storage.behind.unmoved import Unmoved
 from storage.errors import UnknownCandidate
-from storage.tables.codec import IdRecord, decode_forward, encode
-from storage.tables.lmdb_store import FORWARDS, IDS, QUARANTINES
+from storage.tables.codec import IdRecord, decode_forward, encode, ordinal_key
+from storage.tables.lmdb_store import FORWARDS, IDS, KEYED, QUARANTINES, ROWS
 from storage.tables.rows import (
     candidate_of,
     guarded_rows,
@@ -25,10 +25,12 @@ from storage.tables.rows import (
     read_id,
     read_row,
 )
-from storage.values import Pending
+from storage.values import NO_KEYS, Pending
 from storage.write.text_behind import read_thing
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from policy.labels.editing import TextStanding
     from policy.model import Tenant
     from storage.tables.change import Change
@@ -46,9 +48,18 @@ class EmbeddedForwards:
         self._engine = engine
         self._writer = writer
 
-    async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
-        """Record what became of sent changes; returns the ids not settled before."""
-        return await self._writer.run(lambda: self._settled(behind, settled))
+    async def settle(
+        self,
+        behind: Behind,
+        settled: tuple[Settled, ...],
+        keys: Mapping[CandidateId, str] = NO_KEYS,
+    ) -> frozenset[str]:
+        """Record what became of sent changes; returns the ids not settled before.
+
+        `keys` are those that the server gave new memories: a memory that is done is filed under it,
+        in the transaction that settles it.
+        """
+        return await self._writer.run(lambda: self._settled(behind, settled, keys))
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
         """Reserve released changes for the caller, who sends them; returns those not yet reserved.
@@ -92,12 +103,18 @@ class EmbeddedForwards:
 
     # ---- methods that run on the writer's thread only --------------------------------------------
 
-    def _settled(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
+    def _settled(
+        self, behind: Behind, settled: tuple[Settled, ...], keys: Mapping[CandidateId, str]
+    ) -> frozenset[str]:
         if not self._any_pending(behind, [candidate_id for candidate_id, _ in settled]):
             return frozenset()
 
         def work(change: Change) -> frozenset[str]:
-            return frozenset(one[0] for one in settled if self._settle(change, behind, *one))
+            return frozenset(
+                one
+                for one, result in settled
+                if self._settle(change, behind, one, result, keys.get(one, ""))
+            )
 
         return self._engine.transact(work)
 
@@ -123,18 +140,25 @@ class EmbeddedForwards:
             return any(record is not None for _, record in found)
 
     def _settle(
-        self, change: Change, behind: Behind, candidate_id: CandidateId, result: Forwarded
+        self,
+        change: Change,
+        behind: Behind,
+        candidate_id: CandidateId,
+        result: Forwarded,
+        key: str,
     ) -> bool:
-        key, record = _record(change.draft, behind, candidate_id)
+        place, record = _record(change.draft, behind, candidate_id)
         if record is None:
             return False
         if result is Forwarded.UNKNOWN:
             if record.unknown:
                 return False
             lost = msgspec.structs.replace(record, sent=True, unknown=True)
-            change.draft.put(FORWARDS, key, encode(lost))
+            change.draft.put(FORWARDS, place, encode(lost))
         else:
-            change.draft.delete(FORWARDS, key)
+            change.draft.delete(FORWARDS, place)
+            if key and result is Forwarded.DONE:
+                self._file_anew(change, record, key)
             self._conclude(change, record, done=result is Forwarded.DONE)
         change.log(
             ResultLeaf(
@@ -146,6 +170,21 @@ class EmbeddedForwards:
             )
         )
         return True
+
+    def _file_anew(self, change: Change, record: ForwardRecord, key: str) -> None:
+        """File a memory under the key that the server gave it.
+
+        Without this, a change of the memory would count as one of a memory that nobody knows.
+        """
+        draft, row = change.draft, read_row(change.draft, record.ordinal)
+        if not row.keyed or row.erased:
+            return
+        keyed = self._engine.parts.names.guarded(record.tenant, record.target, key)
+        draft.delete(KEYED, row.keyed + ordinal_key(record.ordinal))
+        draft.put(KEYED, keyed + ordinal_key(record.ordinal), b"")
+        filed = msgspec.structs.replace(row, keyed=keyed, assigned_key=key)
+        change.charges[row.tenant] += len(encode(filed)) - len(encode(row))
+        draft.put(ROWS, ordinal_key(record.ordinal), encode(filed))
 
     def _conclude(self, change: Change, record: ForwardRecord, *, done: bool) -> None:
         known = read_id(change.draft, record.name)
@@ -192,6 +231,7 @@ def _pending(key: bytes, record: ForwardRecord, row: Row) -> Pending:
         candidate=candidate_of(row),
         sent=record.sent,
         unknown=record.unknown,
+        blob=record.blob,
     )
 
 

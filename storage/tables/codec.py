@@ -257,6 +257,7 @@ class HeldEvidence(msgspec.Struct, frozen=True, array_like=True):
     # The version of the memory to change; 0 where there was none.
     target_version: int = 0
     guarded_key: str | None = None
+    guarded_blob: bytes = b""
 
 
 class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
@@ -283,6 +284,8 @@ class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
     leaf_index: int
     sent: bool
     unknown: bool = False
+    # What goes with a released change to its server; b"" once it was settled.
+    blob: bytes = b""
 
 
 class HiddenBy(msgspec.Struct, frozen=True, array_like=True):

@@ -168,6 +168,7 @@ def _submission(
         embedder_id=evidence.embedder_id,
         trace_id=evidence.trace_id,
         guarded_key=evidence.guarded_key,
+        guarded_blob=evidence.guarded_blob,
         seen_version=evidence.target_version,
     )
 
@@ -195,6 +196,7 @@ def evidence_of(submission: Submission, target_version: int) -> HeldEvidence:
         trace_id=submission.trace_id,
         target_version=target_version,
         guarded_key=submission.guarded_key,
+        guarded_blob=submission.guarded_blob,
     )
 
 

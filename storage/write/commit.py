@@ -70,6 +70,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     # answered.
     guarded_key: str | None = None
     sent: bool = True
+    blob: bytes = b""
     # Whether the server behind had the memory before the gate was put in front of it: then nothing
     # is ever sent.
     is_there: bool = False
@@ -302,6 +303,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             ordinal=ordinal,
             leaf_index=row.leaf_index,
             sent=self.judged.sent,
+            blob=b"" if self.judged.sent else self.judged.blob,
         )
         draft.put(FORWARDS, bytes.fromhex(row.candidate_id), encode(record))
 

@@ -257,6 +257,7 @@ class Judge:
             # The waiting caller sends this call itself; a call that a person releases waits until
             # some relay to that server fetches it.
             sent=docket.case.held is None,
+            blob=submission.guarded_blob,
             is_there=submission.candidate.principal_id == ADOPTS,
             culprit=culprit_of(provenance.culprits, submission.candidate),
             session=provenance.session,

@@ -75,7 +75,8 @@ def _check_proposal(proposal: Proposal) -> None:
     for unused in ("vector", "promotion_token", "nonce", "own_key", "ttl_ms"):
         fields.pop(unused)
     # No client speaks for the guard.
-    assert (fields.pop("guarded_key"), fields.pop("culprits")) == (None, ())
+    assert (fields.pop("guarded_key"), fields.pop("guarded_blob")) == (None, b"")
+    assert fields.pop("culprits") == ()
     assert (fields.pop("edit"), fields.pop("approved_by")) == (None, None)
     # Nor names the call of a model, or says which of its words are labels.
     assert (fields.pop("join"), fields.pop("labels")) == (None, ())

@@ -126,7 +126,7 @@ GUARD: Final = (
     Mutant(
         name="a settled item can be settled again",
         file="storage/behind/intents.py",
-        old="            change.draft.delete(FORWARDS, key)\n",
+        old="            change.draft.delete(FORWARDS, place)\n",
         new="",
         invariant="the same answer twice is one leaf",
         tests=(_SETTLED,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants.after_table import AFTER
+from tests.mutants.backends_table import BACKENDS
 from tests.mutants.cases_table import CASES
 from tests.mutants.chroma_table import CHROMA
 from tests.mutants.confirm_table import CONFIRM
@@ -74,4 +75,5 @@ MUTANTS: Final = (
     *PAROLE,
     *DRIFT,
     *FILES,
+    *BACKENDS,
 )

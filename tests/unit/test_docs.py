@@ -18,6 +18,7 @@ from proxy.compose.dialects import dialects_of
 from proxy.dialects.native.decode import ROUTES
 from proxy.settings.after import MEANINGS as AFTER_MEANINGS
 from proxy.settings.after import after_write
+from proxy.settings.backend import MEANINGS as BACKEND_MEANINGS
 from proxy.settings.judge_tables import MEANINGS as JUDGE_MEANINGS
 from proxy.settings.load import setting_table
 from proxy.settings.mcp import MEANINGS, mcp_servers
@@ -76,6 +77,11 @@ def test_every_key_of_an_mcp_table_is_listed() -> None:
 def test_every_key_of_a_model_table_is_listed() -> None:
     expected = [f"| `{name}` | {meaning} |" for name, meaning in MODEL_MEANINGS.items()]
     assert _rows(_text("docs/settings.md"), "## Model APIs") == expected
+
+
+def test_every_key_of_a_backend_table_is_listed() -> None:
+    expected = [f"| `{name}` | {meaning} |" for name, meaning in BACKEND_MEANINGS.items()]
+    assert _rows(_text("docs/settings.md"), "## Memory servers behind") == expected
 
 
 def test_every_key_of_a_judge_table_is_listed() -> None:

@@ -1,0 +1,131 @@
+"""Which memory servers stand behind the gate, and the front that drives them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from proxy.backends.langgraph import LangGraph
+from proxy.fronts.backend import BackendFront
+from proxy.fronts.backend_behind import BackendBehind
+from proxy.fronts.backend_writes import TEND_S
+from proxy.settings.load import SettingsError
+from proxy.transport.responses import attempt
+from proxy.transport.upstream import Upstream, UpstreamLimits
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+    from contextlib import AsyncExitStack
+
+    from proxy.guard.local import Guarding
+    from proxy.seams.http_backend import GuardsKeys, HttpBackend
+    from proxy.seams.surroundings import Surroundings
+    from proxy.settings.backend import BackendServer
+    from proxy.settings.model import ModelUpstream
+    from proxy.transport.auth import Authenticator
+
+ADAPTERS: Final[Mapping[str, Callable[[BackendServer], HttpBackend]]] = {
+    "langgraph": lambda _: LangGraph(),
+}
+
+
+def adapters_of(
+    servers: tuple[BackendServer, ...], models: tuple[ModelUpstream, ...]
+) -> tuple[HttpBackend, ...]:
+    """The adapter of each server, after a check that no two of them share a path.
+
+    A memory API that is imitated here gives way: below a segment of an adapter, the server behind
+    is served in its place.
+
+    Raises:
+        SettingsError: An adapter is not known, or its paths are those of another table.
+    """
+    taken = {model.name: f'the [[model]] table "{model.name}"' for model in models}
+    found: list[HttpBackend] = []
+    for server in servers:
+        make = ADAPTERS.get(server.adapter)
+        if make is None:
+            known = ", ".join(sorted(ADAPTERS))
+            raise SettingsError(f"backend {server.name!r}: adapter: one of {known}")
+        adapter = make(server)
+        for segment in sorted(adapter.segments):
+            if segment in taken:
+                raise SettingsError(
+                    f"backend {server.name!r}: {taken[segment]} is served below /{segment} as well"
+                )
+            taken[segment] = f'the [[backend]] table "{server.name}"'
+        found.append(adapter)
+    return tuple(found)
+
+
+class BackendServing:
+    """The configured memory servers, built once. Event loop only."""
+
+    def __init__(
+        self,
+        servers: tuple[BackendServer, ...],
+        adapters: tuple[HttpBackend, ...],
+        *,
+        guard: Guarding,
+        keys: GuardsKeys,
+        authenticator: Authenticator,
+        surroundings: Surroundings,
+        halt: Callable[[], None],
+    ) -> None:
+        self._servers = tuple(zip(servers, adapters, strict=True))
+        self._guard = guard
+        self._keys = keys
+        self._authenticator = authenticator
+        self._surroundings = surroundings
+        self._halt = halt
+        self._tasks: asyncio.TaskGroup | None = None
+        self._jobs = set[asyncio.Task[None]]()
+
+    async def open(self, stack: AsyncExitStack) -> BackendFront:
+        """The front of the servers, with a pool of connections to each."""
+        behind: list[BackendBehind] = []
+        for server, adapter in self._servers:
+            limits = UpstreamLimits(
+                head_seconds=server.answer_seconds, body_seconds=server.answer_seconds
+            )
+            upstream = Upstream(server.url, headers=server.headers, limits=limits)
+            await stack.enter_async_context(upstream)
+            behind.append(BackendBehind(server, adapter, upstream))
+        self._front = BackendFront(
+            tuple(behind),
+            self._guard,
+            self._authenticator,
+            keys=self._keys,
+            spawn=self._spawn,
+            halt=self._halt,
+        )
+        return self._front
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Settle what was lost or released while the block runs."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            if self._servers:
+                self._spawn(self._tend())
+            try:
+                yield
+            finally:
+                self._tasks = None
+                for job in tuple(self._jobs):
+                    job.cancel()
+
+    def _spawn(self, job: Coroutine[None, None, None]) -> None:
+        if self._tasks is None:
+            # What it would have recorded is looked up at the next start.
+            job.close()
+            return
+        task = self._tasks.create_task(job)
+        self._jobs.add(task)
+        task.add_done_callback(self._jobs.discard)
+
+    async def _tend(self) -> None:
+        while True:
+            await attempt(self._front.tend(), self._halt)
+            await self._surroundings.wait(TEND_S)

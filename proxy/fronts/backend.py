@@ -1,0 +1,173 @@
+"""Memory servers behind the gate that speak HTTP, at the paths of their own APIs.
+
+The one driver of guard mode for HTTP. It authenticates, finds the route in the adapter's table, and
+has reads sifted and writes judged. A route that is in no table, or administers the server, is
+refused. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.fronts.backend_reads import BackendReads
+from proxy.fronts.backend_writes import BackendWrites
+from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
+from proxy.seams.http_backend import Does, ShownMemory
+from proxy.transport.exchange import Answered
+from proxy.transport.responses import Failure, attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from policy.model import Principal
+    from proxy.fronts.backend_behind import BackendBehind
+    from proxy.guard.local import Guarding
+    from proxy.seams.http_backend import GuardsKeys, Routed
+    from proxy.seams.operation import HttpReply, HttpRequest
+    from proxy.transport.auth import Authenticator
+    from proxy.transport.exchange import Incoming
+
+REFUSED: Final = "backend.refused"
+_OF: Final = {does: f"backend.{does.value}" for does in Does}
+ROUTES: Final = frozenset({REFUSED, *_OF.values()})
+_ADMIN: Final = "admin_route: this route administers the memory server, which is an operator's act"
+_TRACEPARENT_LEN_MAX: Final = 64
+
+
+class BackendFront:
+    """Serves every configured memory server. Event loop only."""
+
+    name = "data"
+    routes = ROUTES
+
+    def __init__(
+        self,
+        behind: tuple[BackendBehind, ...],
+        guard: Guarding,
+        authenticator: Authenticator,
+        *,
+        keys: GuardsKeys,
+        spawn: Callable[[Coroutine[None, None, None]], None],
+        halt: Callable[[], None],
+    ) -> None:
+        """`behind` share no path segment."""
+        servers = tuple(_Server(one, guard, keys, spawn) for one in behind)
+        self._by_segment: Mapping[str, _Server] = {
+            segment: server for server in servers for segment in server.behind.adapter.segments
+        }
+        self._servers = servers
+        self._keys = keys
+        self._authenticator = authenticator
+        self._halt = halt
+
+    def serves(self, path: str) -> bool:
+        """Whether a path belongs to a configured server."""
+        return _first(path) in self._by_segment
+
+    async def answer(self, incoming: Incoming) -> Answered:
+        """The answer to a request, failures included, in the shape of the server's own."""
+        server = self._by_segment[_first(incoming.head.path)]
+        progress = _BackendProgress(incoming.head)
+        done = await attempt(self._serve(server, incoming, progress), self._halt)
+        if isinstance(done, Failure):
+            return Answered(
+                reply=server.behind.adapter.refuse(progress.request, done.refusal),
+                route=REFUSED,
+                principal=progress.principal,
+                error_type=done.error_type,
+            )
+        return Answered(
+            reply=done,
+            route=progress.route,
+            principal=progress.principal,
+            done=progress.route in {_OF[Does.WRITE], _OF[Does.REMOVE]},
+        )
+
+    async def tend(self) -> None:
+        """Send what was released on every server, and look up what was lost, once."""
+        for server in self._servers:
+            tenants = self._keys.tenants_waiting(server.behind.settings.name)
+            await server.writes.tend(tenants)
+
+    async def _serve(
+        self, server: _Server, incoming: Incoming, progress: _BackendProgress
+    ) -> HttpReply:
+        behind, adapter = server.behind, server.behind.adapter
+        principal = self._authenticator.require(adapter.credential(incoming.head), incoming)
+        progress.principal = principal.principal_id
+        incoming.enter(principal)
+        allowed = behind.settings.principals
+        if allowed is not None and principal.principal_id not in allowed:
+            raise NotFound
+        # A key of this sidecar in a path or a query would reach the server behind.
+        words = (word for pair in incoming.head.query for word in pair)
+        self._authenticator.check_sent_on("query", words)
+        self._authenticator.check_sent_on("path", (incoming.head.path,))
+        request = await incoming.complete()
+        progress.request = request
+        routed = adapter.classify(request)
+        if routed is None:
+            raise UnknownWrite
+        progress.route = _OF[routed.does]
+        if routed.does is Does.ADMIN:
+            raise MalformedRequest(_ADMIN, status=403)
+        await self._check_folder(server, principal, request)
+        return await self._done(server, principal, request, routed, incoming)
+
+    async def _done(
+        self,
+        server: _Server,
+        principal: Principal,
+        request: HttpRequest,
+        routed: Routed,
+        incoming: Incoming,
+    ) -> HttpReply:
+        match routed.does:
+            case Does.READ:
+                call_id = incoming.answering.request_id
+                return await server.reads.answer(principal, request, routed, call_id)
+            case Does.WRITE | Does.REMOVE:
+                given = request.headers.get("traceparent", "")
+                trace = given if 0 < len(given) <= _TRACEPARENT_LEN_MAX else None
+                return await server.writes.answer(principal, request, routed, trace)
+            case Does.OTHER | Does.ADMIN:
+                return await server.behind.ask(server.behind.adapter.asking(request))
+
+    async def _check_folder(
+        self, server: _Server, principal: Principal, request: HttpRequest
+    ) -> None:
+        folder = server.behind.adapter.folder(request)
+        if not folder:
+            return
+        asked = (ShownMemory(key=folder, strings=(), place=0, is_prefix=True),)
+        name = server.behind.settings.name
+        if any(await self._keys.belongs_to_others(principal, name, asked)):
+            raise NotFound
+
+
+class _Server:
+    """One configured server with what answers its requests."""
+
+    def __init__(
+        self,
+        behind: BackendBehind,
+        guard: Guarding,
+        keys: GuardsKeys,
+        spawn: Callable[[Coroutine[None, None, None]], None],
+    ) -> None:
+        self.behind = behind
+        self.reads = BackendReads(behind, guard, keys)
+        self.writes = BackendWrites(behind, guard, keys, spawn)
+
+
+class _BackendProgress:
+    """What is known so far about one request, for telemetry and for the shape of a failure."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        self.request = request
+        self.principal = ""
+        self.route = REFUSED
+
+
+def _first(path: str) -> str:
+    return path[1:].partition("/")[0]

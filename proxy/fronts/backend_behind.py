@@ -1,0 +1,114 @@
+"""The connection to one memory server behind the gate: its requests, and the version it says.
+
+Nothing of an agent's request goes on but what the adapter made of it: no header, no credential. The
+credential of the sidecar is added here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlencode
+
+from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
+from proxy.seams.operation import HttpReply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.model import Principal
+    from proxy.seams.http_backend import GuardsKeys, HttpBackend
+    from proxy.seams.operation import HttpRequest
+    from proxy.settings.backend import BackendServer
+    from proxy.transport.upstream import Upstream
+
+IN_FLIGHT_MAX: Final = 64
+VERSION_S: Final = 30.0
+_SENT: Final = frozenset({"content-type", "accept"})
+_SHOWN: Final = frozenset({"location", "content-location", "retry-after"})
+_IN_PATHS: Final = "/-._~!$&'()*+,;=:@"
+_ANSWERED: Final = range(200, 300)
+_STRANGE: Final = (
+    "backend_version: nobody approved this version of the server behind, so nothing is written to "
+    "it; an operator reads what it changed and runs `mnemogate backend approve`"
+)
+
+
+class BackendBehind:
+    """One configured server. Event loop only."""
+
+    def __init__(
+        self,
+        settings: BackendServer,
+        adapter: HttpBackend,
+        upstream: Upstream,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`upstream` has the sidecar's own credential, and is open."""
+        self.settings = settings
+        self.adapter = adapter
+        self._upstream = upstream
+        self._monotonic_s = monotonic_s
+        self._in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._version: str | None = None
+        self._version_until_s = 0.0
+
+    async def ask(self, request: HttpRequest) -> HttpReply:
+        """Send one request, once; the server's whole answer.
+
+        Raises:
+            UpstreamError: There is no answer; `sent` says whether the server may have the request.
+            Busy: Too many requests to this server are under way; it was not sent.
+        """
+        if self._in_flight.locked():
+            raise Busy
+        headers = {name: value for name, value in request.headers.items() if name in _SENT}
+        target = quote(request.path, safe=_IN_PATHS)
+        if request.query:
+            target += "?" + urlencode(request.query)
+        body = request.body or None
+        async with (
+            self._in_flight,
+            self._upstream.send(request.method, headers, body, target) as reply,
+        ):
+            whole = await self._upstream.whole(reply)
+        shown = tuple((name, value) for name, value in reply.headers.items() if name in _SHOWN)
+        return HttpReply(
+            status=reply.status,
+            body=whole,
+            content_type=reply.headers.get("content-type", ""),
+            headers=shown,
+        )
+
+    async def answers(self) -> bool:
+        """Whether the server can be reached and says its version."""
+        try:
+            return await self._told() is not None
+        except (UpstreamError, MalformedRequest, Busy):
+            return False
+
+    async def check_version(self, guard: GuardsKeys, principal: Principal) -> None:
+        """Refuse a write to a server of a version that nobody knows.
+
+        The version is asked for again every half minute.
+
+        Raises:
+            MalformedRequest: The version is neither in the adapter's table nor approved.
+            UpstreamError: The server does not answer.
+        """
+        version = await self._told()
+        if version in self.adapter.versions:
+            return
+        name = self.settings.name
+        if version is None or not await guard.knows_version(principal, name, version):
+            raise MalformedRequest(_STRANGE, status=403)
+
+    async def _told(self) -> str | None:
+        if self._version is None or self._monotonic_s() >= self._version_until_s:
+            reply = await self.ask(self.adapter.version_question())
+            self._version = None
+            if reply.status in _ANSWERED:
+                self._version = self.adapter.version_told(reply)
+            self._version_until_s = self._monotonic_s() + VERSION_S
+        return self._version

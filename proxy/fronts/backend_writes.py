@@ -1,0 +1,259 @@
+"""Writes to a memory server behind the gate: judged, sent once, settled by the answer.
+
+The order is the whole of it. What a write would change is read first, each memory is judged, an
+admitted one is an intent on disk before the server hears of it, and an answer that is lost is
+looked up by reading (`proxy/settle/`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import Forwarded, Principal, PrincipalId
+from policy.verdict import Reason
+from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
+from proxy.seams.guard import ITEMS_MAX, GuardedCall, Item, Judged
+from proxy.seams.http_backend import Outcome, Sending, ShownMemory
+from proxy.seams.observations import observation_for
+from proxy.settle.forwarding import Forwarding, judge
+from proxy.settle.leftovers import Leftovers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from policy.model import CandidateId, Tenant
+    from proxy.fronts.backend_behind import BackendBehind
+    from proxy.guard.local import Guarding
+    from proxy.seams.guard import Unsettled
+    from proxy.seams.http_backend import GuardsKeys, Routed
+    from proxy.seams.operation import HttpReply, HttpRequest
+
+TEND_S: Final = 5.0
+SETTLES: Final = PrincipalId("mnemogate:settle")
+"""In whose name released items are sent and lost ones looked up. No key has such a name."""
+_MISSING: Final = 404
+_FAILED: Final = 400
+_TOO_MANY: Final = f"body: more than {ITEMS_MAX} memories at once"
+_NOT_KNOWN: Final = "the server behind did not say what stands there, so nothing was judged"
+
+
+class BackendWrites:
+    """Carries out writes and deletions of one server. Event loop only."""
+
+    def __init__(
+        self,
+        behind: BackendBehind,
+        guard: Guarding,
+        keys: GuardsKeys,
+        spawn: Callable[[Coroutine[None, None, None]], None],
+    ) -> None:
+        self._behind = behind
+        self._guard = guard
+        self._keys = keys
+        self._spawn = spawn
+        self._settling = HttpSettling(behind, guard)
+        self._leftovers: dict[Tenant, Leftovers[Outcome]] = {}
+        self._turn = asyncio.Lock()
+
+    async def answer(
+        self, principal: Principal, request: HttpRequest, routed: Routed, traceparent: str | None
+    ) -> HttpReply:
+        """The answer to a write or deletion: the server's, or a refusal.
+
+        Raises:
+            MalformedRequest: The request cannot be read; nothing was judged, nothing was sent.
+            UpstreamError: The server did not answer. If it may have the request, its items are
+                looked up, and never sent again.
+            StorageError: The gate cannot decide; nothing was sent.
+        """
+        adapter = self._behind.adapter
+        await self._behind.check_version(self._keys, principal)
+        sendings = adapter.items(request, await self._known(request))
+        if len(sendings) > ITEMS_MAX:
+            raise MalformedRequest(_TOO_MANY, status=413)
+        if not sendings:
+            return adapter.answer(request, (), None)
+        judged = await self._judged(principal, routed, sendings, traceparent)
+        admitted = {
+            at: one.candidate_id
+            for at, one in enumerate(judged)
+            if one.decision == "admit" and one.candidate_id is not None
+        }
+        if not admitted:
+            return adapter.answer(request, judged, None)
+        forwarding = self._forwarding(principal)
+        outgoing = adapter.forward(request, sendings, frozenset(admitted))
+        if outgoing is None:
+            await forwarding.settle(tuple(admitted.values()), Forwarded.FAILED)
+            return adapter.answer(request, judged, None)
+        reply = await self._sent(forwarding, outgoing, tuple(admitted.values()))
+        sent = tuple(sendings[at] for at in admitted)
+        await self._settle(forwarding, request, sent, tuple(admitted.values()), reply)
+        return adapter.answer(request, judged, reply)
+
+    async def tend(self, tenants: frozenset[Tenant]) -> None:
+        """Send what was released, and look up what was lost, for each of these tenants."""
+        for tenant in tenants:
+            leftovers = self._leftovers.get(tenant)
+            if leftovers is None:
+                principal = Principal(principal_id=SETTLES, tenant=tenant)
+                leftovers = Leftovers(self._forwarding(principal), self._settling, self._turn)
+                self._leftovers[tenant] = leftovers
+            await leftovers.round()
+
+    def _forwarding(self, principal: Principal) -> Forwarding:
+        return Forwarding(
+            self._guard,
+            principal,
+            self._behind.settings.name,
+            spawn=self._spawn,
+            answer_seconds=self._behind.settings.answer_seconds,
+            retry_seconds=TEND_S,
+        )
+
+    async def _known(self, request: HttpRequest) -> HttpReply | None:
+        question = self._behind.adapter.first(request)
+        if question is None:
+            return None
+        known = await self._behind.ask(question)
+        if known.status >= _FAILED and known.status != _MISSING:
+            raise UpstreamError(_NOT_KNOWN)
+        return known
+
+    async def _judged(
+        self,
+        principal: Principal,
+        routed: Routed,
+        sendings: tuple[Sending, ...],
+        traceparent: str | None,
+    ) -> tuple[Judged, ...]:
+        """One verdict per item. What only another tenant has does not exist for this one."""
+        name = self._behind.settings.name
+        asked = tuple(
+            ShownMemory(key=one.item.key, strings=(), place=at) for at, one in enumerate(sendings)
+        )
+        theirs = await self._keys.belongs_to_others(principal, name, asked)
+        items = tuple(
+            msgspec.structs.replace(one.item, blob=one.blob)
+            for one, other in zip(sendings, theirs, strict=True)
+            if not other
+        )
+        verdicts: tuple[Judged, ...] = ()
+        if items:
+            call = GuardedCall(
+                server=name, tool=routed.operation, items=items, traceparent=traceparent
+            )
+            verdicts = await judge(self._guard.judge, principal, call)
+        rest = iter(verdicts)
+        return tuple(
+            _not_there(one.item) if other else next(rest)
+            for one, other in zip(sendings, theirs, strict=True)
+        )
+
+    async def _sent(
+        self, forwarding: Forwarding, outgoing: HttpRequest, ids: tuple[CandidateId, ...]
+    ) -> HttpReply:
+        """Send a request, once. Without an answer its items are settled before this raises."""
+        try:
+            return await self._behind.ask(outgoing)
+        except Busy:
+            await forwarding.settle(ids, Forwarded.FAILED)
+            raise
+        except UpstreamError as error:
+            state = Forwarded.UNKNOWN if error.sent else Forwarded.FAILED
+            await forwarding.settle(ids, state)
+            raise
+        except asyncio.CancelledError:
+            # Nobody waits any more. The items stay intents, and are looked up.
+            self._guard.abandon(ids)
+            raise
+
+    async def _settle(
+        self,
+        forwarding: Forwarding,
+        request: HttpRequest,
+        sent: tuple[Sending, ...],
+        ids: tuple[CandidateId, ...],
+        reply: HttpReply,
+    ) -> None:
+        try:
+            outcomes = self._behind.adapter.outcome(request, sent, reply)
+        except MalformedRequest:
+            outcomes = tuple(Outcome(state=Forwarded.UNKNOWN) for _ in sent)
+        states: dict[Forwarded, list[CandidateId]] = {}
+        for candidate_id, outcome in zip(ids, outcomes, strict=True):
+            if outcome.key:
+                self._guard.has_key(candidate_id, outcome.key)
+            states.setdefault(outcome.state, []).append(candidate_id)
+        for state, those in states.items():
+            await forwarding.settle(tuple(those), state)
+
+
+class HttpSettling:
+    """Implements `proxy.seams.backend.Backend` for one server. Event loop only."""
+
+    def __init__(self, behind: BackendBehind, guard: Guarding) -> None:
+        self._behind = behind
+        self._guard = guard
+
+    async def is_ready(self) -> bool:
+        """Whether the server answers."""
+        return await self._behind.answers()
+
+    async def send(self, item: Unsettled) -> Outcome | None:
+        """Send one released item, once; its outcome, or None where no answer came.
+
+        Raises:
+            MalformedRequest: The item cannot be sent as it is kept; nothing was sent.
+        """
+        adapter = self._behind.adapter
+        request = adapter.released(item, item.blob)
+        try:
+            reply = await self._behind.ask(request)
+        except (UpstreamError, Busy):
+            return None
+        sending = Sending(
+            item=Item(
+                change=item.change, arguments=item.arguments, pieces=item.pieces, key=item.key
+            ),
+            blob=item.blob,
+        )
+        try:
+            outcome = adapter.outcome(request, (sending,), reply)[0]
+        except MalformedRequest:
+            return None
+        return self._with_key(item, outcome)
+
+    def outcome(self, reply: Outcome) -> Forwarded:
+        """The outcome that `send` read."""
+        return reply.state
+
+    async def look_up(self, item: Unsettled) -> Forwarded | None:
+        """The outcome of a sent item by a read of the server; None if the read shows none."""
+        adapter = self._behind.adapter
+        try:
+            question = adapter.question(item)
+            reply = None if question is None else await self._behind.ask(question)
+            told = None if reply is None else adapter.told(item, reply)
+        except (UpstreamError, MalformedRequest, Busy):
+            return None
+        return None if told is None else self._with_key(item, told).state
+
+    def _with_key(self, item: Unsettled, outcome: Outcome) -> Outcome:
+        if outcome.key:
+            self._guard.has_key(item.candidate_id, outcome.key)
+        return outcome
+
+
+def _not_there(item: Item) -> Judged:
+    reason = Reason.TARGET_MISSING
+    return Judged(
+        decision="reject",
+        candidate_id=None,
+        memory_class=item.memory_class,
+        observation=observation_for("reject", reason, item.memory_class),
+        reason=reason,
+    )

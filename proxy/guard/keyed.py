@@ -1,0 +1,100 @@
+"""Whose the memories of a server behind are, by the keys under which the server files them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING
+
+from policy.labels.forwarded_call import target_of
+from proxy.guard.sieve import Owned
+
+if TYPE_CHECKING:
+    from policy.model import Principal, Tenant
+    from proxy.guard.local import Guarding
+    from proxy.guard.sieve import Sieve
+    from proxy.seams.http_backend import ShownMemory
+    from storage.interfaces import Forwards, Pins
+
+
+class GuardingKeys:
+    """Implements `GuardsKeys` beside a guard of the same protocol. Event loop only."""
+
+    def __init__(
+        self, guard: Guarding, target_prefix: str, *, sieve: Sieve, forwards: Forwards, pins: Pins
+    ) -> None:
+        """`sieve` is the guard's own."""
+        self._guard = guard
+        self._target_prefix = target_prefix
+        self._sieve = sieve
+        self._forwards = forwards
+        self._pins = pins
+
+    async def hides(
+        self,
+        principal: Principal,
+        server: str,
+        shown: tuple[ShownMemory, ...],
+        *,
+        hides_unknown: bool,
+    ) -> tuple[bool, ...]:
+        """For each memory in an answer: True where it must not reach the principal's agent.
+
+        Raises:
+            StorageError: The answer is unknown; withhold all of it.
+        """
+        strings = tuple(text for one in shown for text in one.strings)
+        flags = iter(await self._guard.sift(principal, server, strings))
+        owned = await self._owned(principal, server, shown)
+        hidden: list[bool] = []
+        for one, whose in zip(shown, owned, strict=True):
+            withheld = [next(flags) for _ in one.strings]
+            unknown = hides_unknown and bool(one.key) and whose is Owned.NOBODYS
+            gone = whose in {Owned.HIDDEN, Owned.OTHERS}
+            hidden.append(any(withheld) or gone or unknown)
+        return tuple(hidden)
+
+    async def belongs_to_others(
+        self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]
+    ) -> tuple[bool, ...]:
+        """For each memory: True where another tenant has it, and the principal's has not.
+
+        Raises:
+            StorageError: The answer is unknown; change none of them.
+        """
+        owned = await self._owned(principal, server, shown)
+        return tuple(one is Owned.OTHERS for one in owned)
+
+    async def _owned(
+        self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]
+    ) -> tuple[Owned, ...]:
+        scope = (principal.tenant, target_of(self._target_prefix, server))
+        async with self._sieve.turn:
+            if self._sieve.far_behind:
+                await asyncio.to_thread(self._sieve.refresh)
+            return self._sieve.owned(scope, ((one.key, one.is_prefix) for one in shown))
+
+    def tenants_waiting(self, server: str) -> frozenset[Tenant]:
+        """The tenants with changes still to be sent to a server, or to be looked up on it.
+
+        Raises:
+            StorageError: The answer is unknown.
+        """
+        pending = self._forwards.pending(None, target_of(self._target_prefix, server))
+        return frozenset(one.candidate.tenant for one in pending)
+
+    async def knows_version(self, principal: Principal, server: str, version: str) -> bool:
+        """Whether an operator approved this version of a server.
+
+        It is pinned as the version seen last. The first pin is of no version at all, because the
+        first one seen is approved as it is, and only the adapter's own table may stand for that.
+
+        Raises:
+            StorageError: The answer is unknown; write nothing.
+        """
+        name = f"{self._target_prefix.rstrip('/')}:{server}"
+        if self._pins.get(principal.tenant, name) is None:
+            await self._pins.see(principal.tenant, name, ())
+        digest = hashlib.sha256(version.encode("utf-8", "surrogatepass")).hexdigest()
+        pinned = await self._pins.see(principal.tenant, name, (("version", digest),))
+        return not pinned.changed

@@ -1,0 +1,90 @@
+"""The `[[backend]]` tables: memory servers that stay, with the gate in front of them."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
+from proxy.settings.values import BadValue, table_of
+
+
+class Before(enum.Enum):
+    """What becomes of memories that the server had before the gate."""
+
+    SHOW = "show"
+    HIDE = "hide"
+
+
+class BackendTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[backend]]` table, as it stands in the file."""
+
+    name: Annotated[str, Meta(pattern=NAME_PATTERN)]
+    adapter: Annotated[str, Meta(pattern=NAME_PATTERN)]
+    url: Text
+    headers_file: Text | None = None
+    before: Before = Before.SHOW
+    principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
+    answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 30.0
+
+
+MEANINGS: Final[dict[str, str]] = {
+    "name": "The server's name in leaves and commands; its memories are filed under it.",
+    "adapter": "What kind of server it is: `langgraph`. It is served at the paths of its own API.",
+    "url": "Where it is: this one place, whatever a client says.",
+    "headers_file": "File with `Name: value` lines, closed to others: the credential that only the "
+    "sidecar has. The agent's own never goes on.",
+    "before": "`show` or `hide` memories that no verdict of this gate let in, such as those from "
+    "before it; all tenants see them.",
+    "principals": "Ids of the principals that may use it; unset: all.",
+    "answer_seconds": "Seconds the server has for the beginning of an answer, and again for the "
+    "rest of it.",
+}
+
+
+class BackendServer(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory server, checked. `url` has no slash at its end."""
+
+    name: str
+    adapter: str
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    before: Before
+    principals: frozenset[str] | None
+    answer_seconds: float
+
+
+def backend_servers(tables: list[object]) -> tuple[BackendServer, ...]:
+    """The memory servers of these tables.
+
+    Raises:
+        BadValue: Names the table and the error, and no secret.
+    """
+    found: list[BackendServer] = []
+    for position, table in enumerate(tables, 1):
+        try:
+            found.append(_server(table_of(table, BackendTable)))
+        except BadValue as error:
+            raise BadValue(f"backend, table {position}: {error}") from None
+    for what in ("name", "adapter"):
+        said = [getattr(one, what) for one in found]
+        if len(set(said)) != len(said):
+            raise BadValue(f"backend: two tables have the same {what}")
+    return tuple(found)
+
+
+def _server(given: BackendTable) -> BackendServer:
+    headers = headers_from(given.headers_file)
+    check_url(given.url, has_credential=bool(headers))
+    return BackendServer(
+        name=given.name,
+        adapter=given.adapter,
+        url=given.url.rstrip("/"),
+        headers=headers,
+        before=given.before,
+        principals=None if given.principals is None else frozenset(given.principals),
+        answer_seconds=given.answer_seconds,
+    )

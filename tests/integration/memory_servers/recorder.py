@@ -1,0 +1,142 @@
+"""A store as LangGraph's server has one, in the test's own loop: it records, and loses answers.
+
+It answers the routes of the store as the captures of `langgraph-api` 0.16.7 do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+AT = "2026-11-20T16:07:38.271781+00:00"
+Json = dict[str, Any]
+
+
+class Fault(Enum):
+    """What goes wrong with the next write."""
+
+    NONE = "none"
+    NOT_DONE = "not done"  # the connection breaks before it is done
+    CUT = "cut"  # it is done, and the connection breaks before the answer
+    STUCK = "stuck"  # it is done, and no answer comes
+
+
+class Recorded(NamedTuple):
+    """One request as the server got it."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Recorder:
+    """The server; every request that reached it is in `seen`."""
+
+    def __init__(self) -> None:
+        self.items: dict[tuple[tuple[str, ...], str], Json] = {}
+        self.seen: list[Recorded] = []
+        self.fault = Fault.NONE
+        self.version = "0.16.7"
+        self.stuck = asyncio.Event()
+
+    @property
+    def writes(self) -> list[Recorded]:
+        """The requests that change something."""
+        return [
+            one
+            for one in self.seen
+            if one.method in {"PUT", "DELETE", "PATCH"} or one.target == "/threads"
+        ]
+
+    def put(
+        self, key: str, value: Json, namespace: tuple[str, ...] = ("memories", "alice")
+    ) -> None:
+        """File an item as if it had been there before."""
+        self.items[namespace, key] = value
+
+    def shown(self, place: tuple[tuple[str, ...], str]) -> Json:
+        """An item as a read shows it."""
+        namespace, key = place
+        return {
+            "namespace": [*namespace],
+            "key": key,
+            "value": self.items[place],
+            "created_at": AT,
+            "updated_at": AT,
+        }
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """One request."""
+        body = await request.read()
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self.seen.append(Recorded(request.method, request.path_qs, headers, body))
+        if request.path == "/info":
+            return web.json_response({"version": self.version, "flags": {}})
+        said: Json = await request.json() if body else {}
+        if request.method in {"PUT", "DELETE"}:
+            return await self._change(request, said)
+        found = self._read(request, said)
+        if found is ...:
+            return web.json_response({"detail": "Not Found"}, status=404)
+        return web.json_response(found)
+
+    def _read(self, request: web.BaseRequest, said: Json) -> object:
+        """The answer to a read; `...` for a route that is not here."""
+        match request.method, request.path:
+            case "GET", "/store/items":
+                place = (tuple(request.query["namespace"].split(".")), request.query["key"])
+                return self.shown(place) if place in self.items else None
+            case "POST", "/store/items/search":
+                return {"items": self._found(said)}
+            case "POST", "/store/namespaces":
+                names = dict.fromkeys(namespace for namespace, _ in self.items)
+                return {"namespaces": [[*one] for one in names]}
+            case "POST", "/runs/wait":
+                return {"out": [self.items[place] for place in self.items]}
+            case _:
+                return ...
+
+    def _found(self, said: Json) -> list[Json]:
+        prefix = tuple(said.get("namespace_prefix", ()))
+        found = [place for place in self.items if place[0][: len(prefix)] == prefix]
+        start = said.get("offset", 0)
+        end = start + said.get("limit", 10)
+        return [{**self.shown(place), "score": None} for place in found[start:end]]
+
+    async def _change(self, request: web.BaseRequest, said: Json) -> web.StreamResponse:
+        place = (tuple(said["namespace"]), said["key"])
+        fault, self.fault = self.fault, Fault.NONE
+        if fault is not Fault.NOT_DONE:
+            if request.method == "PUT":
+                self.items[place] = said["value"]
+            else:
+                self.items.pop(place, None)
+        if fault is Fault.STUCK:
+            await self.stuck.wait()
+        if fault is not Fault.NONE and request.transport is not None:
+            request.transport.abort()
+        return web.Response(status=204)
+
+
+@asynccontextmanager
+async def recorder() -> AsyncGenerator[tuple[Recorder, str]]:
+    """The server on a free port, and its URL."""
+    server = Recorder()
+    runner = web.ServerRunner(web.Server(server.answer), handle_signals=False)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield server, f"http://{host}:{port}"
+    finally:
+        server.stuck.set()
+        await runner.cleanup()

@@ -1,0 +1,345 @@
+"""A memory server behind the gate, over real sockets: what is sent, what is shown, what is settled.
+
+The server is a recorder of the store's routes; `test_backend_langgraph.py` has the real one.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from proxy.compose.app import Composition
+from proxy.fronts.backend_writes import TEND_S
+from proxy.settings.load import SettingsError
+from tests.integration.memory_servers.recorder import Fault, recorder
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from tests.integration.turns import Turns
+from tests.unit.proxy.guarded import STEERING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from tests.integration.memory_servers.recorder import Recorder
+    from tests.integration.running import Running
+
+ALICE = ["memories", "alice"]
+SECRET = "the-sidecars-own-credential-0123456789"
+GOOD = "Ada has moved the quarterly review to Thursday afternoon"
+NOWHERE = 'url = "http://127.0.0.1:1"\n'
+Json = dict[str, Any]
+
+
+class Guarded(NamedTuple):
+    """A sidecar with the recorder behind it."""
+
+    sidecar: Running
+    server: Recorder
+
+    async def ask(
+        self, method: str, target: str, body: object = None, key: str = AGENT_KEY
+    ) -> tuple[int, Any, bytes]:
+        """Status, decoded body and bytes of one request of an agent."""
+        async with self.sidecar.client.request(
+            method,
+            self.sidecar.url + target,
+            json=body,
+            headers={"x-api-key": key, "cookie": "a=b", "x-more": "agent"},
+        ) as response:
+            raw = await response.read()
+            return response.status, json.loads(raw) if raw else None, raw
+
+    async def put(self, text: str, name: str = "k1", key: str = AGENT_KEY) -> tuple[int, Any]:
+        body = {"namespace": ALICE, "key": name, "value": {"text": text}}
+        status, said, _ = await self.ask("PUT", "/store/items", body, key)
+        return status, said
+
+    async def get(self, name: str = "k1", key: str = AGENT_KEY) -> Json | None:
+        said: Json | None
+        _, said, _ = await self.ask(
+            "GET", f"/store/items?key={name}&namespace=memories.alice", key=key
+        )
+        return said
+
+    async def texts(self, key: str = AGENT_KEY, limit: int = 10) -> list[str]:
+        body = {"namespace_prefix": ["memories"], "limit": limit, "offset": 0}
+        status, said, _ = await self.ask("POST", "/store/items/search", body, key)
+        assert status == 200, said
+        return [one["value"]["text"] for one in said["items"]]
+
+    async def operate(self, method: str, path: str, body: Json | None = None) -> Json:
+        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+        async with self.sidecar.client.request(
+            method, f"{self.sidecar.admin_url}/api/v1{path}", json=body, headers=headers
+        ) as response:
+            assert response.status == 200, await response.text()
+            said: Json = await response.json()
+            return said
+
+    def unsettled(self) -> list[tuple[str, bool]]:
+        pending = self.sidecar.sidecar.store.forwards.pending()
+        return [(one.candidate.change.value, one.unknown) for one in pending]
+
+
+@asynccontextmanager
+async def guarded(
+    root: Path, server: Recorder, url: str, more: str = "", composition: Composition | None = None
+) -> AsyncGenerator[Guarded]:
+    secret = root / "headers"
+    secret.write_text(f"x-api-key: {SECRET}\n")
+    secret.chmod(0o600)
+    table = f'[[backend]]\nname = "store"\nadapter = "langgraph"\nurl = "{url}"\n'
+    tables = f'{table}headers_file = "{secret}"\n{more}'
+    async with running(root, composition, tables=tables) as sidecar:
+        yield Guarded(sidecar, server)
+
+
+async def test_an_admitted_write_goes_on_with_the_sidecars_credential_alone(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        assert await gate.put(GOOD) == (204, None)
+        found = await gate.get()
+        assert found is not None
+        assert found["value"] == {"text": GOOD}
+        assert await gate.texts() == [GOOD]
+        (sent,) = server.writes
+        assert json.loads(sent.body)["value"] == {"text": GOOD}
+        assert gate.unsettled() == []
+        assert server.seen
+        for one in server.seen:
+            assert one.headers["x-api-key"] == SECRET
+            assert not {"cookie", "x-more", "authorization"} & set(one.headers)
+            assert AGENT_KEY not in repr(one)
+
+
+async def test_a_refused_write_is_a_403_and_nothing_of_it_reaches_the_server(
+    tmp_path: Path,
+) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        status, said = await gate.put(STEERING)
+        assert status == 403
+        assert set(said) == {"detail"}
+        assert "Zebra" not in repr(said)
+        assert server.writes == []
+        assert "Zebra" not in repr(server.seen)
+        # Control: past the gate the same write lands.
+        server.put("k1", {"text": STEERING})
+        assert STEERING in repr(server.items)
+
+
+async def test_an_answer_of_which_nothing_is_hidden_is_the_servers_own_bytes(
+    tmp_path: Path,
+) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        await gate.put(GOOD)
+        reads: list[tuple[str, str, Json | None]] = [
+            ("GET", "/store/items?key=k1&namespace=memories.alice", None),
+            ("POST", "/store/items/search", {"namespace_prefix": [], "limit": 5}),
+            ("POST", "/store/namespaces", {"prefix": ["memories"]}),
+        ]
+        for method, target, body in reads:
+            _, _, guarded_bytes = await gate.ask(method, target, body)
+            async with gate.sidecar.client.request(method, url + target, json=body) as direct:
+                assert await direct.read() == guarded_bytes, target
+
+
+async def test_what_is_held_or_another_tenants_is_in_no_read_and_the_answer_is_refilled(
+    tmp_path: Path,
+) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        other = await gate.sidecar.key("other", tenant="other")
+        mine = [f"Ada keeps bees in garden number {number}" for number in range(3)]
+        for number, text in enumerate(mine):
+            assert (await gate.put(text, f"b{number}"))[0] == 204
+        theirs = "Grace collects stamps of the year nineteen twelve"
+        assert (await gate.put(theirs, "theirs", other))[0] == 204
+        assert theirs not in await gate.texts()
+        assert await gate.get("theirs") is None
+        assert await gate.texts(other) == [theirs]
+        # A write over another tenant's memory, or a deletion of it, finds nothing there.
+        status, said = await gate.put("Grace collects butterflies now", "theirs")
+        assert (status, "target_missing" in said["detail"]) == (403, True)
+        place = {"namespace": ALICE, "key": "theirs"}
+        assert (await gate.ask("DELETE", "/store/items", place))[0] == 403
+        assert await gate.texts(other) == [theirs]
+        # What is held, and stands on the server all the same, is not shown; the answer is refilled.
+        held = "Remember that Ada prefers the blue folder for all of her tax papers"
+        status, _ = await gate.put(f"{STEERING}. {held}", "held")
+        assert status == 403
+        server.items = {
+            (tuple(ALICE), "held"): {"text": f"{STEERING}. {held}"},
+            **server.items,
+        }
+        assert await gate.texts(limit=3) == mine
+
+
+async def test_what_was_there_before_is_shown_or_hidden_as_the_table_says(tmp_path: Path) -> None:
+    for before, expected in (("show", ["from before"]), ("hide", [])):
+        root = tmp_path / before
+        root.mkdir()
+        async with recorder() as (server, url):
+            server.put("old", {"text": "from before"})
+            more = f'before = "{before}"\n'
+            async with guarded(root, server, url, more) as gate:
+                assert await gate.texts() == expected
+                assert (await gate.get("old") is None) is (before == "hide")
+
+
+async def test_a_change_of_what_was_there_before_waits_for_a_person_and_is_sent_once(
+    tmp_path: Path,
+) -> None:
+    turns = Turns()
+    composition = Composition(wait=turns)
+    async with (
+        recorder() as (server, url),
+        guarded(tmp_path, server, url, composition=composition) as gate,
+    ):
+        server.put("old", {"text": "the user's own words"})
+        assert (await gate.put("other words, of the agent", "old"))[0] == 403
+        (held,) = (await gate.operate("GET", "/review"))["held"]
+        await gate.operate("POST", f"/review/{held['candidate_id']}/release", {})
+        await turns.turn(TEND_S)
+        assert gate.unsettled() == []
+        assert server.items[tuple(ALICE), "old"] == {"text": "other words, of the agent"}
+        assert len(server.writes) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "done"), [(Fault.CUT, True), (Fault.NOT_DONE, False), (Fault.STUCK, True)]
+)
+async def test_a_lost_answer_is_looked_up_and_the_write_is_never_sent_again(
+    tmp_path: Path, fault: Fault, *, done: bool
+) -> None:
+    turns = Turns()
+    composition = Composition(wait=turns)
+    more = "answer_seconds = 1\n"
+    async with (
+        recorder() as (server, url),
+        guarded(tmp_path, server, url, more, composition) as gate,
+    ):
+        server.fault = fault
+        status, said = await gate.put(GOOD)
+        assert (status, set(said)) == (502, {"detail"})
+        assert gate.unsettled() == [("create", True)]
+        assert await gate.get() is None, "its outcome is not known, so it is not shown"
+        await turns.turn(TEND_S)
+        assert gate.unsettled() == []
+        assert (await gate.get() is not None) is done
+        assert len(server.writes) == 1
+
+
+async def test_a_server_of_an_unknown_version_gets_no_write_until_it_is_approved(
+    tmp_path: Path,
+) -> None:
+    async with recorder() as (server, url):
+        server.version = "9.9.9"
+        async with guarded(tmp_path, server, url) as gate:
+            for _ in range(2):
+                status, said = await gate.put(GOOD)
+                assert (status, "backend_version" in said["detail"]) == (403, True)
+            assert server.writes == []
+            assert await gate.texts() == []
+            view = await gate.operate("GET", "/mcp")
+            (seen,) = view["servers"]
+            approved = {"digest": seen["digest"]}
+            await gate.operate("POST", "/mcp/http:store/approve", approved)
+            assert (await gate.put(GOOD))[0] == 204
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "word"),
+    [
+        ("POST", "/store/items/merge", "unknown_write"),
+        ("GET", "/threads/a/b/c/d", "unknown_write"),
+        ("POST", "/assistants", "admin_route"),
+        ("PUT", "/store/items", "namespace"),
+    ],
+)
+async def test_what_the_table_does_not_have_or_cannot_read_is_refused_and_not_sent(
+    tmp_path: Path, method: str, target: str, word: str
+) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        status, said, _ = await gate.ask(method, target, {"namespace": []})
+        assert 400 <= status < 500
+        assert word in said["detail"]
+        assert server.writes == []
+        # Control: a request that the table has goes on.
+        assert (await gate.ask("GET", "/info"))[0] == 200
+
+
+async def test_nobody_without_a_key_or_not_among_the_principals_is_served(tmp_path: Path) -> None:
+    async with recorder() as (server, url):
+        async with guarded(tmp_path, server, url, 'principals = ["somebody"]\n') as gate:
+            assert (await gate.ask("GET", "/info", key="wrong"))[0] == 401
+            assert (await gate.ask("GET", "/info"))[0] == 404
+            key = await gate.sidecar.key("somebody")
+            assert (await gate.ask("GET", "/info", key=key))[0] == 200
+        assert [one.target for one in server.seen] == ["/info"]
+
+
+async def test_a_key_of_the_sidecar_in_a_query_is_not_sent_on(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        status, _, _ = await gate.ask("GET", f"/store/items?key={AGENT_KEY}&namespace=a")
+        assert status == 400
+        assert server.seen == []
+
+
+async def test_a_server_that_is_away_is_a_503_in_its_own_shape(tmp_path: Path) -> None:
+    async with recorder() as (server, url):
+        pass
+    async with guarded(tmp_path, server, url) as gate:
+        status, said, _ = await gate.ask("GET", "/info")
+        assert (status, set(said)) == (503, {"detail"})
+        assert gate.unsettled() == []
+
+
+async def test_what_a_run_says_of_withheld_text_is_refused_whole(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        await gate.put(GOOD)
+        run: Json = {"assistant_id": "agent", "input": {}}
+        assert (await gate.ask("POST", "/runs/wait", run))[0] == 200
+        assert (await gate.put(STEERING, "bad"))[0] == 403
+        server.put("bad", {"text": STEERING})
+        status, said, _ = await gate.ask("POST", "/runs/wait", run)
+        assert status == 403
+        assert "Zebra" not in repr(said)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            '[[backend]]\nname = "two"\nadapter = "langgraph"\n' + NOWHERE,
+            "adapter",
+        ),
+        (
+            '[[backend]]\nname = "two"\nadapter = "nobodys"\n' + NOWHERE,
+            "langgraph",
+        ),
+        ('[[model]]\nname = "runs"\napi = "openai"\n' + NOWHERE, "runs"),
+    ],
+)
+async def test_tables_that_share_a_path_stop_the_start(
+    tmp_path: Path, more: str, said: str
+) -> None:
+    async with recorder() as (server, url):
+        with pytest.raises(SettingsError, match=said):
+            async with guarded(tmp_path, server, url, more):
+                pass
+
+
+async def test_an_intent_that_a_crash_left_is_looked_up_at_the_next_start(tmp_path: Path) -> None:
+    async with recorder() as (server, url):
+        async with guarded(tmp_path, server, url, "answer_seconds = 1\n") as gate:
+            server.fault = Fault.STUCK
+            await gate.put(GOOD)
+            assert gate.unsettled() == [("create", True)]
+        turns = Turns()
+        composition = Composition(wait=turns)
+        async with guarded(tmp_path, server, url, composition=composition) as gate:
+            await turns.waits(TEND_S)
+            assert gate.unsettled() == []
+            assert await gate.texts() == [GOOD]
+        assert len(server.writes) == 1

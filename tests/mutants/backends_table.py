@@ -1,0 +1,130 @@
+"""Faults of guard mode in front of memory servers that speak HTTP."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_BEHIND: Final = "proxy/fronts/backend_behind.py"
+_FRONT: Final = "proxy/fronts/backend.py"
+_READS: Final = "proxy/fronts/backend_reads.py"
+_WRITES: Final = "proxy/fronts/backend_writes.py"
+_UPSTREAM: Final = "proxy/transport/upstream.py"
+_KEYED: Final = "proxy/guard/keyed.py"
+_TEST: Final = "tests/integration/test_backend_store.py"
+_CREDENTIAL: Final = at(_TEST, "test_an_admitted_write_goes_on_with_the_sidecars_credential_alone")
+_SHOWN: Final = at(
+    _TEST, "test_what_is_held_or_another_tenants_is_in_no_read_and_the_answer_is_refilled"
+)
+_LOST: Final = at(_TEST, "test_a_lost_answer_is_looked_up_and_the_write_is_never_sent_again")
+_UNKNOWN: Final = at(
+    _TEST, "test_what_the_table_does_not_have_or_cannot_read_is_refused_and_not_sent"
+)
+
+_HEADERS: Final = at(
+    "tests/unit/proxy/fronts/test_backend_behind.py", "test_no_other_header_goes_on"
+)
+
+BACKENDS: Final = (
+    Mutant(
+        name="a header of the client reaches the memory server",
+        file=_BEHIND,
+        old="if name in _SENT}",
+        new="if name not in _SHOWN}",
+        invariant="nothing goes on but what the adapter made of a request",
+        tests=(_HEADERS,),
+    ),
+    Mutant(
+        name="what a read of a memory server brings back is not sifted",
+        file=_READS,
+        old="        dropped = _dropped(wanted, shown, hidden)\n",
+        new="        dropped = _dropped(wanted, shown, tuple(False for _ in hidden))\n",
+        invariant="what must not be shown is left out of a read",
+        tests=(_SHOWN,),
+    ),
+    Mutant(
+        name="a route that the table does not have passes",
+        file=_FRONT,
+        old="            raise UnknownWrite\n",
+        new="            return await behind.ask(request)\n",
+        invariant="an unknown route counts as a write",
+        tests=(_UNKNOWN,),
+    ),
+    Mutant(
+        name="a route that administers the memory server passes",
+        file=_FRONT,
+        old="        if routed.does is Does.ADMIN:\n",
+        new="        if routed.does is Does.ADMIN and not request:\n",
+        invariant="an agent administers no memory server",
+        tests=(_UNKNOWN,),
+    ),
+    Mutant(
+        name="a write whose connection broke is sent once more",
+        file=_UPSTREAM,
+        old="        self._session._retry_connection = False",
+        new="        self._session._retry_connection = True",
+        invariant="a write is sent once",
+        tests=(_LOST,),
+    ),
+    Mutant(
+        name="a lost answer of a memory server counts as a failure",
+        file=_WRITES,
+        old="            state = Forwarded.UNKNOWN if error.sent else Forwarded.FAILED\n",
+        new="            state = Forwarded.FAILED\n",
+        invariant="without an answer nobody knows what became of a write",
+        tests=(_LOST,),
+    ),
+    Mutant(
+        name="another tenant's memory is shown",
+        file=_KEYED,
+        old="            gone = whose in {Owned.HIDDEN, Owned.OTHERS}\n",
+        new="            gone = whose is Owned.HIDDEN\n",
+        invariant="no tenant reads what another one wrote",
+        tests=(_SHOWN,),
+    ),
+    Mutant(
+        name="another tenant's memory may be changed",
+        file=_KEYED,
+        old="        return tuple(one is Owned.OTHERS for one in owned)\n",
+        new="        return tuple(one is Owned.OTHERS and not shown for one in owned)\n",
+        invariant="no tenant changes what another one wrote",
+        tests=(_SHOWN,),
+    ),
+    Mutant(
+        name="a memory server of an unknown version gets writes",
+        file=_BEHIND,
+        old="        if version in self.adapter.versions:\n",
+        new="        if version is not None:\n",
+        invariant="a table of routes holds for the versions that it was made with",
+        tests=(
+            at(_TEST, "test_a_server_of_an_unknown_version_gets_no_write_until_it_is_approved"),
+        ),
+    ),
+    Mutant(
+        name="a memory keeps no key that its server gave it",
+        file="storage/behind/intents.py",
+        old="            if key and result is Forwarded.DONE:\n",
+        new="            if key and result is Forwarded.FAILED:\n",
+        invariant="a memory is filed under the key that its server gave it",
+        tests=(
+            at(
+                "tests/unit/proxy/guard/test_keyed.py",
+                "test_a_memory_is_filed_under_the_key_that_its_server_gave_it",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a blob goes on although it is not the one that was judged",
+        file="proxy/guard/local.py",
+        old='if _digest(one.blob) == call.blob else b""',
+        new='if one.blob else b""',
+        invariant="what a release sends is what was held",
+        tests=(
+            at(
+                "tests/unit/proxy/guard/test_keyed.py",
+                "test_a_blob_that_is_not_the_judged_one_does_not_go_on",
+            ),
+        ),
+    ),
+)

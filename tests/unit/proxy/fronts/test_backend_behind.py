@@ -1,0 +1,74 @@
+"""The connection to a memory server: what of a request goes on, and how many at once."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.backends.langgraph import LangGraph
+from proxy.fronts.backend_behind import IN_FLIGHT_MAX, BackendBehind
+from proxy.seams.faults import Busy
+from proxy.seams.operation import HttpRequest
+from proxy.settings.backend import backend_servers
+from proxy.transport.upstream import Upstream
+from tests.integration.memory_servers.recorder import recorder
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from tests.integration.memory_servers.recorder import Recorder
+
+PUT = HttpRequest(
+    method="PUT",
+    path="/store/items",
+    headers={"content-type": "application/json"},
+    body=b'{"namespace": ["memories", "alice"], "key": "k", "value": {}}',
+)
+
+
+@asynccontextmanager
+async def behind() -> AsyncGenerator[tuple[Recorder, BackendBehind]]:
+    async with recorder() as (server, url):
+        table = {"name": "store", "adapter": "langgraph", "url": url}
+        (settings,) = backend_servers([table])
+        async with Upstream(url, headers=(("X-Api-Key", "ours"),)) as upstream:
+            yield server, BackendBehind(settings, LangGraph(), upstream)
+
+
+async def test_no_other_header_goes_on() -> None:
+    async with behind() as (server, one):
+        agents = {"x-api-key": "theirs", "authorization": "Bearer theirs", "x-more": "theirs"}
+        query = (("k", "ü&"),)
+        path = "/store/a b/c"
+        await one.ask(HttpRequest(method="GET", path=path, query=query, headers=agents))
+        (seen,) = server.seen
+        assert seen.headers["x-api-key"] == "ours"
+        assert "theirs" not in repr(seen)
+        assert seen.target == "/store/a%20b/c?k=%C3%BC%26"
+
+
+async def test_a_full_server_is_busy_and_gets_no_more() -> None:
+    async with behind() as (server, one):
+        room = one._in_flight  # pyright: ignore[reportPrivateUsage]
+        for _ in range(IN_FLIGHT_MAX):
+            await room.acquire()
+        with pytest.raises(Busy):
+            await one.ask(PUT)
+        assert server.seen == []
+        room.release()
+        assert (await one.ask(PUT)).status == 204
+
+
+async def test_the_version_is_asked_for_again_after_a_while() -> None:
+    async with recorder() as (server, url):
+        now_s = 0.0
+        (settings,) = backend_servers([{"name": "store", "adapter": "langgraph", "url": url}])
+        async with Upstream(url) as upstream:
+            one = BackendBehind(settings, LangGraph(), upstream, lambda: now_s)
+            assert [await one.answers() for _ in range(3)] == [True] * 3
+            assert len(server.seen) == 1
+            now_s = 31.0
+            assert await one.answers()
+            assert len(server.seen) == 2

@@ -1,0 +1,179 @@
+"""Whose the memories of a server are, by its keys; and what goes with a memory beside its text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.labels.forwarded_call import HTTP
+from policy.model import ChangeKind
+from proxy.guard.keyed import GuardingKeys
+from proxy.guard.sieve import Sieve
+from proxy.seams.guard import Forwarded
+from proxy.seams.http_backend import ShownMemory
+from tests.unit.proxy.guarded import (
+    AGENT,
+    BY,
+    GOOD,
+    OTHER,
+    SERVER,
+    STEERING,
+    Guarded,
+    call,
+    guard_of,
+    guarded,
+    item,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from policy.model import CandidateId, Principal
+    from proxy.guard.local import Guarding
+    from storage.values import Behind, Pending
+
+KEY = '["memories","alice","k1"]'
+FOLDER = '["memories",'
+
+
+def http(seen: Guarded) -> tuple[Guarding, GuardingKeys]:
+    """The guard of HTTP servers on the store, and what it tells of keys."""
+    sieve, store = Sieve(seen.store.followed.since), seen.store
+    guard = guard_of(seen.wired, seen.clock, dialect="http", target_prefix=HTTP, sieve=sieve)
+    return guard, GuardingKeys(guard, HTTP, sieve=sieve, forwards=store.forwards, pins=store.pins)
+
+
+def shown(key: str, *strings: str, is_prefix: bool = False) -> ShownMemory:
+    return ShownMemory(key=key, strings=strings, place=0, is_prefix=is_prefix)
+
+
+async def admitted(guard: Guarding, who: Principal, key: str, text: str = GOOD) -> CandidateId:
+    (judged,) = await guard.judge(who, call(item(text, key=key)))
+    assert judged.candidate_id is not None
+    return judged.candidate_id
+
+
+async def hides(keys: GuardingKeys, who: Principal, one: ShownMemory) -> bool:
+    (hidden,) = await keys.hides(who, SERVER, (one,), hides_unknown=False)
+    return hidden
+
+
+async def test_a_memory_is_hidden_until_it_is_settled_and_from_other_tenants_after(
+    tmp_path: Path,
+) -> None:
+    with guarded(tmp_path) as seen:
+        guard, keys = http(seen)
+        candidate_id = await admitted(guard, AGENT, KEY)
+        for one in (shown(KEY), shown(FOLDER, is_prefix=True)):
+            assert await hides(keys, AGENT, one)
+        assert keys.tenants_waiting(SERVER) == {AGENT.tenant}
+        await guard.settle(AGENT, SERVER, ((candidate_id, Forwarded.DONE),))
+        assert keys.tenants_waiting(SERVER) == frozenset()
+        for one in (shown(KEY), shown(FOLDER, is_prefix=True)):
+            assert not await hides(keys, AGENT, one)
+            assert await hides(keys, OTHER, one)
+            assert await keys.belongs_to_others(OTHER, SERVER, (one,)) == (True,)
+            assert await keys.belongs_to_others(AGENT, SERVER, (one,)) == (False,)
+        # Control: another folder, another key and no key at all are nobody's.
+        for one in (shown('["other",', is_prefix=True), shown("k2"), shown("")):
+            assert not await hides(keys, OTHER, one)
+
+
+async def test_what_nobody_let_in_is_hidden_where_that_is_asked_for(tmp_path: Path) -> None:
+    with guarded(tmp_path) as seen:
+        _, keys = http(seen)
+        for hidden in (True, False):
+            found = await keys.hides(AGENT, SERVER, (shown(KEY, "old"),), hides_unknown=hidden)
+            assert found == (hidden,)
+
+
+async def test_one_withheld_string_hides_its_whole_memory_and_no_other(tmp_path: Path) -> None:
+    with guarded(tmp_path) as seen:
+        guard, keys = http(seen)
+        (judged,) = await guard.judge(AGENT, call(item(STEERING, key="k1")))
+        assert judged.decision == "hold"
+        answer = (shown("a", "fine", STEERING), shown("b", "fine"), shown("c"))
+        found = await keys.hides(AGENT, SERVER, answer, hides_unknown=False)
+        assert found == (True, False, False)
+
+
+async def test_a_memory_is_filed_under_the_key_that_its_server_gave_it(tmp_path: Path) -> None:
+    with guarded(tmp_path) as seen:
+        guard, keys = http(seen)
+        candidate_id = await admitted(guard, AGENT, "")
+        guard.has_key(candidate_id, "id-1")
+        await guard.settle(AGENT, SERVER, ((candidate_id, Forwarded.DONE),))
+        assert await keys.belongs_to_others(OTHER, SERVER, (shown("id-1"),)) == (True,)
+        # A change of it is one of a memory that is known, and no person is asked.
+        (judged,) = await guard.judge(AGENT, call(item(GOOD, key="id-1", change=ChangeKind.UPDATE)))
+        assert judged.decision == "admit"
+        assert seen.store.reader.check().problems == ()
+    # So it stays, once the store is opened again.
+    with guarded(tmp_path) as seen:
+        _, keys = http(seen)
+        assert await keys.belongs_to_others(OTHER, SERVER, (shown("id-1"),)) == (True,)
+
+
+async def test_a_key_of_what_failed_is_not_kept(tmp_path: Path) -> None:
+    with guarded(tmp_path) as seen:
+        guard, keys = http(seen)
+        candidate_id = await admitted(guard, AGENT, "")
+        guard.has_key(candidate_id, "id-1")
+        await guard.settle(AGENT, SERVER, ((candidate_id, Forwarded.FAILED),))
+        assert await keys.belongs_to_others(OTHER, SERVER, (shown("id-1"),)) == (False,)
+
+
+async def test_a_released_item_has_its_blob_and_an_admitted_one_leaves_none(
+    tmp_path: Path,
+) -> None:
+    with guarded(tmp_path) as seen:
+        guard, _ = http(seen)
+        blob = bytes(range(256)) * 16
+        held = msgspec.structs.replace(item(STEERING), blob=blob)
+        (judged,) = await guard.judge(AGENT, call(held))
+        assert judged.candidate_id is not None
+        await seen.store.writer.release(judged.candidate_id, BY)
+        (given,) = await guard.unsettled(AGENT, SERVER)
+        assert given.blob == blob
+        await guard.settle(AGENT, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+        await guard.judge(AGENT, call(msgspec.structs.replace(item(GOOD), blob=blob)))
+        (pending,) = seen.store.forwards.pending()
+        assert pending.blob == b""
+
+
+class Altered:
+    """The forwards of a store in which somebody changed the blobs."""
+
+    def __init__(self, seen: Guarded) -> None:
+        self._forwards = seen.store.forwards
+
+    def pending(self, *asked: object) -> tuple[Pending, ...]:
+        del asked
+        found = self._forwards.pending()
+        return tuple(msgspec.structs.replace(one, blob=b"another vector") for one in found)
+
+    async def claim(self, behind: Behind, ids: tuple[CandidateId, ...]) -> frozenset[str]:
+        return await self._forwards.claim(behind, ids)
+
+
+async def test_a_blob_that_is_not_the_judged_one_does_not_go_on(tmp_path: Path) -> None:
+    with guarded(tmp_path) as seen:
+        guard, _ = http(seen)
+        held = msgspec.structs.replace(item(STEERING), blob=b"a vector")
+        (judged,) = await guard.judge(AGENT, call(held))
+        assert judged.candidate_id is not None
+        await seen.store.writer.release(judged.candidate_id, BY)
+        guard._forwards = Altered(seen)  # type: ignore[assignment]
+        (given,) = await guard.unsettled(AGENT, SERVER)
+        assert given.blob == b""
+
+
+async def test_a_version_is_known_once_an_operator_approved_it(tmp_path: Path) -> None:
+    with guarded(tmp_path) as seen:
+        _, keys = http(seen)
+        assert not await keys.knows_version(AGENT, SERVER, "2.0")
+        await seen.store.pins.approve(AGENT.tenant, "http:memory", BY)
+        assert await keys.knows_version(AGENT, SERVER, "2.0")
+        assert not await keys.knows_version(AGENT, SERVER, "2.1")
+        assert not await keys.knows_version(OTHER, SERVER, "2.0")
