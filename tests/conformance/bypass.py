@@ -24,7 +24,7 @@ def directive() -> tuple[str, str]:
 
 
 async def reads(live: Running, key: str, ids: tuple[str, ...] = ()) -> str:
-    """Everything that the read paths of both dialects show to a key, as one text."""
+    """Everything that the read paths of all dialects show to a key, as one text."""
     shown: list[str] = []
     paths = [*READS, *(path for one in ids for path in _of(one))]
     for path in paths:
@@ -44,6 +44,15 @@ async def reads(live: Running, key: str, ids: tuple[str, ...] = ()) -> str:
     ):
         async with live.client.request(
             method, live.url + path, json=asked, headers=token
+        ) as response:
+            shown.append(await response.text())
+    for path, wanted in (
+        ("/store/items/search", {"limit": 1000}),
+        ("/store/items/search", {"query": "vendor", "limit": 1000}),
+        ("/store/namespaces", {"limit": 1000}),
+    ):
+        async with live.client.post(
+            live.url + path, json=wanted, headers={"x-api-key": key}
         ) as response:
             shown.append(await response.text())
     return "\n".join(shown)

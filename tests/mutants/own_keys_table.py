@@ -66,7 +66,7 @@ OWN_KEYS: Final = (
         ),
     ),
     Mutant(
-        name="names below another are looked for in every tenant",
+        name="names below another are not found",
         file="storage/derived/catalogue.py",
         old="            if owner == tenant and named == kind and is_under(name, root)\n",
         new="            if named == kind and is_under(name, root) and root == name\n",

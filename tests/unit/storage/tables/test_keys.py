@@ -45,11 +45,12 @@ def test_the_id_of_a_clients_own_key_is_a_uuid_of_tenant_and_key_that_needs_the_
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", own)
     assert own == KeyedNames(b"k" * 32).own(Tenant("a"), "bc")
     others = {
+        NAMES.own(Tenant("b"), "bc"),
         NAMES.own(Tenant("ab"), "c"),
         NAMES.own(Tenant("a"), "bd"),
         KeyedNames(b"K" * 32).own(Tenant("a"), "bc"),
     }
-    assert len({own, *others}) == 4
+    assert len({own, *others}) == 5
 
 
 @pytest.mark.parametrize("field", ["text", "target", "nonce", "principal_id"])

@@ -187,6 +187,14 @@ def test_a_creation_under_a_live_id_replaces_the_memory_and_keeps_its_beginning(
     fourth = _landed(say(store, "four", memory_id=memory_id))
     assert fourth.created_at_ms == bench.clock.now_ms
     assert store.reader.check().problems == ()
+    # After a purge the id begins anew, and nothing of before is in its history.
+    _change(store, ChangeKind.DELETE, fourth)
+    assert _change(store, ChangeKind.PURGE, fourth).decision is Decision.ADMIT
+    fifth = _landed(say(store, "five", memory_id=memory_id))
+    assert store.reader.get(TENANT, memory_id) == fifth
+    told = [step.new_text for step in store.reader.history(TENANT, memory_id)]
+    assert [text for text in told if text] == ["five"]
+    assert store.reader.check().problems == ()
 
 
 def test_the_same_id_in_another_tenant_is_another_memory(store: EmbeddedStore) -> None:
