@@ -104,8 +104,8 @@ REPORTING: Final = (
     Mutant(
         name="a message after a crash is another one",
         file=_OUTBOX,
-        old="        if self._cursor.until is not None:\n            end = self._cursor.until\n",
-        new="",
+        old="end = self._counted_until if self._cursor.until is None else self._cursor.until\n",
+        new="end = self._counted_until\n",
         invariant="what is sent again is the same message under the same id",
         tests=(at(_OUTBOXES, "test_a_message_of_a_crash_is_sent_again_whole_under_its_id"),),
     ),
