@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
+from proxy.backends.chroma import Chroma
 from proxy.backends.langgraph import LangGraph
 from proxy.fronts.backend import BackendFront
 from proxy.fronts.backend_behind import BackendBehind
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from proxy.transport.auth import Authenticator
 
 ADAPTERS: Final[Mapping[str, Callable[[BackendServer], HttpBackend]]] = {
+    "chroma": lambda _: Chroma(),
     "langgraph": lambda _: LangGraph(),
 }
 

@@ -7,6 +7,7 @@ refused. It decides nothing.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from proxy.fronts.backend_reads import BackendReads
@@ -32,6 +33,8 @@ _OF: Final = {does: f"backend.{does.value}" for does in Does}
 ROUTES: Final = frozenset({REFUSED, *_OF.values()})
 _ADMIN: Final = "admin_route: this route administers the memory server, which is an operator's act"
 _TRACEPARENT_LEN_MAX: Final = 64
+_PLACES_MAX: Final = 4_096
+_ANSWERED: Final = range(200, 300)
 
 
 class BackendFront:
@@ -111,7 +114,12 @@ class BackendFront:
         progress.route = _OF[routed.does]
         if routed.does is Does.ADMIN:
             raise MalformedRequest(_ADMIN, status=403)
+        if not adapter.is_open_to(request, principal.tenant):
+            raise NotFound
         await self._check_folder(server, principal, request)
+        failure = await server.failure_of_place(request)
+        if failure is not None:
+            return failure
         return await self._done(server, principal, request, routed, incoming)
 
     async def _done(
@@ -158,6 +166,27 @@ class _Server:
         self.behind = behind
         self.reads = BackendReads(behind, guard, keys)
         self.writes = BackendWrites(behind, guard, keys, spawn)
+        # The places that the server was found to know, the newest last. None of them moves, so
+        # each is asked for once.
+        self._places: OrderedDict[str, None] = OrderedDict()
+
+    async def failure_of_place(self, request: HttpRequest) -> HttpReply | None:
+        """The server's answer for a place that it does not know; None if it knows the place.
+
+        Raises:
+            UpstreamError: There is no answer.
+        """
+        question = self.behind.adapter.place(request)
+        name = "" if question is None else f"{question.method} {question.path}"
+        if question is None or name in self._places:
+            return None
+        reply = await self.behind.ask(question)
+        if reply.status not in _ANSWERED:
+            return reply
+        self._places[name] = None
+        if len(self._places) > _PLACES_MAX:
+            self._places.popitem(last=False)
+        return None
 
 
 class _BackendProgress:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from proxy.seams.operation import HttpReply, HttpRequest
 
 # How much wider a read is asked again, where something in its answer is hidden.
-_WIDER: Final = (2, 4)
+_WIDER: Final = (2, 8, 64, 512)
 _ANSWERED: Final = range(200, 300)
 _UNREADABLE: Final = "the answer of the server behind cannot be read, so nothing of it is shown"
 
@@ -37,8 +37,8 @@ class BackendReads:
     ) -> HttpReply:
         """The server's answer without what must not be shown.
 
-        It is the very answer where nothing is hidden. Otherwise the server is asked for more, up to
-        four times as much, until there are as many memories as it gave at first.
+        It is the very answer where nothing is hidden. Otherwise the server is asked for more, until
+        there are as many memories as it gave at first, or the server has no more.
 
         Raises:
             UpstreamError: There is no answer, or none that can be read.
@@ -53,8 +53,8 @@ class BackendReads:
             wider = self._behind.adapter.wider(request, times)
             if wider is None or not _missing(wanted, shown, hidden):
                 break
-            further = await self._behind.ask(wider)
-            if further.status not in _ANSWERED:
+            further = await self._further(wider)
+            if further is None:
                 break
             known = len(shown)
             reply = further
@@ -62,10 +62,18 @@ class BackendReads:
             if len(shown) <= known:
                 break
         dropped = _dropped(wanted, shown, hidden)
-        if dropped:
+        if dropped or routed.remade:
             reply = self._behind.adapter.without(request, reply, dropped)
         await self._saw(principal, routed, call_id, shown, dropped)
         return reply
+
+    async def _further(self, wider: HttpRequest) -> HttpReply | None:
+        """The answer to a wider read; None where the server has none, or too large a one."""
+        try:
+            reply = await self._behind.ask(wider)
+        except UpstreamError:
+            return None
+        return reply if reply.status in _ANSWERED else None
 
     async def _failure(self, principal: Principal, reply: HttpReply) -> HttpReply:
         """A failure as the server tells it, unless its text says what is withheld."""

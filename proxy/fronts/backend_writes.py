@@ -8,7 +8,9 @@ looked up by reading (`proxy/settle/`).
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -18,7 +20,7 @@ from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.guard import ITEMS_MAX, GuardedCall, Item, Judged
 from proxy.seams.http_backend import Outcome, Sending, ShownMemory
 from proxy.seams.observations import observation_for
-from proxy.settle.forwarding import Forwarding, judge
+from proxy.settle.forwarding import UNDECIDED, Forwarding, admitted_of, judge
 from proxy.settle.leftovers import Leftovers
 
 if TYPE_CHECKING:
@@ -36,7 +38,9 @@ SETTLES: Final = PrincipalId("mnemogate:settle")
 """In whose name released items are sent and lost ones looked up. No key has such a name."""
 _MISSING: Final = 404
 _FAILED: Final = 400
-_TOO_MANY: Final = f"body: more than {ITEMS_MAX} memories at once"
+MEMORIES_MAX: Final = 10_000
+"""Memories of one request."""
+_TOO_MANY: Final = f"body: more than {MEMORIES_MAX} memories at once"
 _NOT_KNOWN: Final = "the server behind did not say what stands there, so nothing was judged"
 
 
@@ -57,6 +61,7 @@ class BackendWrites:
         self._settling = HttpSettling(behind, guard)
         self._leftovers: dict[Tenant, Leftovers[Outcome]] = {}
         self._turn = asyncio.Lock()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def answer(
         self, principal: Principal, request: HttpRequest, routed: Routed, traceparent: str | None
@@ -69,10 +74,19 @@ class BackendWrites:
                 looked up, and never sent again.
             StorageError: The gate cannot decide; nothing was sent.
         """
-        adapter = self._behind.adapter
         await self._behind.check_version(self._keys, principal)
+        # Two writes to one place are not judged at the same time: each could be harmless beside
+        # what stands there, and the server would merge both.
+        folder = self._behind.adapter.folder(request)
+        async with self._turns.setdefault(folder, asyncio.Lock()) if folder else nullcontext():
+            return await self._in_turn(principal, request, routed, traceparent)
+
+    async def _in_turn(
+        self, principal: Principal, request: HttpRequest, routed: Routed, traceparent: str | None
+    ) -> HttpReply:
+        adapter = self._behind.adapter
         sendings = adapter.items(request, await self._known(request))
-        if len(sendings) > ITEMS_MAX:
+        if len(sendings) > MEMORIES_MAX:
             raise MalformedRequest(_TOO_MANY, status=413)
         if not sendings:
             return adapter.answer(request, (), None)
@@ -142,11 +156,19 @@ class BackendWrites:
             if not other
         )
         verdicts: tuple[Judged, ...] = ()
-        if items:
+        for begin in range(0, len(items), ITEMS_MAX):
             call = GuardedCall(
-                server=name, tool=routed.operation, items=items, traceparent=traceparent
+                server=name,
+                tool=routed.operation,
+                items=items[begin : begin + ITEMS_MAX],
+                traceparent=traceparent,
             )
-            verdicts = await judge(self._guard.judge, principal, call)
+            try:
+                verdicts += await judge(self._guard.judge, principal, call)
+            except UNDECIDED:
+                # What the earlier calls admitted is not sent either.
+                await self._forwarding(principal).settle(admitted_of(verdicts), Forwarded.FAILED)
+                raise
         rest = iter(verdicts)
         return tuple(
             _not_there(one.item) if other else next(rest)

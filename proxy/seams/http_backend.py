@@ -39,6 +39,9 @@ class Routed(msgspec.Struct, frozen=True, kw_only=True):
     # A word of a closed list, such as "add": it names the request in spans and verdicts, and is
     # the `tool` of every candidate.
     operation: str
+    # Whether the answer is always made anew by `without`, because the read goes on as another one:
+    # as a count does, which is made of a list.
+    remade: bool = False
 
 
 class Sending(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +108,18 @@ class HttpBackend(Protocol):
 
         "" where it is bound to no one place. Where only another tenant has memories below it, the
         request is answered as if nothing were there.
+        """
+        ...
+
+    def is_open_to(self, request: HttpRequest, tenant: str) -> bool:
+        """Whether a principal of this tenant may use the place that the request names."""
+        ...
+
+    def place(self, request: HttpRequest) -> HttpRequest | None:
+        """A read that fails where the server does not know the request's place under its path.
+
+        Its failure is the answer. None where a request names no such place. A place that the server
+        knows once stays where it is.
         """
         ...
 

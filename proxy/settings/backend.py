@@ -33,7 +33,8 @@ class BackendTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 MEANINGS: Final[dict[str, str]] = {
     "name": "The server's name in leaves and commands; its memories are filed under it.",
-    "adapter": "What kind of server it is: `langgraph`. It is served at the paths of its own API.",
+    "adapter": "What kind of server it is: `chroma` or `langgraph`. It is served at the paths of "
+    "its own API.",
     "url": "Where it is: this one place, whatever a client says.",
     "headers_file": "File with `Name: value` lines, closed to others: the credential that only the "
     "sidecar has. The agent's own never goes on.",

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.cli_process import DEADLINE_S, ROOT
 from tests.integration.langgraph_environment import langgraph_python
 from tests.integration.mem0_environment import mem0_python
+from tests.integration.memory_servers.chroma import chroma_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,12 @@ CASES: dict[str, tuple[list[str], dict[str, str], str]] = {
         [],
         {"OPENAI_BASE_URL": NOBODY, "OPENAI_API_KEY": "x"},
         f"no answer of the model at {NOBODY}: ",
+    ),
+    "chroma/remember.py, no key": ([], {}, "MNEMOGATE_AGENT_KEY is not set"),
+    "chroma/remember.py, no sidecar": (
+        [],
+        {"MNEMOGATE_AGENT_KEY": "x", "MNEMOGATE_PORT": "9"},
+        "no collection at port 9: ",
     ),
     "incident/incident.py, no client": ([], {}, "openai is not installed here"),
     "langgraph/remember.py, no LangGraph": (
@@ -59,7 +66,8 @@ def _client(case: str) -> Callable[[], Path] | None:
     """What installs the client that a case needs; None where it needs none."""
     if case.endswith(", no LangGraph"):
         return None
-    return {"mem0": mem0_python, "langgraph": langgraph_python}.get(case.partition("/")[0])
+    clients = {"chroma": chroma_python, "langgraph": langgraph_python, "mem0": mem0_python}
+    return clients.get(case.partition("/")[0])
 
 
 def test_every_program_of_the_examples_is_tried() -> None:

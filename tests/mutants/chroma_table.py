@@ -14,6 +14,16 @@ _TESTS: Final = "tests/unit/proxy/backends/chroma"
 _WRITE_TESTS: Final = f"{_TESTS}/test_writes.py"
 _READ_TESTS: Final = f"{_TESTS}/test_reads.py"
 _ROUTE_TESTS: Final = f"{_TESTS}/test_routes.py"
+_FRONT: Final = "proxy/fronts/backend.py"
+_FRONT_READS: Final = "proxy/fronts/backend_reads.py"
+_FRONT_WRITES: Final = "proxy/fronts/backend_writes.py"
+_PLACE_TESTS: Final = "tests/integration/test_backend_chroma_places.py"
+_FILLED: Final = (
+    at(
+        _PLACE_TESTS,
+        "test_hidden_records_are_not_counted_and_a_search_is_filled_up_behind_them",
+    ),
+)
 
 CHROMA: Final = (
     Mutant(
@@ -133,5 +143,60 @@ CHROMA: Final = (
                 "test_a_server_is_known_by_its_routes_and_one_more_makes_it_another",
             ),
         ),
+    ),
+    Mutant(
+        name="a collection opens through any path",
+        file=_FRONT,
+        old="        if reply.status not in _ANSWERED:\n            return reply\n",
+        new="",
+        invariant="a collection opens through the path under which the server knows it",
+        tests=(
+            at(
+                _PLACE_TESTS,
+                "test_the_server_is_asked_once_whether_it_knows_a_collection_under_its_path",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a tenant's key opens every tenant's path",
+        file=_FRONT,
+        old="        if not adapter.is_open_to(request, principal.tenant):",
+        new="        if not adapter.segments:",
+        invariant="a path of the server belongs to one tenant",
+        tests=(
+            at(
+                _PLACE_TESTS,
+                "test_a_tenants_key_opens_no_other_tenants_path_and_nothing_is_asked",
+            ),
+        ),
+    ),
+    Mutant(
+        name="two writes to one place are judged at the same time",
+        file=_FRONT_WRITES,
+        old="self._turns.setdefault(folder, asyncio.Lock()) if folder else nullcontext()",
+        new="nullcontext()",
+        invariant="what the server merges is judged together",
+        tests=(
+            at(
+                _PLACE_TESTS,
+                "test_two_writes_to_one_collection_are_judged_one_after_the_other",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a count is answered with the list that it is made of",
+        file=_FRONT_READS,
+        old="        if dropped or routed.remade:",
+        new="        if dropped:",
+        invariant="a read that goes on as another one is answered as it was asked",
+        tests=_FILLED,
+    ),
+    Mutant(
+        name="a search is not filled up behind many hidden records",
+        file=_FRONT_READS,
+        old="_WIDER: Final = (2, 8, 64, 512)",
+        new="_WIDER: Final = (2, 8)",
+        invariant="a search is as full as the server can make it",
+        tests=_FILLED,
     ),
 )

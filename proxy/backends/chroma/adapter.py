@@ -19,6 +19,7 @@ from proxy.backends.chroma.routes import (
     TABLES,
     place_of,
     route_of,
+    tenant_of,
     version_of,
 )
 from proxy.dialects.strict_json.strict import convert, decode_object
@@ -51,6 +52,8 @@ _INVALID: Final = "InvalidArgumentError"
 _INTERNAL: Final = "InternalError"
 _SERVER_ERRORS: Final = 500
 _ADMIT: Final = "admit"
+_DEFAULT: Final = "default"
+_DEFAULT_THERE: Final = "default_tenant"
 _OF_COLLECTION: Final = frozenset({Does.READ, Does.WRITE, Does.REMOVE})
 
 
@@ -85,6 +88,25 @@ class Chroma:
         routed = route_of(request)
         about_one = routed is not None and routed.does in _OF_COLLECTION
         return place_of(request.path).folder if about_one else ""
+
+    def is_open_to(self, request: HttpRequest, tenant: str) -> bool:
+        """Whether the server's tenant in the path is the principal's own, by the same name.
+
+        The tenant `default` is the server's `default_tenant`.
+        """
+        named = tenant_of(request)
+        return named is None or named == {_DEFAULT: _DEFAULT_THERE}.get(tenant, tenant)
+
+    def place(self, request: HttpRequest) -> HttpRequest | None:
+        """The read of the collection by its uuid.
+
+        The server looks at tenant and database of a path in this read alone. In every other one a
+        collection's uuid opens it through the path of any tenant.
+        """
+        routed = route_of(request)
+        if routed is None or routed.does not in _OF_COLLECTION:
+            return None
+        return HttpRequest(method="GET", path=place_of(request.path).by_id)
 
     def version_question(self) -> HttpRequest:
         """The read of the server's OpenAPI document: it says `1.0.0` of itself in every release."""

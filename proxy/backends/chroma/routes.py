@@ -33,7 +33,7 @@ UPSERT: Final = Routed(does=Does.WRITE, operation="upsert")
 DELETE: Final = Routed(does=Does.REMOVE, operation="delete")
 GET: Final = Routed(does=Does.READ, operation="get")
 QUERY: Final = Routed(does=Does.READ, operation="query")
-COUNT: Final = Routed(does=Does.READ, operation="count")
+COUNT: Final = Routed(does=Does.READ, operation="count", remade=True)
 # Making a collection is an operator's act; asking for one that may be there is a read of its name.
 CREATE: Final = Routed(does=Does.ADMIN, operation="create_collection")
 GET_OR_CREATE: Final = Routed(does=Does.OTHER, operation="get_or_create")

@@ -91,6 +91,16 @@ class LangGraph:
         del request
         return ""
 
+    def is_open_to(self, request: HttpRequest, tenant: str) -> bool:
+        """Every tenant may use the server: whose an item is, its key tells."""
+        del request, tenant
+        return True
+
+    def place(self, request: HttpRequest) -> HttpRequest | None:
+        """The server has no places: a namespace is there once an item is in it."""
+        del request
+        return None
+
     def version_question(self) -> HttpRequest:
         """The read of the server's version."""
         return HttpRequest(method="GET", path="/info")

@@ -1,0 +1,105 @@
+"""A Chroma server in the test's own loop: it merges as the real one does, and records requests.
+
+Like the real one, it looks at tenant and database of a path where a collection is asked for by its
+uuid, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from proxy.evaluate.free_port import on_free_port
+from tests.integration.memory_servers.chroma_behind import DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+UUID = "0b5e1c6a-3f0e-4f2b-9b53-2b1d6f6f1a11"
+PATH = f"{DEFAULT}/{UUID}"
+ROUTES = Path(__file__).parents[2] / "unit/proxy/backends/chroma/routes_1.5.9.json"
+# How long a write waits for another read before it is done, where a test asks for that.
+PATIENCE_S = 0.3
+Json = dict[str, Any]
+
+
+class ChromaRecorder:
+    """One collection. `seen` has the last word of every request's path, in order."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, Json] = {}
+        self.seen: list[str] = []
+        # Whether a write waits a moment for another read of what stands there.
+        self.waits = False
+        self._read = asyncio.Event()
+
+    def columns(self, ids: list[str], include: list[str]) -> Json:
+        """The records with these ids as an answer to `get`."""
+        found: Json = {"ids": ids, "embeddings": None, "uris": None}
+        for part in ("documents", "metadatas"):
+            rows = [self.records[one].get(part) for one in ids]
+            found[part] = rows if part in include else None
+        return {**found, "include": include}
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """The answer to one request."""
+        operation = request.path.rpartition("/")[2]
+        self.seen.append("by-id" if "/by-id/" in request.path else operation)
+        said: Json = json.loads(await request.read() or b"{}")
+        if "/by-id/" in request.path:
+            known = request.path == f"{DEFAULT}/by-id/{UUID}"
+            missing = {"error": "NotFoundError", "message": "Collection does not exist"}
+            return web.json_response(
+                {"id": UUID} if known else missing, status=200 if known else 404
+            )
+        match operation:
+            case "openapi.json":
+                paths: dict[str, Json] = {}
+                for method, path in json.loads(ROUTES.read_text()):
+                    paths.setdefault(path, {})[method.lower()] = {}
+                return web.json_response({"paths": paths})
+            case "get":
+                self._read.set()
+                wanted = said.get("ids")
+                ids = [one for one in self.records if wanted is None or one in wanted]
+                return web.json_response(self.columns(ids, said["include"]))
+            case "query":
+                ids = [*self.records][: said["n_results"]]
+                found = self.columns(ids, said["include"])
+                nested = {name: [found[name]] for name in ("ids", "documents", "metadatas")}
+                return web.json_response({**found, **nested})
+            case "delete":
+                gone = [self.records.pop(one) for one in said["ids"] if one in self.records]
+                return web.json_response({"deleted": len(gone)})
+            case _:
+                await self._write(said)
+                return web.json_response({}, status=201 if operation == "add" else 200)
+
+    async def _write(self, said: Json) -> None:
+        if self.waits:
+            self._read.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._read.wait(), PATIENCE_S)
+        for at, one in enumerate(said["ids"]):
+            record = self.records.setdefault(one, {})
+            if said.get("documents") and said["documents"][at] is not None:
+                record["documents"] = said["documents"][at]
+            if said.get("metadatas"):
+                record["metadatas"] = {**(record.get("metadatas") or {}), **said["metadatas"][at]}
+            if said.get("embeddings"):
+                record["vector"] = said["embeddings"][at]
+
+
+@asynccontextmanager
+async def chroma_recorder() -> AsyncGenerator[tuple[ChromaRecorder, str]]:
+    """The server on a free port, and its URL."""
+    server = ChromaRecorder()
+    application = web.Application(client_max_size=64 * 1024 * 1024)
+    application.router.add_route("*", "/{path:.*}", server.answer)
+    async with on_free_port(application) as url:
+        yield server, url
