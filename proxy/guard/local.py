@@ -74,10 +74,7 @@ class Confirms(Protocol):
     """Makes the address where a person may confirm a held candidate."""
 
     def url_of(self, candidate_id: CandidateId) -> str | None:
-        """The page for a candidate, which asks for the operator's key.
-
-        None where no page is served.
-        """
+        """The page for a candidate, which asks for the operator's key; None if none is served."""
         ...
 
 
@@ -113,10 +110,7 @@ class Guarding:
         left_out: Callable[[Tenant, MemoryId], None] | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`sieve` and `ledger` are shared by the guards of all protocols.
-
-        `left_out` hears, and never waits, which live memories the sieve hides.
-        """
+        """All guards share `sieve` and `ledger`. `left_out` hears what the sieve hides, at once."""
         if target_prefix not in PREFIXES:
             # Without this prefix, a target would be judged as a memory of the gate's own store,
             # whose labels are trusted more.
