@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Final
 from proxy.reporting.incident_notice import incident_of, incidents_event
 from proxy.reporting.outbox import Outbox, Telling, Told
 from proxy.reporting.review_notice import CONTENT_TYPE, hold_of, review_event
+from proxy.reporting.sentry import Sentry, sentry_events
 from proxy.reporting.webhook import Webhook
+from proxy.settings.load import SettingsError
+from proxy.settings.values import BadValue
+from proxy.version import version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 REVIEW: Final = "review.webhook"
 INCIDENTS: Final = "after.webhook"
+SENTRY: Final = "after.sentry"
 
 
 class Tellers:
@@ -30,7 +35,7 @@ class Tellers:
     def __init__(
         self,
         review: Outbox[VerdictLeaf] | None = None,
-        incidents: Outbox[IncidentLeaf] | None = None,
+        incidents: tuple[Outbox[IncidentLeaf], ...] = (),
         *,
         outbox_max: int = 0,
     ) -> None:
@@ -46,18 +51,16 @@ class Tellers:
 
     def behind(self) -> tuple[str, ...]:
         """The receivers for which more steps of incidents wait than the settings allow."""
-        incidents = self._incidents
-        if incidents is None or incidents.untold_count <= self._outbox_max:
-            return ()
-        return (incidents.name,)
+        return tuple(one.name for one in self._incidents if one.untold_count > self._outbox_max)
 
     @asynccontextmanager
     async def telling(self) -> AsyncGenerator[None]:
         """Send the receivers their messages while the block runs."""
         async with AsyncExitStack() as stack:
-            for outbox in (self._review, self._incidents):
-                if outbox is not None:
-                    await stack.enter_async_context(outbox.following())
+            if self._review is not None:
+                await stack.enter_async_context(self._review.following())
+            for outbox in self._incidents:
+                await stack.enter_async_context(outbox.following())
             yield
 
 
@@ -66,9 +69,11 @@ async def tellers(settings: Settings, store: Store, surroundings: Surroundings) 
 
     Raises:
         StoreUnavailable: The file that says how far a receiver was told cannot be read or written.
+        SettingsError: Events for Sentry are asked for, and cannot be made.
     """
     source = f"urn:mnemogate:{store.reader.status().incarnation}"
-    review = incidents = None
+    review = None
+    incidents: list[Outbox[IncidentLeaf]] = []
     if settings.review_webhook is not None:
         review = await _outbox(
             settings.review_webhook, store, _of_review(source, surroundings), surroundings
@@ -79,8 +84,19 @@ async def tellers(settings: Settings, store: Store, surroundings: Surroundings) 
             picks=incident_of,
             body=lambda message_id, steps: incidents_event(message_id, steps, source=source),
         )
-        incidents = await _outbox(settings.incident_webhook, store, telling, surroundings)
-    return Tellers(review, incidents, outbox_max=settings.outbox_max)
+        incidents.append(await _outbox(settings.incident_webhook, store, telling, surroundings))
+    if settings.incident_sentry is not None:
+        telling = Telling(
+            name=SENTRY,
+            picks=incident_of,
+            body=lambda _, steps: sentry_events(steps, store.cases.get),
+        )
+        try:
+            sink = Sentry(settings.incident_sentry, f"mnemogate@{version()}")
+        except BadValue as error:
+            raise SettingsError(str(error)) from None
+        incidents.append(await asyncio.to_thread(Outbox, store, telling, sink, surroundings))
+    return Tellers(review, tuple(incidents), outbox_max=settings.outbox_max)
 
 
 def _of_review(source: str, surroundings: Surroundings) -> Telling[VerdictLeaf]:

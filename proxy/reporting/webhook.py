@@ -1,34 +1,22 @@
-"""A receiver over HTTP: one signed POST for each message (Standard Webhooks 1.0).
-
-An operator gives the URL, and still nothing about it is trusted: the name may lead into this
-network, the answer may redirect, be endless, or never come.
-"""
+"""A receiver over HTTP: one signed POST for each message (Standard Webhooks 1.0)."""
 
 from __future__ import annotations
 
 import base64
 import hmac
-from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-import aiohttp
-
-from proxy.seams.faults import UpstreamError
+from proxy.reporting.posting import LIMITS, Posting
 from proxy.settings.review_webhook import key_of
-from proxy.transport.addresses import JudgedResolver, is_address, look_up
-from proxy.transport.upstream import Upstream, UpstreamLimits
+from proxy.transport.addresses import look_up
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from aiohttp.abc import AbstractResolver
-
     from proxy.settings.review_webhook import ReviewWebhook
     from proxy.transport.addresses import LookUp
-
-_DONE: Final = range(200, 300)
-LIMITS: Final = UpstreamLimits(connect_seconds=5.0, head_seconds=10.0, connections_max=1)
+    from proxy.transport.upstream import UpstreamLimits
 
 
 def signature(key: bytes, message_id: str, timestamp_s: int, body: bytes) -> str:
@@ -54,22 +42,7 @@ class Webhook:
         self._now_ms = now_ms
         self._content_type = content_type
         self._keys = tuple(key_of(secret) for secret in table.secrets)
-        parts = urlsplit(table.url)
-        self._host = str(parts.hostname)
-        self._resolver = JudgedResolver(
-            table.allow, only_allowed=parts.scheme != "https", look_up=look_up
-        )
-        self._tls = tls
-        self._upstream = Upstream(table.url, limits=limits, connector=self._connector)
-
-    def _connector(self) -> aiohttp.BaseConnector:
-        return aiohttp.TCPConnector(
-            resolver=cast("AbstractResolver", self._resolver),
-            use_dns_cache=False,
-            force_close=True,
-            limit=LIMITS.connections_max,
-            ssl=self._tls,
-        )
+        self._posting = Posting(table.url, table.allow, limits=limits, look_up=look_up, tls=tls)
 
     async def deliver(self, message_id: str, body: bytes) -> None:
         """Send one message, signed with every current key and the present time.
@@ -79,10 +52,6 @@ class Webhook:
         Raises:
             UpstreamError: The receiver refused the message, or it may not have arrived.
         """
-        # If the host is an IP address, the HTTP connector skips its resolver, so the address is
-        # checked here.
-        if is_address(self._host):
-            self._resolver.check(self._host)
         timestamp_s = self._now_ms() // 1_000
         signatures = [signature(key, message_id, timestamp_s, body) for key in self._keys]
         headers = {
@@ -92,6 +61,4 @@ class Webhook:
             "webhook-timestamp": str(timestamp_s),
             "webhook-signature": " ".join(signatures),
         }
-        async with self._upstream as upstream, upstream.send("POST", headers, body) as reply:
-            if reply.status not in _DONE:
-                raise UpstreamError(f"the receiver answered {reply.status}")
+        await self._posting.post(headers, body)

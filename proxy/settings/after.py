@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from policy.after.closure import BLAST_MAX
 from proxy.seams.cases import OnConviction
-from proxy.settings.review_webhook import ReceiverTable, ReviewWebhook, receiver_of
-from proxy.settings.values import BadValue, table_of
+from proxy.settings.review_webhook import (
+    Network,
+    ReceiverTable,
+    ReviewWebhook,
+    network_of,
+    receiver_of,
+)
+from proxy.settings.servers import Text  # noqa: TC001 - msgspec reads the annotation
+from proxy.settings.values import BadValue, Secret, table_of
 from storage.cases import NAMED_MAX
 from storage.recalls import RecallOptions
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SENTRY_DSN: Final = "SENTRY_DSN"
 _DAYS_MAX: Final = 3_650
 _RECALLS_MAX: Final = 100_000_000
 _CANARY_SECONDS_MAX: Final = 86_400.0
@@ -25,6 +36,19 @@ class Heal(enum.Enum):
 
     OFF = "off"
     RECALL = "recall"
+
+
+class SentryTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The `[after.sentry]` table, as it stands in the file; the DSN is in the environment."""
+
+    allow: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+
+
+class SentryReceiver(msgspec.Struct, frozen=True, kw_only=True):
+    """Where events of incidents go: a DSN, and addresses allowed besides public ones."""
+
+    dsn: Secret
+    allow: tuple[Network, ...] = ()
 
 
 class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,6 +64,7 @@ class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     retry_days: Annotated[int, Meta(ge=0, le=_DAYS_MAX)] = 0
     outbox_max: Annotated[int, Meta(ge=1, le=_RECALLS_MAX)] = 10_000
     webhook: ReceiverTable | None = None
+    sentry: SentryTable | None = None
 
 
 MEANINGS: Final[dict[str, str]] = {
@@ -61,6 +86,8 @@ MEANINGS: Final[dict[str, str]] = {
     "None is dropped: the audit log keeps them.",
     "webhook": "A table `[after.webhook]` with the keys of `[review.webhook]` but `page_url`: a "
     "receiver that is told of each step of an incident, without content.",
+    "sentry": "A table `[after.sentry]`, empty or with `allow` as in `[review.webhook]`: each step "
+    "of an incident is an event for Sentry. Its DSN is read from `SENTRY_DSN` and nowhere else.",
 }
 
 
@@ -137,6 +164,24 @@ def canary_seconds(tables: list[object]) -> float:
         BadValue: The message names the key and what is allowed.
     """
     return _given(tables).canary_seconds
+
+
+def incident_sentry(tables: list[object], environment: Mapping[str, str]) -> SentryReceiver | None:
+    """Where events of incidents go; None where the `[after]` table has no `sentry`.
+
+    Raises:
+        BadValue: Names the key and what is allowed, and no secret.
+    """
+    given = _given(tables).sentry
+    if given is None:
+        return None
+    dsn = environment.get(SENTRY_DSN, "")
+    if not dsn:
+        raise BadValue(f"after.sentry: {SENTRY_DSN} is not set in the environment")
+    try:
+        return SentryReceiver(dsn=Secret(dsn), allow=tuple(network_of(one) for one in given.allow))
+    except BadValue as error:
+        raise BadValue(f"after.sentry: {error}") from None
 
 
 def _given(tables: list[object]) -> AfterTable:

@@ -17,10 +17,13 @@ import msgspec
 
 from proxy.seams.cases import OnConviction
 from proxy.settings.after import (
+    SENTRY_DSN,
     Heal,
+    SentryReceiver,
     after_write,
     canary_seconds,
     heal,
+    incident_sentry,
     incident_webhook,
     on_conviction,
     outbox_max,
@@ -120,6 +123,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     on_conviction: OnConviction = OnConviction()
     # After how many days a memory that was true once is tried again; 0 for never.
     retry_days: int = 0
+    # Where events of incidents go besides the webhook.
+    incident_sentry: SentryReceiver | None = None
     # How many steps of incidents may wait for a receiver before `/readyz` names it.
     outbox_max: int = 10_000
     incident_webhook: ReviewWebhook | None = None
@@ -191,7 +196,7 @@ def child_environment() -> dict[str, str]:
 
     It is the user's own, without the sidecar's secrets.
     """
-    secret = {setting.env for setting in SETTINGS if setting.secret}
+    secret = {setting.env for setting in SETTINGS if setting.secret} | {SENTRY_DSN}
     return {name: value for name, value in os.environ.items() if name not in secret}
 
 
@@ -319,6 +324,7 @@ def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str
             "retry_days": retry_days(listed["after"]),
             "outbox_max": outbox_max(listed["after"]),
             "incident_webhook": incident_webhook(listed["after"]),
+            "incident_sentry": incident_sentry(listed["after"], env),
             "canary_seconds": canary_seconds(listed["after"]),
             "heal": heal(listed["after"]),
             "judges": judge_tables(listed["judge"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +105,8 @@ async def running(
         "HOME": str(base),
         "MNEMOGATE_AGENT_KEY": AGENT_KEY,
         "MNEMOGATE_OPERATOR_KEY": OPERATOR_KEY,
+        # A test that has one sets it; no other name of the environment is handed on.
+        **{name: os.environ[name] for name in ("SENTRY_DSN",) if name in os.environ},
     }
     given: dict[str, Raw] = {
         "listen": "127.0.0.1:0",

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
+    import pytest
+
     from tests.integration.model_bench import Bench
     from tests.integration.running import Running
 
@@ -48,6 +50,8 @@ keep_queries = true
 url = "http://127.0.0.1:{receiver.port}/hook"
 allow = ["127.0.0.1/32"]
 secret_file = "{secret}"
+[after.sentry]
+allow = ["127.0.0.1/32"]
 """
 
 
@@ -119,10 +123,13 @@ def logged() -> Generator[io.StringIO]:
         own.setLevel(own_level)
 
 
-async def test_no_word_of_an_incident_leaves_by_log_leaf_span_or_webhook(tmp_path: Path) -> None:
+async def test_no_word_of_an_incident_leaves_by_log_leaf_span_or_receiver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     canary = new_canary()
     with otlp_receiver() as received, logged() as lines:
-        async with receiving() as receiver:
+        async with receiving() as receiver, receiving() as sentry:
+            monkeypatch.setenv("SENTRY_DSN", f"http://{'0' * 32}@127.0.0.1:{sentry.port}/1")
             beside = tables(tmp_path, receiver, canary)
             flags = {"otel_endpoint": received.url}
             composed = Composition(wait=soon)
@@ -133,6 +140,8 @@ async def test_no_word_of_an_incident_leaves_by_log_leaf_span_or_webhook(tmp_pat
             # What came within a minute of the first message is told at the next start.
             async with running(tmp_path, composed, tables=beside), receiver.came:
                 await receiver.came.wait_for(lambda: len(steps_told(receiver)) >= len(steps))
+                async with sentry.came:
+                    await sentry.came.wait_for(lambda: len(sentry.got) >= len(steps))
     told = steps_told(receiver)
     assert [(one["incident_id"], one["state"]) for one in told] == [
         (one.case_id, one.step.value) for one in steps
@@ -147,5 +156,8 @@ async def test_no_word_of_an_incident_leaves_by_log_leaf_span_or_webhook(tmp_pat
     sent = [one.SerializeToString() for one in received.requests]
     bodies = [body for _, body in receiver.got]
     findings = [msgspec.json.encode(finding_of(one)) for one in steps]
-    named = [str(one) for one in (leaves, sent, bodies, said, findings) if canary in str(one)]
+    events = [body for _, body in sentry.got]
+    assert all(b'"fingerprint":["' in one for one in events)
+    every = (leaves, sent, bodies, said, findings, events)
+    named = [str(one) for one in every if canary in str(one)]
     assert named == []

@@ -66,6 +66,7 @@ async def receiving() -> AsyncGenerator[Receiver]:
     receiver = Receiver()
     app = web.Application()
     app.router.add_post("/hook", receiver.take)
+    app.router.add_post("/api/1/envelope/", receiver.take)
     runner = web.AppRunner(app, shutdown_timeout=0)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

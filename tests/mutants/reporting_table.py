@@ -9,6 +9,7 @@ from tests.mutants.mutant import Mutant, at
 _OUTBOX: Final = "proxy/reporting/outbox.py"
 _OUTBOXES: Final = "tests/unit/proxy/reporting/test_outbox.py"
 _WEBHOOK: Final = "proxy/reporting/webhook.py"
+_POSTING: Final = "proxy/reporting/posting.py"
 _WEBHOOKS: Final = "tests/unit/proxy/reporting/test_webhook.py"
 _ADDRESSES: Final = "proxy/transport/addresses.py"
 _NOTICES: Final = "tests/integration/test_review_webhook.py"
@@ -135,7 +136,7 @@ REPORTING: Final = (
     ),
     Mutant(
         name="an address in the URL is judged by nobody",
-        file=_WEBHOOK,
+        file=_POSTING,
         old="        if is_address(self._host):\n            self._resolver.check(self._host)\n",
         new="",
         invariant="an address is judged however it is written",
@@ -146,7 +147,7 @@ REPORTING: Final = (
     ),
     Mutant(
         name="a connection looks its name up by itself",
-        file=_WEBHOOK,
+        file=_POSTING,
         old='            resolver=cast("AbstractResolver", self._resolver),\n',
         new="",
         invariant="a connection goes to the address that was judged",
@@ -154,7 +155,7 @@ REPORTING: Final = (
     ),
     Mutant(
         name="an answer of any status is a yes",
-        file=_WEBHOOK,
+        file=_POSTING,
         old="            if reply.status not in _DONE:\n",
         new="            if reply.status < 0:\n",
         invariant="only 2xx is taken for told",
@@ -204,6 +205,19 @@ REPORTING: Final = (
         invariant="`/readyz` names a receiver only while it is behind",
         tests=(
             at(_OUTBOXES, "test_of_ten_thousand_incidents_none_is_lost_while_the_receiver_is_down"),
+        ),
+    ),
+    Mutant(
+        name="an event that Sentry did not take counts as told",
+        file=_POSTING,
+        old="            if reply.status not in _DONE:\n",
+        new="            if reply.status not in _DONE and not self._host:\n",
+        invariant="an event goes out until the receiver took it",
+        tests=(
+            at(
+                "tests/unit/proxy/reporting/test_sentry.py",
+                "test_an_event_that_was_not_taken_is_sent_again_under_its_id",
+            ),
         ),
     ),
 )

@@ -65,6 +65,8 @@ ALLOWED: dict[str, frozenset[str]] = {
 }
 
 # Its disk refuses as LMDB tells that a disk does.
+# The one sink whose SDK is an extra.
+ALLOWED["proxy/reporting"] = ALLOWED["proxy"] | {"sentry_sdk"}
 ALLOWED["proxy/evaluate"] = ALLOWED["proxy"] | {"lmdb"}
 
 # Attribute -> the one file that may use it.

@@ -193,7 +193,7 @@ async def test_of_ten_thousand_incidents_none_is_lost_while_the_receiver_is_down
         body=lambda message_id, steps: incidents_event(message_id, steps, source="urn:x"),
     )
     outbox = Outbox(cast("Store", log), incidents, Down(), surroundings_of(log))
-    tellers = Tellers(incidents=outbox, outbox_max=9_999)
+    tellers = Tellers(incidents=(outbox,), outbox_max=9_999)
     ids = [f"{number:016x}" for number in range(10_000)]
     leaves = [encode_leaf(incident(one, log.now_ms)) for one in ids]
     log.leaves_.extend(leaves[:9_999])

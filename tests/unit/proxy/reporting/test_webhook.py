@@ -13,7 +13,8 @@ import pytest
 import trustme
 from aiohttp import web
 
-from proxy.reporting.webhook import LIMITS, Webhook, signature
+from proxy.reporting.posting import LIMITS
+from proxy.reporting.webhook import Webhook, signature
 from proxy.seams.faults import UpstreamError
 from proxy.settings.review_webhook import ReviewWebhook, key_of
 from proxy.settings.values import Secret

@@ -1,0 +1,152 @@
+"""Steps of incidents for Sentry: made of their record alone, and sent until they were taken."""
+
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import sys
+from ipaddress import ip_network
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from policy.after.closure import Act, Relation
+from policy.model import Basis, CandidateId, MemoryClass, PrincipalId, SourceKind, Tenant
+from proxy.reporting.sentry import Sentry, sentry_events
+from proxy.seams.faults import UpstreamError
+from proxy.settings.after import SentryReceiver, incident_sentry
+from proxy.settings.values import BadValue, Secret
+from storage.audit import IncidentLeaf
+from storage.cases import Case, CaseMode, CaseSignal, CaseStep, Named
+from tests.unit.proxy.reporting.test_webhook import Receiver, receiving
+
+STEP = IncidentLeaf(
+    case_id="0123456789abcdef",
+    at_ms=1_790_000_000_003,
+    step=CaseStep.CONVICTED,
+    signal=CaseSignal.PERSON,
+    mode=CaseMode.RETRIEVAL,
+    suspects=10,
+    asks=12,
+    culprits=1,
+    by=PrincipalId("mnemogate:blame"),
+)
+CULPRIT = Named(
+    memory="m-1",
+    candidate_id=CandidateId("c" * 32),
+    relation=Relation.CULPRIT,
+    act=Act.QUARANTINE,
+    memory_class=MemoryClass.L3,
+    source=SourceKind.TOOL_RESULT,
+    basis=Basis.TAINT,
+    leaf_index=4,
+    server="web",
+    tool="fetch",
+)
+CASE = Case(
+    case_id=STEP.case_id,
+    tenant=Tenant("default"),
+    signal=STEP.signal,
+    step=STEP.step,
+    opened_at_ms=1,
+    at_ms=2,
+    by=STEP.by,
+    culprits=(CULPRIT,),
+)
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+PRIVATE_KEY = "0" * 31 + "7"
+MADE_BY_THE_SDK = {
+    "breadcrumbs",
+    "contexts",
+    "environment",
+    "platform",
+    "release",
+    "sdk",
+    "server_name",
+    "transaction_info",
+}
+
+
+def body() -> bytes:
+    return sentry_events((STEP,), lambda _: CASE)
+
+
+def sink(port: int, *, allowed: bool = True) -> Sentry:
+    dsn = Secret(f"http://{PRIVATE_KEY}@127.0.0.1:{port}/42")
+    return Sentry(SentryReceiver(dsn=dsn, allow=LOOPBACK if allowed else ()), "mnemogate@1")
+
+
+def event_in(envelope: bytes) -> dict[str, Any]:
+    _, _, event = envelope.rstrip(b"\n").split(b"\n", 2)
+    decoded: dict[str, Any] = msgspec.json.decode(event)
+    return decoded
+
+
+async def test_an_event_says_what_the_record_says_and_nothing_of_the_process() -> None:
+    async with receiving() as receiver:
+        sentry = sink(receiver.port)
+        assert not sentry._client.options["send_default_pii"]
+        await sentry.deliver("msg_1", body())
+    [(headers, envelope)] = receiver.got
+    event = event_in(envelope)
+    (made,) = msgspec.json.decode(body())
+    assert event.keys() - MADE_BY_THE_SDK == made.keys()
+    assert event["fingerprint"] == ["person", "web/fetch"]
+    assert event["tags"] == {
+        "incident": "0123456789abcdef",
+        "state": "convicted",
+        "signal": "person",
+        "mode": "retrieval",
+        "origin": "web/fetch",
+        "by": "mnemogate:blame",
+    }
+    assert event["extra"] == {"suspects": 10, "asks": 12, "culprits": 1}
+    assert event["breadcrumbs"] == {"values": []}
+    assert (event["server_name"], event["release"]) == ("mnemogate", "mnemogate@1")
+    assert event["sdk"]["integrations"] == []
+    assert PRIVATE_KEY in headers["x-sentry-auth"]
+    assert PRIVATE_KEY.encode() not in envelope
+
+
+async def test_an_event_that_was_not_taken_is_sent_again_under_its_id() -> None:
+    async def down(receiver: Receiver, request: web.Request) -> web.StreamResponse:
+        del request
+        return web.Response(status=429 if len(receiver.got) == 1 else 200)
+
+    async with receiving(down) as receiver:
+        sentry = sink(receiver.port)
+        with pytest.raises(UpstreamError):
+            await sentry.deliver("msg_1", body())
+        await sentry.deliver("msg_1", body())
+    assert len({event_in(envelope)["event_id"] for _, envelope in receiver.got}) == 1
+    assert len(receiver.got) == 2
+
+
+async def test_an_address_that_is_not_public_is_not_reached_unless_it_is_listed() -> None:
+    async with receiving() as receiver:
+        with pytest.raises(UpstreamError):
+            await sink(receiver.port, allowed=False).deliver("msg_1", body())
+    assert receiver.got == []
+
+
+def test_the_dsn_comes_from_the_environment_and_a_bad_one_is_not_repeated() -> None:
+    assert incident_sentry([{}], {"SENTRY_DSN": "https://k@example.org/1"}) is None
+    asked: list[object] = [{"sentry": {}}]
+    found = incident_sentry(asked, {"SENTRY_DSN": "https://k@example.org/1"})
+    assert found is not None
+    assert "example.org" not in repr(found)
+    with pytest.raises(BadValue, match="SENTRY_DSN is not set"):
+        incident_sentry(asked, {})
+    with pytest.raises(BadValue, match="no DSN") as bad:
+        Sentry(SentryReceiver(dsn=Secret("https://no-key.example")), "mnemogate@1")
+    assert "no-key" not in str(bad.value)
+    with pytest.raises(BadValue, match="allow"):
+        incident_sentry([{"sentry": {"allow": ["x"]}}], {"SENTRY_DSN": "https://k@example.org/1"})
+
+
+def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentry_sdk", None)
+    with pytest.raises(BadValue, match="mnemogate\\[sentry\\]"):
+        sink(1)
