@@ -103,6 +103,16 @@ RECALLS: Final = (
         tests=(at(_RECALLS, "test_a_full_queue_drops_counts_and_never_waits"),),
     ),
     Mutant(
+        name="a read waits until a batch is due",
+        file=_LEDGER,
+        old="            if self._written < due:\n                self._hurry.set()\n",
+        new="",
+        invariant="a read knows what was noted before it",
+        tests=(
+            at(_RECALLS, "test_neither_a_read_nor_the_end_of_the_store_waits_for_further_records"),
+        ),
+    ),
+    Mutant(
         name="answers that wait to be searched have no end",
         file=_LEDGER,
         old="        if len(self._queue) >= QUEUE_MAX or no_room or self._stopping:\n",

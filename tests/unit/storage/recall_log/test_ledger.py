@@ -522,6 +522,20 @@ def test_hits_that_have_to_be_found_are_found_on_another_thread(bench: Bench) ->
     assert store.recalls.dropped_count == 0
 
 
+def test_neither_a_read_nor_the_end_of_the_store_waits_for_further_records(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "LINGER_S", 600.0)
+    monkeypatch.setattr(ledger, "_PATIENCE_S", 10.0)
+    store = bench.open()
+    say(store, "Ada drinks tea.")
+    first = store.recalls.note(recall_of(store, bench.clock()))
+    assert store.recalls.recall(first) is not None
+    second = store.recalls.note(recall_of(store, bench.clock()))
+    store.close()
+    assert bench.open().recalls.recall(second) is not None
+
+
 def test_texts_that_wait_to_be_searched_are_bounded(bench: Bench) -> None:
     store = bench.open()
     tea = say(store, "Ada drinks tea.")
