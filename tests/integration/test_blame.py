@@ -154,8 +154,9 @@ async def test_a_reply_is_held_against_what_its_request_had_and_not_what_a_searc
         assert await _found(front) == [right]
 
 
+@pytest.mark.parametrize("alone", [False, True], ids=["blamed", "the-lie-alone"])
 async def test_what_was_derived_from_a_lie_is_in_no_later_answer_though_it_says_nothing_forbidden(
-    tmp_path: Path,
+    tmp_path: Path, *, alone: bool
 ) -> None:
     lie, right = "The office is in Porto.", "The office is in Lisbon."
     derived = "Visitors of the office take the tram to Campanha."
@@ -165,16 +166,12 @@ async def test_what_was_derived_from_a_lie_is_in_no_later_answer_though_it_says_
         _, root = await front.write(AGENT_KEY, {"text": lie})
         await front.write(AGENT_KEY, {"text": derived, "derived_from": [root["id"]]})
         assert set(await _found(front)) == {lie, derived, right}
+        if alone:
+            # Control: where the root alone is hidden, what was derived from it is still told.
+            await _operate(front, "POST", f"/memories/{root['id']}/quarantine", {"reason": "lie"})
+            assert set(await _found(front)) == {derived, right}
+            return
         asked = {"recall_id": _recall_id(front), "forbid": ["Porto"]}
-
-        # Control: where the root alone is hidden, what was derived from it is still told.
-        path = f"/memories/{root['id']}"
-        alone = await _operate(front, "POST", f"{path}/quarantine", {"reason": "the lie alone"})
-        assert alone["status"] == "quarantined"
-        assert set(await _found(front)) == {derived, right}
-        await _operate(front, "POST", f"{path}/parole", {"reason": "end of the control"})
-        assert set(await _found(front)) == {lie, derived, right}
-
         done = await _operate(front, "POST", "/blame", asked)
         assert (done["status"], done["ending"]) == (200, "healed")
         assert [one["relation"] for one in done["named"]] == ["culprit", "descendant"]
