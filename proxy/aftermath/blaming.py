@@ -152,12 +152,13 @@ class Blaming:
             StorageError: The case could not be written to disk.
         """
         case_id = await self._open(signal, whole_cause=whole_cause)
-        done = self._done[case_id] = asyncio.Event()
-        try:
-            await done.wait()
-        finally:
-            del self._done[case_id]
+        await self.over(case_id)
         return await asyncio.to_thread(self._cases.get, case_id)
+
+    async def over(self, case_id: str) -> None:
+        """Wait until a case of this process goes no further without a person."""
+        if case_id in self._signals:
+            await self._done.setdefault(case_id, asyncio.Event()).wait()
 
     async def dry_run(
         self, signal: Signal, *, whole_cause: bool
@@ -260,7 +261,7 @@ class Blaming:
                 finally:
                     self._signals.pop(case_id, None)
                     self._told.pop(case_id, None)
-                    done = self._done.get(case_id)
+                    done = self._done.pop(case_id, None)
                     if done is not None:
                         done.set()
             self._ready.clear()

@@ -72,11 +72,12 @@ class RuleSignals:
         by: PrincipalId,
         *,
         recall_id: str = "",
+        reply_id: str = "",
         memory_id: str = "",
     ) -> tuple[str, str]:
         """Keep a failure of a rule; returns its id, and that of the case, "" where none opened.
 
-        A case opens where a read or a memory is named: otherwise there is nobody to suspect.
+        A case opens where a read, reply or memory is named: otherwise there is nobody to suspect.
 
         Raises:
             StorageError: The failure was not kept, or no case could be opened.
@@ -90,11 +91,12 @@ class RuleSignals:
             by=by,
             at_ms=now_ms,
             recall_id=recall_id,
+            reply_id=reply_id,
             memory_id="" if recall_id else memory_id,
             rule_id=rule_id,
         )
         await self._failures.record(failure, of_principal_max=None)
-        if not recall_id and not memory_id:
+        if not recall_id and not reply_id and not memory_id:
             return failure.failure_id, ""
         signal = Signal(
             signal_id=failure.failure_id,
@@ -104,6 +106,7 @@ class RuleSignals:
             by=by,
             at_ms=now_ms,
             recall_id=recall_id or None,
+            reply_id=reply_id or None,
             memory_id=failure.memory_id or None,
             rule_id=rule_id,
         )

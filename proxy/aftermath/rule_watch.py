@@ -65,7 +65,7 @@ class RuleWatch:
         """`canary_seconds`: between two rounds of all canaries; 0: only an operator asks them."""
         self._reader = reader
         self.rules = rules
-        self._signals = signals
+        self.signals = signals
         self._canaries = canaries
         self._out = surroundings
         self._every_ms = int(canary_seconds * 1_000)
@@ -108,7 +108,7 @@ class RuleWatch:
         while True:
             await self._ready.wait()
             while self._reads:
-                await _going_on(self._look_at(self._reads[0]))
+                await going_on(self._look_at(self._reads[0]))
                 self._reads.popleft()
             self._ready.clear()
 
@@ -119,11 +119,11 @@ class RuleWatch:
         # A row opens no second case: what a person has to decide on stays as it is until then.
         by_rule = await asyncio.to_thread(self._failing, read, rules)
         for rule_id, found in by_rule.items():
-            if not self._signals.may_open(read.tenant, rule_id):
+            if not self.signals.may_open(read.tenant, rule_id):
                 continue
             # A read that the ledger did not keep is no evidence: then one memory is accused.
             accused = found if read.recall_id else found[:1]
-            await self._signals.signal(
+            await self.signals.signal(
                 SignalKind.ANCHOR,
                 read.tenant,
                 rule_id,
@@ -156,10 +156,10 @@ class RuleWatch:
                 left.extend(await asyncio.to_thread(self._reader.canaries))
                 version, asked_ms = now_at, now_ms
             for _ in range(min(len(left), CANARIES_MAX)):
-                await _going_on(canaries.watched(left.popleft(), RULES))
+                await going_on(canaries.watched(left.popleft(), RULES))
 
 
-async def _going_on(work: Coroutine[None, None, object]) -> None:
+async def going_on(work: Coroutine[None, None, object]) -> None:
     """Do one piece of work; a fault in it is logged, opens nothing, and ends nothing else."""
     try:
         await work

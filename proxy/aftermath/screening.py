@@ -60,6 +60,10 @@ class TenantRules:
         )
         return bool(self._tried(tried))
 
+    def failed_by_reply(self, said: tuple[str, ...]) -> tuple[str, ...]:
+        """The ids of the anchors that a finished reply contradicts by what it says."""
+        return self._judging().failed_by("\n".join(said))
+
     def deny_row(self, moved: Moved) -> bool:
         """Whether a memory behind a server contradicts an anchor above it by what it sent there."""
         call = None if moved.candidate is None else call_of(moved.candidate)

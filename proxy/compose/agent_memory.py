@@ -20,6 +20,7 @@ from storage.values import THE_STORE
 if TYPE_CHECKING:
     from policy.model import Principal, Tenant
     from proxy.model.memory_seam import Coupling
+    from proxy.seams.cases import ChecksReplies
     from proxy.seams.recalls import Shown
     from proxy.seams.surroundings import Surroundings
     from proxy.settings.model import ModelUpstream
@@ -77,9 +78,11 @@ class ModelMemory:
         """Write what is not yet on disk, and close the log's file."""
         await self.sessions.close()
 
-    def coupled(self, inner: Coupling) -> Coupling:
+    def coupled(self, inner: Coupling, checks: ChecksReplies) -> Coupling:
         """Wrap the coupling that judges a model's calls with the ledger and withholding."""
-        return Coupled(inner, self.sessions, self.withholding, self._drift, self._replies)
+        return Coupled(
+            inner, self.sessions, self.withholding, self._drift, self._replies, checks=checks
+        )
 
     def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
         """Tell ledger and withholding which memories a memory front is about to serve."""

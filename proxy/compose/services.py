@@ -34,6 +34,7 @@ from proxy.aftermath.feedback import TakingFeedback
 from proxy.aftermath.judges import Judges
 from proxy.aftermath.paroling import Paroling, Probations
 from proxy.aftermath.replay import Replays
+from proxy.aftermath.reply_checks import ReplyChecks
 from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.rule_watch import RuleWatch
 from proxy.aftermath.rules import Spoken
@@ -63,6 +64,7 @@ from proxy.model.judge_calls import Vetoing
 from proxy.model.memory_seam import UnsafeUncoupled
 from proxy.model.questioning import Questioning
 from proxy.model.sending import Behind
+from proxy.seams.cases import ChecksNoReplies
 from proxy.seams.ledger import NoSessions
 from proxy.seams.recalls import ShowsEverything
 from proxy.seams.withholding import Unwatched
@@ -85,7 +87,7 @@ if TYPE_CHECKING:
     from proxy.fronts.health import Health
     from proxy.intercept.interceptor import Submits
     from proxy.model.memory_seam import Coupling
-    from proxy.seams.cases import OpensCases
+    from proxy.seams.cases import ChecksReplies, OpensCases
     from proxy.seams.embedder import Embedder
     from proxy.seams.operation import Dialect
     from proxy.seams.surroundings import Surroundings
@@ -172,6 +174,15 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
     def screening(self, watch: RuleWatch) -> Screening | None:
         """The part that leaves memories out of reads; None where reads show everything."""
         return None if self.settings.heal is Heal.OFF else Screening(watch.rules)
+
+    def reply_checks(self, watch: RuleWatch, blaming: Blaming) -> ReplyChecks:
+        """The part that holds finished replies of a model against anchors."""
+        return ReplyChecks(
+            reader=self.store.reader,
+            rules=watch.rules,
+            signals=watch.signals,
+            over=blaming.over,
+        )
 
     def deciding(self) -> Deciding:
         """The part that carries out what persons decide on held candidates."""
@@ -333,6 +344,7 @@ class Services:
         writing = foundation.interceptor(shadow, budgets, TokenVerifier(signer.public_key))
         self.blaming, self.feedback, self._paroling = foundation.aftermath()
         self.watch, canaries = foundation.rule_watch(self.blaming)
+        self.reply_checks = foundation.reply_checks(self.watch, self.blaming)
         self.guards = foundation.guards(writing, ledger, self.confirming, self.watch)
         self.operations = Operations(
             reader=store.reader,
@@ -424,6 +436,7 @@ class Services:
                 self._paroling.retrying(),
                 told.telling(),
                 self.watch.watching(),
+                self.reply_checks.checking(),
             ):
                 yield
 
@@ -467,7 +480,10 @@ class Services:
         coupling: Coupling = UnsafeUncoupled()
         veto = Veto(self.guard)
         if self._foundation.memory is not None:
-            coupling = self._foundation.memory.coupled(coupling)
+            checks: ChecksReplies = ChecksNoReplies()
+            if self._foundation.settings.heal is Heal.NEXT:
+                checks = self.reply_checks
+            coupling = self._foundation.memory.coupled(coupling, checks)
             veto = Veto(self.guard, self._foundation.memory.withholding.is_forgiven)
         ledger = self.operate.ledger
         coupling = Vetoing(coupling, veto, ledger.unmapped, ledger.gave)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from proxy.ledger.turn_values import LabelledSpan
     from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
     from proxy.model.reply_notes import ReplyNotes
+    from proxy.seams.cases import ChecksReplies
     from proxy.withhold.withholding import Withholding
     from storage.drift import Drift
 
@@ -48,8 +49,12 @@ class Coupled:
         withholding: Withholding,
         drift: Drift,
         replies: ReplyNotes,
+        *,
+        checks: ChecksReplies,
     ) -> None:
+        """`checks` holds finished replies against what operators registered."""
         self._inner = inner
+        self._checks = checks
         self._replies = replies
         self._drift = drift
         self._sessions = sessions
@@ -61,6 +66,8 @@ class Coupled:
         principal, principal_id = asked.principal, asked.principal.principal_id
         prepared = await self._inner.prepare(asked)
         request = prepared.request
+        # What made an earlier reply wrong is hidden by then, so that its texts are taken out below.
+        await self._checks.settled(principal)
         # Wait for candidates in flight; one that is not decided in time is withheld until its
         # verdict is known.
         await self._withholding.quiet(principal_id, QUIET_S)
@@ -150,6 +157,9 @@ class Coupled:
         """Note what the model said and called, before the agent can act on it."""
         await self._sessions.replied(prepared.asked.principal, prepared.session, reply)
         self._replies.replied(prepared, reply)
+        if prepared.memories and reply.reply_id:
+            ids = tuple(one.memory_id for one in prepared.memories if one.memory_id is not None)
+            self._checks.replied(prepared.asked.principal, reply.reply_id, reply.said, ids)
 
     def filter(self, prepared: Prepared) -> Filter:
         """Implements `Coupling.filter`: a filter for the events of one streamed reply."""

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from policy.after.closure import BLAST_MAX
 from policy.after.signals import Grade, SignalKind
-from policy.model import PrincipalId, Tenant
+from policy.model import MemoryId, PrincipalId, Tenant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,6 +90,45 @@ class OpensCases(Protocol):
             StoreUnavailable: The case could not be made durable.
         """
         ...
+
+
+class ChecksReplies(Protocol):
+    """Holds finished replies against what operators registered. Event loop only."""
+
+    def replied(
+        self,
+        principal: Principal,
+        reply_id: str,
+        said: tuple[str, ...],
+        memory_ids: tuple[MemoryId, ...],
+    ) -> None:
+        """Note what a model said in a finished reply, whose request had memories. Never waits."""
+        ...
+
+    async def settled(self, principal: Principal) -> None:
+        """Wait until this principal's replies are looked at, and who made one wrong is hidden.
+
+        The wait is bounded: what takes longer goes on afterwards.
+        """
+        ...
+
+
+class ChecksNoReplies:
+    """For a sidecar that looks at no replies."""
+
+    def replied(
+        self,
+        principal: Principal,
+        reply_id: str,
+        said: tuple[str, ...],
+        memory_ids: tuple[MemoryId, ...],
+    ) -> None:
+        """Do nothing with the reply."""
+        del principal, reply_id, said, memory_ids
+
+    async def settled(self, principal: Principal) -> None:
+        """Return at once, because no reply is looked at."""
+        del principal
 
 
 class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from proxy.model.memory_seam import Asked, UnsafeUncoupled
 from proxy.model.recurring import Recurring
 from proxy.model.reply_notes import ReplyNotes
 from proxy.model.with_ledger import Coupled
+from proxy.seams.cases import ChecksNoReplies
 from tests.unit.proxy.withheld import POISON, Rig, rig
 from tests.unit.storage.opening import AGENT
 
@@ -71,7 +72,14 @@ class _Front:
         sessions: Any = self.ledger
         store = one.live.store
         replies = ReplyNotes(store.recalls, lambda: 0)
-        self._coupled = Coupled(UnsafeUncoupled(), sessions, one.withholding, store.drift, replies)
+        self._coupled = Coupled(
+            UnsafeUncoupled(),
+            sessions,
+            one.withholding,
+            store.drift,
+            replies,
+            checks=ChecksNoReplies(),
+        )
 
     async def ask(self, *messages: Json) -> str:
         body: dict[str, Json] = {self._api.turns: [*messages], "model": "m"}
