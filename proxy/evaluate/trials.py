@@ -102,20 +102,24 @@ async def _written(bench: Bench, key: str, n: int) -> tuple[_Pair, ...]:
     pairs: list[_Pair] = []
     for number in range(n):
         newer = await _landed(bench, bench.operator_key, _said(number, _NEW))
-        await _anchored(bench, f"once-{number}", _said(number, _NEW))
-        await _anchored(bench, f"never-{number}", _said(number, _NEW, lie=True))
         pairs.append(_Pair(number=number, rot=rots[number], newer=newer, poison=lies[number]))
     return tuple(pairs)
 
 
 async def _blamed(bench: Bench, key: str, pair: _Pair) -> dict[str, str]:
     """What became of the memories that the wrong answers about two things were made of."""
-    acts: dict[str, str] = {}
+    recalls: list[str] = []
     for asked in (_said(pair.number, _OLD), _said(pair.number, _OLD, lie=True)):
         question = Question(query=asked, limit=_SEARCHED)
         await bench.call("POST", "/v1/search", key, question)
         recall = bench.sidecar.store.recalls.recalls(Tenant("default"), limit=1)[0]
-        raw = await _operated(bench, "/blame", BlameRequest(recall_id=recall.recall_id))
+        recalls.append(recall.recall_id)
+    # The truths are registered after the reads: what denies an anchor is in no read.
+    await _anchored(bench, f"once-{pair.number}", _said(pair.number, _NEW))
+    await _anchored(bench, f"never-{pair.number}", _said(pair.number, _NEW, lie=True))
+    acts: dict[str, str] = {}
+    for recall_id in recalls:
+        raw = await _operated(bench, "/blame", BlameRequest(recall_id=recall_id))
         named = msgspec.json.decode(raw, type=BlameView).named
         acts |= {one.memory: one.act for one in named}
     return acts
