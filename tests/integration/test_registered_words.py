@@ -154,8 +154,9 @@ async def test_what_an_anchor_denies_and_a_canary_finds_is_hidden_without_being_
         for text in (lie, honest):
             assert (await sidecar.write(AGENT_KEY, {"text": text}))[0] == 201
         anchor = {"statement": "The office door code is 11.", "questions": ["Which code?"]}
+        assert await shown() == {lie, honest}, "control: there is no anchor yet"
         await admin.ask("POST", "/anchors", anchor)
-        assert await shown() == {lie, honest}, "control: nothing was shown to anybody before"
+        assert await shown() == {honest}, "it is left out before it is hidden"
         assert await hidden_by(1) == "anchor"
         assert await shown() == {honest}
         canary = {"questions": ["Where is the office?"], "must_not": ["Madrid"]}
