@@ -457,9 +457,6 @@ class Writing:
         heard: Outcome | StorageError | None = None
         try:
             result = heard = await self._writer.submit(submission)
-            # The batch pauses after each verdict: all its items are decided at one moment, and
-            # building their answers takes time.
-            await self._paced(submission.candidate.principal_id, alone=alone)
         except (StoreUnavailable, OutcomeUnknown) as failure:
             result = heard = failure
         finally:
@@ -482,7 +479,10 @@ class Writing:
             principal_id = submission.candidate.principal_id
             self._sessions.wrote(principal_id, intercepted.seen, result)
             if result.decision is not Decision.ADMIT:
-                self._sessions.gave(principal_id, (written.observation,))
+                self._sessions.gave(principal_id, (written.observation,), intercepted.seen)
+        # The batch pauses after each verdict: all its items are decided at one moment, and building
+        # their answers takes time. What was given to an agent is noted in the order of the items.
+        await self._paced(submission.candidate.principal_id, alone=alone)
         return written
 
     def _shown(self, candidate: Candidate, outcome: Outcome) -> MemoryId | None:

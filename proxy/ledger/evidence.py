@@ -33,6 +33,8 @@ class SeenCall(Seen, frozen=True, kw_only=True):
     """The evidence about a candidate, with the model's calls that it rests on."""
 
     calls: tuple[int, ...] = ()
+    # The calls that the verdict is the answer of: those, and the call that a relay names.
+    answers: tuple[int, ...] = ()
     # Whether the text alone would count as a person's own words, while a name or an id that is
     # stored beside it says something that she did not say.
     unsaid_name: bool = False
@@ -78,12 +80,15 @@ def evidence(
     # new text does not.
     come = asked if wanted is None else tuple(one for one in asked if one.text in wanted.texts)
     joined, session, calls, taint = _joined(book, asked, come or asked, core.reader, join)
+    ids = () if join is None else (join.tool_use_id, join.call_id)
+    answers = tuple(dict.fromkeys((*calls, *(core.reader.print(one) for one in ids if one))))
     if session is None:
         lowest = lowest_live(book, now_ms)
         found = [kept for one in asked for kept in ring.containing(one.text, None)]
         return SeenCall(
             taint=SourceKind.UNKNOWN if lowest is None else lowest,
             contained=core.origins(found)[:CONTAINED_MAX],
+            answers=answers,
         )
     file = _file_of(book, calls)
 
@@ -119,6 +124,7 @@ def evidence(
         by_person=turn is not None and turn.by_person,
         whole=not distrusted and blind is None,
         calls=calls,
+        answers=answers,
         unsaid_name=turn is None
         and not distrusted
         and _endorsing(session, alone, core.reader) is not None,

@@ -39,7 +39,7 @@ from proxy.ledger.turn_values import (
     TurnRead,
     TurnSum,
 )
-from proxy.seams.observations import is_observation
+from proxy.seams.observations import is_observation, is_unjudged
 from proxy.seams.slices import apart, resting
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Reader(Printer):
             label, why = relayed.label, "relayed"
         # The gate, or an echo, answers each call once: more answers would let their sender spell.
         if said.call_id not in found.by_gate and (
-            self.is_given(said.text, ground.book)
+            self.is_given(said.text, ground.book, key, call)
             or self.is_echo([call] if call else [], (said.text,))
         ):
             found.by_gate.add(said.call_id)
@@ -260,21 +260,22 @@ class Reader(Printer):
             found.answers.append(self.print(said.call_id))
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
-    def is_given(self, text: str, book: Book) -> bool:
-        """Whether the gate itself gave this principal's agent the text: then it is nobody's words.
+    def is_given(self, text: str, book: Book, key: int = 0, call: CallMade | None = None) -> bool:
+        """Whether the gate itself gave this principal's agent the text as the answer of this call.
 
-        True for a text or, in another order and number, lines that it gave; and for one observation
-        without an address, which it may have given before this ledger knew the principal.
+        Then it is nobody's words. True for a text that it gave, for all the lines that it gave in
+        their order, and for a fixed observation about a call that it judged, or refused unjudged.
         """
         # White space can spell, too: a line's end is all that a host may add.
         said = text.removesuffix("\n")
         if len(said) > _GIVEN_LEN_MAX:
             return False
-        if is_observation(said) or self.print(said) in book.gave:
+        fixed = is_observation(said) and (not key or (call is not None and call.used))
+        if fixed or is_unjudged(said) or (key, self.print(said)) in book.gave:
             return True
         lines = said.split("\n")
-        fresh = len({*lines}) == len(lines)
-        return fresh and all(self.print(one) in book.gave for one in lines)
+        given = [one for answered, one in book.gave if answered == key] if lines[1:] else []
+        return bool(key and given) and given == [self.print(one) for one in lines]
 
     def is_echo(self, calls: Iterable[CallMade], texts: Iterable[str]) -> bool:
         """Whether an answer contains only strings of one call and fixed texts of the server's map.

@@ -210,6 +210,8 @@ class Gave(msgspec.Struct, frozen=True, array_like=True):
 
     principal: str
     texts: Prints
+    # The call that they answer; 0 if no call is known, and in older logs.
+    call: int = 0
 
 
 BITS_BEFORE: Final = 24

@@ -433,16 +433,23 @@ class Sessions:
         self._core.do(record)
         self._soon()
 
-    def gave(self, principal_id: PrincipalId, texts: Iterable[str]) -> None:
-        """Note what the gate itself gave an agent in place of what it refused."""
+    def gave(
+        self, principal_id: PrincipalId, texts: Iterable[str], seen: Seen | None = None
+    ) -> None:
+        """Note what the gate itself gave an agent in place of what it refused.
+
+        `seen` is the evidence about a refused candidate: the texts answer the call of that write,
+        and count as the gate's only as the answer of that call.
+        """
         book = self._core.state.books.get(principal_id)
         if book is None:
             return
         # A text that is given again becomes the newest, so it is noted again.
         found = dict.fromkeys(self._core.reader.print(text) for text in texts)
-        if found:
-            self._core.do(Gave(principal_id, packed(found)))
-            self._soon()
+        calls = seen.answers if isinstance(seen, SeenCall) else ()
+        for call in (calls or (0,)) if found else ():
+            self._core.do(Gave(principal_id, packed(found), call))
+        self._soon()
 
     def _taken(self) -> list[bytes]:
         self._taken_count += 1

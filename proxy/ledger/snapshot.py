@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -61,8 +63,8 @@ def _records_of(book: Book) -> Iterator[Record]:
     for session in book.sessions.values():
         yield _kept(session)
     yield from book.relayed.values()
-    if book.gave:
-        yield Gave(name, packed(book.gave))
+    for call, texts in groupby(book.gave, key=itemgetter(0)):
+        yield Gave(name, packed(one for _, one in texts), call)
     dropped, until_ms = book.dropped or (None, 0)
     calls = tuple(
         KeptCall(call.session, call.at_ms, call.row, call.open, call.used, call.mapped)

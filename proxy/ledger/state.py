@@ -191,9 +191,10 @@ class Book:
         self.unanswered: tuple[SourceKind, int] | None = None
         self.relayed: OrderedDict[int, Relayed] = OrderedDict()
         self.unplaced: deque[Wrote] = deque(maxlen=WRITES_MAX)
-        # Prints of the texts that the gate itself gave this principal's agent. A dropped one is no
-        # longer known as the gate's, so that it counts as the words of the tool that shows it.
-        self.gave: OrderedDict[int, None] = OrderedDict()
+        # Prints of the texts that the gate itself gave this principal's agent, each with the call
+        # that it answered (0: not known). A dropped one is no longer known as the gate's, so that
+        # it counts as the words of the tool that shows it.
+        self.gave: OrderedDict[tuple[int, int], None] = OrderedDict()
         self.distrusted_until_ms = 0
         # The lowest taint of the sessions that were dropped, and until when that taint counts.
         self.dropped: tuple[SourceKind, int] | None = None
@@ -364,8 +365,8 @@ class State:
                 _bound(book.relayed, RELAYED_MAX)
             case Gave():
                 for one in prints(record.texts):
-                    book.gave[one] = None
-                    book.gave.move_to_end(one)
+                    book.gave[record.call, one] = None
+                    book.gave.move_to_end((record.call, one))
                 _bound(book.gave, GAVE_MAX)
             case Marked():
                 book.sentences.restore(record.code, prints(record.prints))

@@ -45,8 +45,13 @@ class Sees(Protocol):
         """Note the verdict on a candidate, to show it with its session."""
         ...
 
-    def gave(self, principal_id: PrincipalId, texts: Iterable[str]) -> None:
-        """Note what the gate tells an agent of a refusal, to know it again in its context."""
+    def gave(
+        self, principal_id: PrincipalId, texts: Iterable[str], seen: Seen | None = None
+    ) -> None:
+        """Note what the gate tells an agent of a refusal, to know it again in its context.
+
+        `seen` is the evidence about the refused candidate; None where no call is answered so.
+        """
         ...
 
 
@@ -68,9 +73,11 @@ class NoSessions:
         """Ignores the verdict."""
         del principal_id, seen, outcome
 
-    def gave(self, principal_id: PrincipalId, texts: Iterable[str]) -> None:
+    def gave(
+        self, principal_id: PrincipalId, texts: Iterable[str], seen: Seen | None = None
+    ) -> None:
         """Ignores the texts."""
-        del principal_id, texts
+        del principal_id, texts, seen
 
 
 def seen_of(sessions: Sees, candidate: Candidate, proposal: Proposal) -> Seen | None:

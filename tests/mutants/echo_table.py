@@ -112,7 +112,7 @@ ECHOES: Final = (
     Mutant(
         name="whoever sounds like the gate is the gate",
         file="proxy/ledger/reading.py",
-        old="        return fresh and all(self.print(one) in book.gave for one in lines)",
+        old="        return bool(key and given) and given == [self.print(one) for one in lines]",
         new='        return all(one.startswith("Not ") for one in lines)',
         invariant="only what the gate said to this principal is the gate's own word",
         tests=(at(_ECHOES, "test_what_the_gate_could_have_said_and_did_not_is_its_senders"),),
@@ -128,16 +128,16 @@ ECHOES: Final = (
     Mutant(
         name="what the gate says often is forgotten as the oldest",
         file="proxy/ledger/state.py",
-        old="                    book.gave.move_to_end(one)\n",
+        old="                    book.gave.move_to_end((record.call, one))\n",
         new="",
         invariant="the gate's own observations taint nothing",
         tests=(at(_ECHOES, "test_what_the_gate_gives_again_is_kept_the_longest"),),
     ),
     Mutant(
-        name="the gate's lines may be repeated as often as a page likes",
+        name="the gate's lines may be chosen and repeated as a page likes",
         file="proxy/ledger/reading.py",
-        old="        return fresh and all(",
-        new="        return all(",
+        old="given == [self.print(one) for one in lines]",
+        new="{*given} >= {self.print(one) for one in lines}",
         invariant="only what the gate said to this principal is the gate's own word",
         tests=(at(_ECHOES, "test_what_the_gate_could_have_said_and_did_not_is_its_senders"),),
     ),
@@ -152,8 +152,8 @@ ECHOES: Final = (
     Mutant(
         name="what the gate said is forgotten with a snapshot",
         file="proxy/ledger/snapshot.py",
-        old="    if book.gave:\n",
-        new="    if not book.gave:\n",
+        old="        yield Gave(name, packed(one for _, one in texts), call)\n",
+        new="        pass\n",
         invariant="the gate's own observations taint nothing",
         tests=(
             at(
@@ -173,7 +173,7 @@ ECHOES: Final = (
     Mutant(
         name="what the gate says taints as a tool does",
         file="proxy/ledger/reading.py",
-        old="            self.is_given(said.text, ground.book)\n            or self",
+        old="            self.is_given(said.text, ground.book, key, call)\n            or self",
         new="            self",
         invariant="the gate's own observations taint nothing",
         tests=(at(_ECHOES, "test_what_the_gate_says_of_a_write_taints_nothing"),),
@@ -189,9 +189,25 @@ ECHOES: Final = (
     Mutant(
         name="the ledger is not told what a refused write was answered",
         file="proxy/intercept/interceptor.py",
-        old="                self._sessions.gave(principal_id, (written.observation,))\n",
-        new="                pass\n",
+        old="self._sessions.gave(principal_id, (written.observation,), intercepted.seen)\n",
+        new="pass\n",
         invariant="the gate's own observations taint nothing",
         tests=(at("tests/unit/proxy/seams/test_ledger.py", _TOLD),),
+    ),
+    Mutant(
+        name="what the gate gave one call answers another",
+        file="proxy/ledger/reading.py",
+        old="(key, self.print(said)) in book.gave:",
+        new="any(self.print(said) == one for _, one in book.gave):",
+        invariant="what the gate gave counts as its own as the answer of that very call",
+        tests=(at(_ECHOES, "test_what_the_gate_gave_one_call_answers_no_other"),),
+    ),
+    Mutant(
+        name="any fixed sentence answers a call that was never judged",
+        file="proxy/ledger/reading.py",
+        old=" and (not key or (call is not None and call.used))\n",
+        new="\n",
+        invariant="what the gate gave counts as its own as the answer of that very call",
+        tests=(at(_ECHOES, "test_what_the_gate_could_have_said_and_did_not_is_its_senders"),),
     ),
 )

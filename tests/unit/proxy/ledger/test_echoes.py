@@ -49,6 +49,7 @@ SAVE = call("w1", "create_entities", entities=[ALICE])
 HOSTED = call("w1", "mcp__memory__create_entities", entities=[ALICE])
 ECHO = '[{"name":"Alice","entityType":"person","observations":["' + NOTE + '"]}]'
 HELD = observation_for("hold", Reason.SOURCE_CLASS_FORBIDDEN, MemoryClass.L2)
+UNJUDGED = observation_of_call(Reason.UNKNOWN_TOOL)
 PAGE = ReviewPage()
 PAGE.base = "http://127.0.0.1:7078"
 ON_PAGE = observation_for(
@@ -99,6 +100,13 @@ MANY: list[Json] = [
 ]
 
 
+def _gives(ledger: Ledger, *texts: str, call_id: str = "w1") -> None:
+    """The gate answers a write of this call with each of the texts, in this order."""
+    seen = ledger.seen(NOTE, join=Join(tool_use_id=call_id))
+    for text in texts:
+        ledger.sessions.gave(ADA.principal_id, (text,), seen)
+
+
 async def _answered(
     answer: str,
     *,
@@ -112,7 +120,7 @@ async def _answered(
     ledger.sessions.knows_answers(load_map("server-memory").says)
     first = await ledger.ask(user("Keep what matters."), system="You are an agent.")
     await ledger.answer(first, reply("", save))
-    ledger.sessions.gave(ADA.principal_id, gave)
+    _gives(ledger, *gave)
     if wrote:
         noted = next(iter(strings_in(save.arguments)), "")
         seen = ledger.seen(noted, join=Join(tool_use_id="w1"))
@@ -246,9 +254,10 @@ async def test_a_call_has_one_echo() -> None:
 @pytest.mark.parametrize(
     ("text", "gave"),
     [
-        (HELD, ()),
+        (HELD, (HELD,)),
+        (UNJUDGED, ()),
         (ON_PAGE, (ON_PAGE,)),
-        (f"{ON_PAGE}\n{OTHER}\n", (OTHER, HELD, ON_PAGE)),
+        (f"{ON_PAGE}\n{OTHER}\n", (ON_PAGE, OTHER)),
         (WHOLE, (WHOLE,)),
     ],
 )
@@ -272,6 +281,10 @@ _SPELLED = [ON_PAGE.replace("0" * 32, one) for one in _IDS]
         # Which of the gate's sentences stand in which order, and how often, may spell as well.
         (f"{HELD}\n{observation_of_call(Reason.UNKNOWN_TOOL)}", ()),
         (f"{HELD}\n{OTHER}\n{HELD}", (HELD, OTHER)),
+        (f"{OTHER}\n{ON_PAGE}", (ON_PAGE, OTHER)),
+        (f"{ON_PAGE}\n{OTHER}", (ON_PAGE, HELD, OTHER)),
+        # And so does which of its fixed sentences answers a call that it never judged.
+        (HELD, ()),
         (f"Item 104 of 105: {HELD}", (HELD,)),
         (WHOLE.replace("Item 1", "Item 7"), (WHOLE, ON_PAGE)),
         # So may white space around what the gate gave, whose length nothing bounds.
@@ -286,6 +299,18 @@ async def test_what_the_gate_could_have_said_and_did_not_is_its_senders(
     assert (await _answered(text, wrote=False, gave=(text,))).taint is HOST, "control: it said it"
 
 
+async def test_what_the_gate_gave_one_call_answers_no_other() -> None:
+    for answered in ("w1", "w2"):
+        ledger = Ledger()
+        other = call("w2", "fetch", url="https://quay.example")
+        first = await ledger.ask(user("Keep what matters."), system="You are an agent.")
+        await ledger.answer(first, reply("", SAVE, other))
+        _gives(ledger, ON_PAGE)
+        turns = assistant("", SAVE, other), result(answered, ON_PAGE)
+        asked = await ledger.ask(user("Keep what matters."), *turns, system="You are an agent.")
+        assert asked.taint is (HOST if answered == "w1" else TOOL)
+
+
 @pytest.mark.parametrize("again", [True, False])
 async def test_what_the_gate_gives_again_is_kept_the_longest(
     monkeypatch: pytest.MonkeyPatch, *, again: bool
@@ -295,7 +320,7 @@ async def test_what_the_gate_gives_again_is_kept_the_longest(
     first = await ledger.ask(user("Keep what matters."), system="You are an agent.")
     await ledger.answer(first, reply("", SAVE))
     for gave in (ON_PAGE, OTHER, ON_PAGE if again else OTHER, WHOLE):
-        ledger.sessions.gave(ADA.principal_id, (gave,))
+        _gives(ledger, gave)
     asked = user("Keep what matters."), assistant("", SAVE), result("w1", ON_PAGE)
     entered = await ledger.ask(*asked, system="You are an agent.")
     assert entered.taint is (HOST if again else TOOL)
@@ -305,7 +330,7 @@ async def test_a_call_has_one_answer_of_the_gate() -> None:
     ledger = Ledger()
     first = await ledger.ask(user("Keep what matters."), system="You are an agent.")
     await ledger.answer(first, reply("", SAVE))
-    ledger.sessions.gave(ADA.principal_id, (OTHER,))
+    _gives(ledger, HELD, OTHER)
     blocks: list[Json] = [{"type": "text", "text": one} for one in (HELD, OTHER)]
     for shown, taint in ((blocks[:1], HOST), (blocks, TOOL)):
         answer: Json = {"type": "tool_result", "tool_use_id": "w1", "content": shown}
@@ -322,7 +347,7 @@ async def test_what_the_gate_said_is_known_after_a_restart_and_only_to_its_princ
     before = kept(tmp_path, is_new=True)
     for by in (ADA, GRACE):
         await before.ask(user("Keep what matters."), system="You are an agent.", by=by)
-    before.sessions.gave(ADA.principal_id, (ON_PAGE,))
+    _gives(before, ON_PAGE)
     if compacted:
         monkeypatch.setattr("proxy.ledger.sessions.GROWN_BYTES", 1)
         assert await before.sessions.compact()

@@ -70,8 +70,11 @@ class Told:
         assert principal_id == ADA.principal_id
         self.outcomes.append((seen, outcome))
 
-    def gave(self, principal_id: PrincipalId, texts: Iterable[str]) -> None:
+    def gave(
+        self, principal_id: PrincipalId, texts: Iterable[str], seen: Seen | None = None
+    ) -> None:
         assert principal_id == ADA.principal_id
+        assert seen is self.answer
         self.given += texts
 
 
