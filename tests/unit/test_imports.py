@@ -53,7 +53,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "pwd",
         "stat",
     }
-    | {"queue", "secrets", "shutil", "threading", "time"},
+    | {"io.BytesIO", "queue", "secrets", "shutil", "threading", "time"},
     "proxy": frozenset(sys.stdlib_module_names)
     | {"policy", "proxy", "telemetry", "msgspec", "rfc8785", "aiohttp"}
     # Of the store what no engine changes, and the one place that picks an engine.
@@ -64,9 +64,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     | {"cryptography", "multidict", "numpy", "tokenizers"},
 }
 
-# Its disk refuses as LMDB tells that a disk does.
 # The one sink whose SDK is an extra.
 ALLOWED["proxy/reporting"] = ALLOWED["proxy"] | {"sentry_sdk"}
+# Its disk refuses as LMDB tells that a disk does.
 ALLOWED["proxy/evaluate"] = ALLOWED["proxy"] | {"lmdb"}
 
 # Attribute -> the one file that may use it.
