@@ -18,7 +18,8 @@ from policy.checks import (
     provenance_of,
 )
 from policy.labels.ceiling import confirmed_by_a_person, lowered
-from policy.model import ChangeKind, MemoryClass
+from policy.labels.forwarded_call import call_of
+from policy.model import ChangeKind, MemoryClass, SourceKind
 from policy.verdict import (
     _SEAL,  # pyright: ignore[reportPrivateUsage] - the one key to the one lock
     Admit,
@@ -138,8 +139,17 @@ def _admit(
 
 def _landing_label(candidate: Candidate, facts: Facts, provenance: Provenance) -> Provenance:
     label = confirmed_by_a_person(provenance) if confirmed(facts) else provenance
-    stored = facts.stored if candidate.change is ChangeKind.UPDATE else None
-    if stored is None or not stored.stays:
+    if candidate.change is not ChangeKind.UPDATE:
+        return label
+    stored = facts.stored
+    if stored is None:
+        # No verdict of this gate knows what stands on the server behind. Whatever the change does
+        # not replace stays there, so the memory is trusted no more than words of an unknown source.
+        call = call_of(candidate)
+        if call is None or not call.sets_all:
+            return lowered(label, SourceKind.UNKNOWN, SourceKind.UNKNOWN)
+        return label
+    if not stored.stays:
         return label
     # An update that replaces a part of a text keeps the lower of both labels, so that neither the
     # remaining nor the new text gets a better label than its own. A person who confirmed the change

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from policy.labels.editing import Effect  # noqa: TC001 - msgspec reads the annotation
+from policy.labels.editing import Effect, How
 from policy.model import METADATA_LEN_MAX, TEXT_LEN_MAX, Candidate
 
 MCP: Final = "mcp/"
@@ -47,6 +47,11 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     effect: Effect | None = None
     # SHA-256 (hex) of bytes that are sent with the call, such as a vector; "" if there are none.
     blob: str = ""
+
+    @property
+    def sets_all(self) -> bool:
+        """Whether nothing of what stood under the key is left after the call."""
+        return self.effect is not None and self.effect.how is How.SET
 
 
 class _Metadata(

@@ -12,7 +12,7 @@ from policy.canonical import digest_of
 from policy.facts import Facts, NonceState, TargetState, TokenState
 from policy.labels.ceiling import ceiling_of
 from policy.labels.derive import Attested, read_beside, read_text, standing_label
-from policy.labels.editing import How, text_after
+from policy.labels.editing import text_after
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
 from storage.tables.codec import decode_nonce
@@ -266,7 +266,7 @@ def _guarded_target(candidate: Candidate, thing: Thing) -> _Target | None:
     if candidate.change is ChangeKind.CREATE and not raised:
         return None
     call = call_of(candidate)
-    whole = call is not None and call.effect is not None and call.effect.how is How.SET
+    whole = call is not None and call.sets_all
     return _Target(row=row, state=msgspec.structs.replace(state, stays=not whole))
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from policy.facts import TargetState
 from policy.labels.ceiling import ceiling_of
-from policy.labels.editing import EDITS_MAX, NOBODY_KNOWS, How, TextStanding, text_after
+from policy.labels.editing import EDITS_MAX, NOBODY_KNOWS, TextStanding, text_after
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
 from storage.tables.rows import candidate_of, guarded_rows
@@ -65,7 +65,7 @@ class _Text:
             self._text = None
             return
         call = call_of(candidate_of(one.sent))
-        if call is not None and call.effect is not None and call.effect.how is How.SET:
+        if call is not None and call.sets_all:
             self._sources, self._ceilings, self._authors = [], [], set()
         self._sources.append(one.sent.source)
         self._ceilings.append(ceiling_of(one.sent))

@@ -268,6 +268,19 @@ LABELS: Final = (
         tests=(at(_CHECK_TESTS, "test_an_updated_memory_keeps_the_lower_label"),),
     ),
     Mutant(
+        name="unjudged words that stay beside a person's get her label",
+        file=_GATE,
+        old="        if call is None or not call.sets_all:\n",
+        new="        if call is None and not candidate:\n",
+        invariant="what stands on a server unjudged never lands under a better label than unknown",
+        tests=(
+            at(
+                "tests/unit/proxy/guard/test_local.py",
+                "test_a_persons_words_beside_words_that_nobody_judged_have_the_lowest_label",
+            ),
+        ),
+    ),
+    Mutant(
         name="the ladder leads up",
         file="policy/trust/ladder.py",
         old="TrustLevel.DEGRADED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED)",

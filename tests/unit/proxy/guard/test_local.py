@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from policy.labels.editing import Effect, How
 from policy.model import Basis, ChangeKind, MemoryClass, SourceKind
 from policy.query import EVERYTHING
 from policy.verdict import Reason
@@ -214,6 +215,24 @@ async def test_what_nobody_saw_being_written_is_changed_by_a_person_only(seen: G
     await _lands(seen, item(GOOD, key="Grace"))
     assert (await _judge(seen, changed)).decision == "admit"
     assert (await _judge(seen, deletion("Grace"))).decision == "admit"
+
+
+@pytest.mark.parametrize(
+    ("change", "effect", "label"),
+    [
+        (ChangeKind.UPDATE, None, SourceKind.UNKNOWN),
+        (ChangeKind.UPDATE, Effect(How.APPEND, 2), SourceKind.UNKNOWN),
+        # Controls: nothing is left of what stood there, or nothing stood there.
+        (ChangeKind.UPDATE, Effect(How.SET, 2), SourceKind.USER_INPUT),
+        (ChangeKind.CREATE, None, SourceKind.USER_INPUT),
+    ],
+)
+async def test_a_persons_words_beside_words_that_nobody_judged_have_the_lowest_label(
+    seen: Guarded, change: ChangeKind, effect: Effect | None, label: SourceKind
+) -> None:
+    await _lands(seen, item(GOOD, change=change, effect=effect), PERSON)
+    (kept,) = seen.store.reader.page(PERSON.tenant, EVERYTHING, 0, 9).memories
+    assert (kept.source, kept.ceiling) == (label, label)
 
 
 async def test_a_change_needs_a_source_as_trusted_as_what_stands(seen: Guarded) -> None:
