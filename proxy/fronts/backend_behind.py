@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
 
-from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
+from proxy.seams.faults import Busy, MalformedRequest
 from proxy.seams.operation import HttpReply
 
 if TYPE_CHECKING:
@@ -80,13 +80,6 @@ class BackendBehind:
             content_type=reply.headers.get("content-type", ""),
             headers=shown,
         )
-
-    async def answers(self) -> bool:
-        """Whether the server can be reached and says its version."""
-        try:
-            return await self._told() is not None
-        except (UpstreamError, MalformedRequest, Busy):
-            return False
 
     async def check_version(self, guard: GuardsKeys, principal: Principal) -> None:
         """Refuse a write to a server of a version that nobody knows.

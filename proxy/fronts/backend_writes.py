@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from policy.model import Forwarded, Principal, PrincipalId
+from policy.model import ChangeKind, Forwarded, Principal, PrincipalId
 from policy.verdict import Reason
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.guard import ITEMS_MAX, GuardedCall, Item, Judged
@@ -25,6 +25,7 @@ from proxy.settle.leftovers import Leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager
 
     from policy.model import CandidateId, Tenant
     from proxy.fronts.backend_behind import BackendBehind
@@ -41,7 +42,8 @@ _FAILED: Final = 400
 MEMORIES_MAX: Final = 10_000
 """Memories of one request."""
 _TOO_MANY: Final = f"body: more than {MEMORIES_MAX} memories at once"
-_NOT_KNOWN: Final = "the server behind did not say what stands there, so nothing was judged"
+_NOT_KNOWN: Final = "the server behind did not say what stands there, so nothing was sent"
+_MOVED: Final = "something else stands there than when this was judged, so nothing was sent"
 
 
 class BackendWrites:
@@ -58,10 +60,9 @@ class BackendWrites:
         self._guard = guard
         self._keys = keys
         self._spawn = spawn
-        self._settling = HttpSettling(behind, guard)
+        self._places = _Places(behind)
         self._leftovers: dict[Tenant, Leftovers[Outcome]] = {}
         self._turn = asyncio.Lock()
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def answer(
         self, principal: Principal, request: HttpRequest, routed: Routed, traceparent: str | None
@@ -75,17 +76,14 @@ class BackendWrites:
             StorageError: The gate cannot decide; nothing was sent.
         """
         await self._behind.check_version(self._keys, principal)
-        # Two writes to one place are not judged at the same time: each could be harmless beside
-        # what stands there, and the server would merge both.
-        folder = self._behind.adapter.folder(request)
-        async with self._turns.setdefault(folder, asyncio.Lock()) if folder else nullcontext():
+        async with self._places.turn(request):
             return await self._in_turn(principal, request, routed, traceparent)
 
     async def _in_turn(
         self, principal: Principal, request: HttpRequest, routed: Routed, traceparent: str | None
     ) -> HttpReply:
         adapter = self._behind.adapter
-        sendings = adapter.items(request, await self._known(request))
+        sendings = await self._places.standing(request)
         if len(sendings) > MEMORIES_MAX:
             raise MalformedRequest(_TOO_MANY, status=413)
         if not sendings:
@@ -114,7 +112,10 @@ class BackendWrites:
             leftovers = self._leftovers.get(tenant)
             if leftovers is None:
                 principal = Principal(principal_id=SETTLES, tenant=tenant)
-                leftovers = Leftovers(self._forwarding(principal), self._settling, self._turn)
+                settling = HttpSettling(
+                    self._behind, self._guard, self._places, self._keys, principal
+                )
+                leftovers = Leftovers(self._forwarding(principal), settling, self._turn)
                 self._leftovers[tenant] = leftovers
             await leftovers.round()
 
@@ -127,15 +128,6 @@ class BackendWrites:
             answer_seconds=self._behind.settings.answer_seconds,
             retry_seconds=TEND_S,
         )
-
-    async def _known(self, request: HttpRequest) -> HttpReply | None:
-        question = self._behind.adapter.first(request)
-        if question is None:
-            return None
-        known = await self._behind.ask(question)
-        if known.status >= _FAILED and known.status != _MISSING:
-            raise UpstreamError(_NOT_KNOWN)
-        return known
 
     async def _judged(
         self,
@@ -214,25 +206,92 @@ class BackendWrites:
             await forwarding.settle(tuple(those), state)
 
 
-class HttpSettling:
-    """Implements `proxy.seams.backend.Backend` for one server. Event loop only."""
+class _Places:
+    """What stands on the server where a request writes, and whose turn it is to write there."""
 
-    def __init__(self, behind: BackendBehind, guard: Guarding) -> None:
+    def __init__(self, behind: BackendBehind) -> None:
+        self._behind = behind
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def turn(self, request: HttpRequest) -> AbstractAsyncContextManager[None]:
+        """Hold this from the read of what stands there until the write is answered.
+
+        Two writes to one place are not judged at the same time. Each could be harmless beside what
+        stands there, and the server would merge both; or each would count as the first one there.
+        The place is the folder of the request, or what has to be read before the request is judged.
+
+        Raises:
+            MalformedRequest: The request cannot be read.
+        """
+        adapter = self._behind.adapter
+        place = adapter.folder(request)
+        question = None if place else adapter.first(request)
+        if question is not None:
+            place = msgspec.json.encode((question.path, question.query, question.body)).decode()
+        return self._turns.setdefault(place, asyncio.Lock()) if place else nullcontext()
+
+    async def standing(self, request: HttpRequest) -> tuple[Sending, ...]:
+        """The memories that the request concerns, each as it would be beside what stands there.
+
+        Raises:
+            MalformedRequest: The request or the answer cannot be read.
+            UpstreamError: The server did not say what stands there.
+            Busy: Too many requests to this server are under way.
+        """
+        adapter = self._behind.adapter
+        question = adapter.first(request)
+        known = None if question is None else await self._behind.ask(question)
+        if known is not None and known.status >= _FAILED and known.status != _MISSING:
+            raise UpstreamError(_NOT_KNOWN)
+        return adapter.items(request, known)
+
+
+class HttpSettling:
+    """Implements `proxy.seams.backend.Backend` for one server and tenant. Event loop only."""
+
+    def __init__(
+        self,
+        behind: BackendBehind,
+        guard: Guarding,
+        places: _Places,
+        keys: GuardsKeys,
+        principal: Principal,
+    ) -> None:
         self._behind = behind
         self._guard = guard
+        self._places = places
+        self._keys = keys
+        self._principal = principal
 
     async def is_ready(self) -> bool:
-        """Whether the server answers."""
-        return await self._behind.answers()
+        """Whether the server answers, and is of a version that may be written to."""
+        try:
+            await self._behind.check_version(self._keys, self._principal)
+        except (UpstreamError, MalformedRequest, Busy):
+            return False
+        return True
 
     async def send(self, item: Unsettled) -> Outcome | None:
         """Send one released item, once; its outcome, or None where no answer came.
 
         Raises:
-            MalformedRequest: The item cannot be sent as it is kept; nothing was sent.
+            MalformedRequest: The item cannot be sent as it is kept, or something else stands there
+                than when a person saw the item; nothing was sent.
         """
+        request = self._behind.adapter.released(item, item.blob)
+        async with self._places.turn(request):
+            try:
+                found = await self._places.standing(request)
+            except (UpstreamError, Busy):
+                raise MalformedRequest(_NOT_KNOWN) from None
+            if not found and item.change is ChangeKind.DELETE:
+                return Outcome(state=Forwarded.DONE)
+            if [_seen(one.item) for one in found] != [_seen(item)]:
+                raise MalformedRequest(_MOVED)
+            return await self._answered(item, request)
+
+    async def _answered(self, item: Unsettled, request: HttpRequest) -> Outcome | None:
         adapter = self._behind.adapter
-        request = adapter.released(item, item.blob)
         try:
             reply = await self._behind.ask(request)
         except (UpstreamError, Busy):
@@ -268,6 +327,11 @@ class HttpSettling:
         if outcome.key:
             self._guard.has_key(item.candidate_id, outcome.key)
         return outcome
+
+
+def _seen(item: Item | Unsettled) -> tuple[ChangeKind, str, list[str]]:
+    """What a person is shown of an item; a kept request may name its parts in another order."""
+    return item.change, item.key, sorted(item.pieces)
 
 
 def _not_there(item: Item) -> Judged:

@@ -70,8 +70,11 @@ class Leftovers(Generic[Reply]):
         self._forwarding.sent(ours, timed=False)
         try:
             reply = await self._backend.send(one)
-        except MalformedRequest:
-            _LOG.error("a released item cannot be sent", extra={"candidate_id": one.candidate_id})
+        except MalformedRequest as error:
+            _LOG.error(
+                "a released item cannot be sent",
+                extra={"fields": {"candidate_id": one.candidate_id, "why": error.detail}},
+            )
             await self._forwarding.settle(ours, Forwarded.FAILED)
             return
         if reply is None:

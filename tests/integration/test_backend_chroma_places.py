@@ -10,6 +10,8 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+import pytest
+
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import TEND_S
 from tests.integration.memory_servers.chroma_behind import (
@@ -127,3 +129,24 @@ async def test_a_held_record_is_sent_with_its_own_vector_once_a_person_lets_it_i
         await turns.turn(TEND_S)
         assert server.records["r1"] == {"documents": STEERING, "vector": vector(0.25, 1, 2)}
         assert server.seen.count("add") == 1
+
+
+@pytest.mark.parametrize("moved", [True, False])
+async def test_a_held_change_is_not_merged_into_another_record_than_a_person_saw(
+    tmp_path: Path, *, moved: bool
+) -> None:
+    turns = Turns()
+    async with gated(tmp_path, Composition(wait=turns)) as (gate, server):
+        server.records["r1"] = {"documents": "Ada likes tea"}
+        held = {"ids": ["r1"], "metadatas": [{"data": REST}]}
+        assert (await gate.ask(f"{PATH}/update", held))[0] == 403
+        (one,) = (await gate.operate("GET", "/review"))["held"]
+        if moved:
+            server.records["r1"] = {"documents": HALF}
+        await gate.operate("POST", f"/review/{one['candidate_id']}/release", {})
+        await turns.turn(TEND_S)
+        # Control: the record as the person saw it is changed.
+        assert server.seen.count("update") == (0 if moved else 1)
+        metadata = None if moved else {"data": REST}
+        assert server.records["r1"].get("metadatas") == metadata
+        assert gate.sidecar.sidecar.store.forwards.pending() == ()

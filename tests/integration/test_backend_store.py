@@ -5,6 +5,7 @@ The server is a recorder of the store's routes; `test_backend_langgraph.py` has 
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -204,6 +205,46 @@ async def test_a_change_of_what_was_there_before_waits_for_a_person_and_is_sent_
         assert gate.unsettled() == []
         assert server.items[tuple(ALICE), "old"] == {"text": "other words, of the agent"}
         assert len(server.writes) == 1
+
+
+@pytest.mark.parametrize("taken", [True, False])
+async def test_a_released_item_is_not_sent_where_something_else_stands_meanwhile(
+    tmp_path: Path, *, taken: bool
+) -> None:
+    turns = Turns()
+    composition = Composition(wait=turns)
+    async with (
+        recorder() as (server, url),
+        guarded(tmp_path, server, url, composition=composition) as gate,
+    ):
+        assert (await gate.put(STEERING))[0] == 403
+        (held,) = (await gate.operate("GET", "/review"))["held"]
+        if taken:
+            other = await gate.sidecar.key("other", tenant="other")
+            assert (await gate.put(GOOD, key=other))[0] == 204
+        await gate.operate("POST", f"/review/{held['candidate_id']}/release", {})
+        await turns.turn(TEND_S)
+        assert gate.unsettled() == []
+        # Control: where nothing stands there, what a person let in is sent.
+        expected = GOOD if taken else STEERING
+        assert server.items == {(tuple(ALICE), "k1"): {"text": expected}}
+        assert len(server.writes) == 1
+
+
+async def test_two_writes_to_one_item_are_judged_one_after_the_other(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        other = await gate.sidecar.key("other", tenant="other")
+        server.waits = True
+        theirs = gate.put("Grace collects stamps", key=other)
+        answers = await asyncio.gather(gate.put(GOOD), theirs)
+        # Were both judged as the first one there, both tenants would own the item.
+        assert sorted(status for status, _ in answers) == [204, 403]
+        assert len(server.writes) == 1
+        readers = [await gate.get(), await gate.get(key=other)]
+        assert sum(one is None for one in readers) == 1
+        # Control: writes to two items do not wait for each other.
+        answers = await asyncio.gather(gate.put(GOOD, "k2"), gate.put(GOOD, "k3", other))
+        assert [status for status, _ in answers] == [204, 204]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ _WRITES: Final = "proxy/fronts/backend_writes.py"
 _UPSTREAM: Final = "proxy/transport/upstream.py"
 _KEYED: Final = "proxy/guard/keyed.py"
 _TEST: Final = "tests/integration/test_backend_store.py"
+_PLACES: Final = "tests/integration/test_backend_chroma_places.py"
 _CREDENTIAL: Final = at(_TEST, "test_an_admitted_write_goes_on_with_the_sidecars_credential_alone")
 _SHOWN: Final = at(
     _TEST, "test_what_is_held_or_another_tenants_is_in_no_read_and_the_answer_is_refilled"
@@ -66,6 +67,25 @@ BACKENDS: Final = (
         new="        self._session._retry_connection = True",
         invariant="a write is sent once",
         tests=(_LOST,),
+    ),
+    Mutant(
+        name="a released item is sent whatever stands there by then",
+        file=_WRITES,
+        old="            if [_seen(one.item) for one in found] != [_seen(item)]:\n",
+        new="            if [_seen(one.item) for one in found] != [_seen(item)] and not found:\n",
+        invariant="what is sent is what a person saw, merged with what stood there then",
+        tests=(
+            at(_TEST, "test_a_released_item_is_not_sent_where_something_else_stands_meanwhile"),
+            at(_PLACES, "test_a_held_change_is_not_merged_into_another_record_than_a_person_saw"),
+        ),
+    ),
+    Mutant(
+        name="two writes to one item are judged at the same time",
+        file=_WRITES,
+        old="        if question is not None:\n            place =",
+        new="        if question is not None and place:\n            place =",
+        invariant="what a write is judged beside is what it is sent to",
+        tests=(at(_TEST, "test_two_writes_to_one_item_are_judged_one_after_the_other"),),
     ),
     Mutant(
         name="a lost answer of a memory server counts as a failure",

@@ -173,7 +173,7 @@ CHROMA: Final = (
     Mutant(
         name="two writes to one place are judged at the same time",
         file=_FRONT_WRITES,
-        old="self._turns.setdefault(folder, asyncio.Lock()) if folder else nullcontext()",
+        old="self._turns.setdefault(place, asyncio.Lock()) if place else nullcontext()",
         new="nullcontext()",
         invariant="what the server merges is judged together",
         tests=(

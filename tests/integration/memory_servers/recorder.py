@@ -6,7 +6,7 @@ It answers the routes of the store as the captures of `langgraph-api` 0.16.7 do.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 AT = "2026-11-20T16:07:38.271781+00:00"
+# How long a write waits for another read before it is done, where a test asks for that.
+PATIENCE_S = 0.3
 Json = dict[str, Any]
 
 
@@ -46,6 +48,9 @@ class Recorder:
         self.fault = Fault.NONE
         self.version = "0.16.7"
         self.stuck = asyncio.Event()
+        # Whether the next write waits a moment for another read of what stands there.
+        self.waits = False
+        self._read_again = asyncio.Event()
 
     @property
     def writes(self) -> list[Recorded]:
@@ -92,6 +97,7 @@ class Recorder:
         """The answer to a read; `...` for a route that is not here."""
         match request.method, request.path:
             case "GET", "/store/items":
+                self._read_again.set()
                 place = (tuple(request.query["namespace"].split(".")), request.query["key"])
                 return self.shown(place) if place in self.items else None
             case "POST", "/store/items/search":
@@ -114,6 +120,11 @@ class Recorder:
     async def _change(self, request: web.BaseRequest, said: Json) -> web.StreamResponse:
         place = (tuple(said["namespace"]), said["key"])
         fault, self.fault = self.fault, Fault.NONE
+        if self.waits:
+            self.waits = False
+            self._read_again.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._read_again.wait(), PATIENCE_S)
         if fault is not Fault.NOT_DONE:
             if request.method == "PUT":
                 self.items[place] = said["value"]
