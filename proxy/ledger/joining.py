@@ -14,7 +14,7 @@ from proxy.ledger.state import OPEN_MS
 from proxy.ledger.texts import strings_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from proxy.dialects.model.transcript import ModelCall, ModelRequest, Said
     from proxy.ledger.reading import Reader
@@ -300,21 +300,21 @@ def most_of(
             # began (a sub-agent's).
             most = meet(most, session.conversations.get(root, SourceKind.UNKNOWN))
         return most
-    return most_under_calls(book, history, now_ms)
+    return most_under_calls(book, history.answered, now_ms)
 
 
-def most_under_calls(book: Book, history: History, now_ms: int) -> SourceKind:
+def most_under_calls(book: Book, answered: Container[int], now_ms: int) -> SourceKind:
     """The highest label for a user turn that is new in this request.
 
     While a call of the model has no result yet, the process that the call started may have sent the
     turn.
 
-    A call that this history answers, or goes on without, is over.
+    Calls in `answered` are over: the request's history answers them, or goes on without them.
     """
     most = SourceKind.USER_INPUT
     for call in book.calls.values():
         key = call.row.key
-        if not call.open or key in history.answered or call.at_ms + OPEN_MS < now_ms:
+        if not call.open or key in answered or call.at_ms + OPEN_MS < now_ms:
             continue
         under = book.sessions.get(call.session)
         if under is not None:

@@ -231,7 +231,7 @@ class Entering:
                 if reads[at] is None and not self._core.reader.knows(request.turns[at], ground):
                     lost_before = at
             begins = _begins(request)
-            under = most_under_calls(ground.book, history, ground.now_ms)
+            under = most_under_calls(ground.book, history.answered, ground.now_ms)
             ground = ground._replace(given_up=_given_up(history, ground))
             for at in fresh:
                 here = ground._replace(

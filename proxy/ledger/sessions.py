@@ -18,7 +18,7 @@ from policy.labels.who_writes import SystemText
 from policy.model import SourceKind
 from proxy.ledger.core import DISTRUST_MS, Core
 from proxy.ledger.evidence import SeenCall, evidence
-from proxy.ledger.joining import length_of
+from proxy.ledger.joining import length_of, most_under_calls
 from proxy.ledger.records import (
     OTHERS_FROM,
     Distrusted,
@@ -189,6 +189,18 @@ class Sessions:
         return alone and all(
             most is typed for most in state.sessions[session].conversations.values()
         )
+
+    def is_under_a_call(self, principal_id: PrincipalId) -> bool:
+        """Whether a tool call of the principal has no result yet.
+
+        What comes now may then come from the process that the call started. No history of a request
+        counts, because that process may write the history as well.
+        """
+        book = self._core.state.books.get(principal_id)
+        if book is None:
+            return False
+        most = most_under_calls(book, (), self.surroundings.now_ms())
+        return most is not SourceKind.USER_INPUT
 
     def held_in(self, session: str) -> dict[str, tuple[str, ...]]:
         """The candidates of a session that were held, oldest first.

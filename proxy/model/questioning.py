@@ -217,10 +217,16 @@ class Questioning:
             self._codes.wrong(principal_id, given.block)
             return
         turn = self._codes.print_of(principal_id, given.block, given.turn)
-        if self._codes.told(principal_id, turn) is not None:
+        if self._codes.told(principal_id, turn) not in {None, Outcomes.UNDER_A_CALL}:
             return  # this very answer was handled already, when an earlier request brought it
         if why:
             self._codes.void(principal_id, given.block, f"not_asked_here: {why}")
+        elif self._sessions.is_under_a_call(principal_id):
+            # The process that the call started may have sent the answer. The codes stay open, so
+            # that the person can give the same answer in the same place.
+            self._codes.tell(principal_id, turn, Outcomes.UNDER_A_CALL)
+            await self._stored(self._codes.take(principal_id, turn))
+            return
         answers = answers_in(given.turn)
         claimed = self._codes.claim(
             principal_id, (one.code for one in answers), prepared.session, came_ms

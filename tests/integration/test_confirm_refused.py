@@ -13,7 +13,7 @@ import pytest
 from proxy.dialects.model.confirm.block import HEADING, Outcomes
 from tests.integration.chat_agent import CONFIRM, ChatAgent, asked, codes_in, note, read
 from tests.integration.model_bench import fronted
-from tests.integration.models.script import Move
+from tests.integration.models.script import Move, Proposed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -226,6 +226,34 @@ async def test_the_same_request_again_has_the_same_outcome_and_another_answer_is
         again = [await case.copy().say(f"{word} {case.code}") for word in ("yes", "no")]
         assert [one.endswith(first) for one in again] == [one.endswith(first) for one in said]
         assert bench.front.sidecar.store.reader.status().leaf_count == leaves
+
+
+async def test_under_a_call_without_a_result_a_code_decides_nothing_and_is_not_used_up(
+    tmp_path: Path,
+) -> None:
+    """A command that an agent started goes on with the conversation, and types the answer there."""
+    async with fronted(tmp_path, more=CONFIRM) as bench:
+        case = await Case.of(bench, "ada")
+        shell = case.new(tools=("bash",))
+        shell.turns = [{"role": "user", "content": "Do the task."}]
+        starts = Proposed(call_id="call_shell", name="bash", arguments={"command": "sh task"})
+
+        def begin(context: Context) -> Move:
+            del context
+            return Move(text="", calls=(starts,))
+
+        before, bench.model.move = bench.model.move, begin
+        _, calls = await shell.ask()
+        bench.model.move = before
+        told = [await case.copy().say(f"{word} {case.code}") for word in ("yes", "no")]
+        assert [one.endswith(Outcomes.UNDER_A_CALL) for one in told] == [True, True], told
+        assert case.waits
+        shell.results(calls)
+        await shell.ask()
+        # Control: the same answer once the call has its result, in the same place.
+        said = await case.agent.say(f"yes {case.code}")
+        assert said.endswith(Outcomes.ALLOWED), said
+        assert not case.waits
 
 
 async def test_her_answer_counts_where_the_host_cut_the_beginning_away(tmp_path: Path) -> None:

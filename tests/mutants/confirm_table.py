@@ -13,6 +13,9 @@ _HISTORY: Final = "tests/unit/proxy/dialects/model/confirm/test_history.py"
 _BLOCK: Final = "tests/unit/proxy/dialects/model/confirm/test_block.py"
 _CANDIDATES: Final = "tests/unit/proxy/dialects/model/confirm/test_candidates.py"
 _TERMINAL: Final = "tests/unit/proxy/cli/test_terminal.py"
+_CALLED: Final = at(
+    _REFUSED, "test_under_a_call_without_a_result_a_code_decides_nothing_and_is_not_used_up"
+)
 _NEVER: Final = at(_REFUSED, "test_no_answer_but_hers_in_its_place_decides")
 
 CONFIRM: Final = (
@@ -79,6 +82,22 @@ CONFIRM: Final = (
         new="            if one is not None and now_ms < one.until_ms\n",
         invariant="a code decides in the conversation that was asked",
         tests=(at(_CODES, "test_a_code_is_bound_to_principal_session_and_time"),),
+    ),
+    Mutant(
+        name="a process under a call answers as the person",
+        file="proxy/model/questioning.py",
+        old="        elif self._sessions.is_under_a_call(principal_id):\n",
+        new="        elif False:\n",
+        invariant="while a call has no result a code decides nothing",
+        tests=(_CALLED,),
+    ),
+    Mutant(
+        name="an answer that came under a call uses up the person's own",
+        file="proxy/model/questioning.py",
+        old="not in {None, Outcomes.UNDER_A_CALL}:",
+        new="is not None:",
+        invariant="an answer under a call uses nothing up",
+        tests=(_CALLED,),
     ),
     Mutant(
         name="an answer counts behind any turn",

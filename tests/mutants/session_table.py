@@ -57,7 +57,7 @@ SESSIONS: Final = (
     Mutant(
         name="a process under a call types as a person in an older conversation",
         file="proxy/ledger/requests.py",
-        old="            under = most_under_calls(ground.book, history, ground.now_ms)\n",
+        old="            under = most_under_calls(ground.book, history.answered, ground.now_ms)\n",
         new="            under = ground.most\n",
         invariant="what first comes under another's open call is no person's",
         tests=(_RESUMED,),

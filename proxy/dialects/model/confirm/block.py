@@ -85,6 +85,10 @@ class Outcomes:
         "Mnemogate: that was no answer, so nothing was decided; it waits on the review page."
     )
     UNDECIDED: Final = "Mnemogate: nothing was decided; it still waits on the review page."
+    UNDER_A_CALL: Final = (
+        "Mnemogate: nothing was decided, because a tool call of an agent with the same key has no "
+        "result yet; it still waits on the review page."
+    )
 
 
 TOLD: Final = frozenset(
@@ -96,6 +100,7 @@ TOLD: Final = frozenset(
         Outcomes.REFUSED,
         Outcomes.NO_ANSWER,
         Outcomes.UNDECIDED,
+        Outcomes.UNDER_A_CALL,
     }
 )
 
