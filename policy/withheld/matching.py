@@ -429,7 +429,10 @@ class Withheld:
 
     @property
     def opening(self) -> frozenset[str]:
-        """The ids of the memories whose texts have refused words, which may therefore be shown."""
+        """The ids of stored memories in whose texts words of a refused text stand too.
+
+        Such words are withheld from no answer that shows them, because the memory was admitted.
+        """
         ids = (stored.memory_id for _, stored in self._stored_open)
         return frozenset(one for one in ids if one)
 

@@ -208,7 +208,7 @@ async def _lived(bench: Bench, worker: Worker, memory: _Memory, days: int) -> in
 
 
 async def _applied(bench: Bench, days: int) -> int:
-    """Add the same notes with a Mem0 client, and count those that it could not add."""
+    """Add the notes of the month's conversations with a Mem0 client; count those it could not."""
     headers = {"Authorization": f"Token {await bench.key(_APPLICATION)}"}
     failed, more = 0, cycle(_SAID_OF_IT)
     for notes in notes_by_day(days):

@@ -181,7 +181,7 @@ async def _incidents(operate: Operate, _call: OperatorCall) -> msgspec.Struct:
 
 
 async def _incident(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """The incident of one wrong answer."""
+    """Answer with the incident of one wrong answer."""
     return await operate.wrong_answers.one(call.argument)
 
 

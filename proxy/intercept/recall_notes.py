@@ -60,12 +60,14 @@ class RecallNotes:
     def _leave_out(self, principal: Principal, answered: ReadAnswer) -> None:
         """Note what was left out of an answer as a read of the rules, which alone saw it.
 
-        The search for a cause makes the same search again, and so finds the copies too.
+        The search for a cause makes the same search again, and so finds the copies too. What was
+        shown stands beside it: by a newer truth among that the search tells what was true once.
         """
         found = answered.left_out
         if found:
             rules = replace(principal, principal_id=RULES)
-            hits = _hits(Listed(total=len(found), memories=found))
+            beside = found + memories_of(answered.shown)
+            hits = _hits(Listed(total=len(beside), memories=beside))
             recall_id = self._noted(rules, answered, hits, _LEFT_OUT)
             self._told(principal.tenant, recall_id, found)
 

@@ -448,7 +448,7 @@ def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
 
 
 def _check_reach(name: str, place: Path) -> None:
-    """Refuse a state directory or a copy that another user could remove or redirect."""
+    """Refuse a place (state directory, copy of the checkpoint) that another user could replace."""
     try:
         refuse_replaceable(place)
     except UnfitFile as error:

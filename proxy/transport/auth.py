@@ -216,7 +216,7 @@ class Authenticator:
             self._end_in_time(record)
 
     def authenticate(self, credential: str | None, peer: Peer) -> Authenticated | None:
-        """The principal behind a credential, or None; nothing is registered."""
+        """The principal behind a credential, or None. No failure is counted against the peer."""
         return self._known(credential, self._record_of(credential), peer)
 
     def _known(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -62,14 +62,38 @@ async def test_what_is_left_out_opens_one_incident_and_is_hidden_with_its_copies
         for _ in range(2):
             _, found = await live.call("POST", "/v1/search", AGENT_KEY, query)
             assert [one["text"] for one in found["results"]] == [HONEST]
-        cases: list[dict[str, str]] = []
-        for _ in range(3_000):
-            cases = (await admin.ask("GET", "/incidents"))["wrong_answers"]
-            if cases and cases[0]["state"] == "healed":
-                break
-            await asyncio.sleep(0.01)
+        await _healed(admin)
+        cases = (await admin.ask("GET", "/incidents"))["wrong_answers"]
         assert [(one["signal"], one["state"]) for one in cases] == [("anchor", "healed")]
         assert canary not in str(cases)
         # Now an operator's search does not find it either: it is in quarantine.
         _, found = await live.call("POST", "/v1/search", OPERATOR_KEY, query)
         assert [one["text"] for one in found["results"]] == [HONEST]
+
+
+async def _healed(admin: Admin) -> dict[str, Any]:
+    """The first incident of a wrong answer, once it is healed."""
+    for _ in range(3_000):
+        cases = (await admin.ask("GET", "/incidents"))["wrong_answers"]
+        if cases and cases[0]["state"] == "healed":
+            return await admin.ask("GET", f"/incidents/{cases[0]['incident_id']}")
+        await asyncio.sleep(0.01)
+    raise AssertionError("no incident was healed")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_what_was_true_once_expires_and_is_no_lie(tmp_path: Path, *, is_known: bool) -> None:
+    truth = "The office is in Braga, number 314159265."
+    async with running(tmp_path) as live:
+        _, rot = await live.write(AGENT_KEY, {"text": "The office is in Porto, number 66."})
+        if is_known:
+            assert (await live.write(OPERATOR_KEY, {"text": truth}))[0] == 201
+        admin = Admin(live)
+        await admin.ask("POST", "/anchors", {"statement": truth, "questions": ["Where?"]})
+        query = {"query": "Where is the office?", "limit": 9}
+        _, found = await live.call("POST", "/v1/search", AGENT_KEY, query)
+        assert [one["text"] for one in found["results"]] == [truth] * is_known
+        [culprit] = (await _healed(admin))["culprits"]
+        # Control: without a newer truth beside it, the same text is a lie.
+        act = "expire" if is_known else "quarantine"
+        assert (culprit["memory"], culprit["act"]) == (rot["id"], act)

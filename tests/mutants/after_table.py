@@ -231,6 +231,19 @@ AFTER: Final = (
         tests=(at(_SCREENED, "test_the_places_of_what_is_left_out_are_filled_by_the_next_ones"),),
     ),
     Mutant(
+        name="the search for a cause sees no truth beside what was left out",
+        file="proxy/intercept/recall_notes.py",
+        old="            beside = found + memories_of(answered.shown)\n",
+        new="            beside = found\n",
+        invariant="what was true once expires, and counts as no lie",
+        tests=(
+            at(
+                "tests/integration/test_heal_recall.py",
+                "test_what_was_true_once_expires_and_is_no_lie",
+            ),
+        ),
+    ),
+    Mutant(
         name="reads leave out what is trusted as much as the anchor",
         file=_RULE,
         old="                if rule.label.trust > memory.label.trust:\n",

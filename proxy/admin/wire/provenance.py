@@ -18,7 +18,10 @@ from proxy.ledger.wire import OriginView  # noqa: TC001 - msgspec reads the anno
 
 
 class ProvenanceStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a memory: its candidate, both leaves, and what its session had read.
+    """One version of a memory.
+
+    It has the candidate, the leaves of its interception and of its verdict, and
+    what its session had read.
 
     `trust` is the writer's trust at the verdict. `session` is None where the write was joined to no
     session. `known` is False where the ledger has lost the session, and with it what was read.

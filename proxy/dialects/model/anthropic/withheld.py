@@ -109,8 +109,8 @@ def _message(
         heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
     told = asks.of(apart(heard))
     new = [
-        # A result is searched in any case: once withheld, it stays so under its id, even if its
-        # text changes.
+        # A tool's result is looked at even if no text of this message is withheld: a result that
+        # was withheld before stays so under its id, also with another text.
         _block(block, (*where, "content", at), leave, asks, waiting)
         if told or _is_result(block)
         else block
