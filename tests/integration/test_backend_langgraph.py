@@ -71,6 +71,11 @@ async def test_the_sdk_sees_the_same_through_the_gate_and_a_refused_write_never_
             run = {"assistant_id": "agent", "input": {"text": "hello there"}}
             told = await bytes_of(front, front.url, "POST", "/runs/wait", run)
             assert json.loads(told) == {"text": "hello there"}
+            # A conversation begins through the gate, and goes on.
+            begun = json.loads(await bytes_of(front, front.url, "POST", "/threads", {}))
+            talk = f"/threads/{begun['thread_id']}/runs/wait"
+            told = await bytes_of(front, front.url, "POST", talk, run)
+            assert json.loads(told) == {"text": "hello there"}
             pending = front.sidecar.store.forwards.pending()
             assert pending == ()
     # All the same but for the refused write: its observation, and nothing there.

@@ -88,6 +88,19 @@ BACKENDS: Final = (
         tests=(at(_TEST, "test_two_writes_to_one_item_are_judged_one_after_the_other"),),
     ),
     Mutant(
+        name="a new thread begins with a state that nobody judged",
+        file="proxy/backends/langgraph/adapter.py",
+        old="            if route is NEW_THREAD:\n",
+        new="            if route is None:\n",
+        invariant="no state of a thread is written past the gate",
+        tests=(
+            at(
+                "tests/unit/proxy/backends/langgraph/test_langgraph.py",
+                "test_a_conversation_begins_and_never_with_a_state_that_nobody_judged",
+            ),
+        ),
+    ),
+    Mutant(
         name="a lost answer of a memory server counts as a failure",
         file=_WRITES,
         old="            state = Forwarded.UNKNOWN if error.sent else Forwarded.FAILED\n",

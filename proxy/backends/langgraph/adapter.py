@@ -19,6 +19,7 @@ from proxy.backends.kept_request import (
 from proxy.backends.langgraph.routes import (
     GET,
     NAMESPACES,
+    NEW_THREAD,
     PUT,
     SEARCH,
     SEGMENTS,
@@ -42,6 +43,7 @@ from proxy.backends.langgraph.store_items import (
     place_of,
     put_of,
 )
+from proxy.backends.langgraph.threads import check_new_thread
 from proxy.dialects.strict_json.strict import convert, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item
@@ -196,6 +198,8 @@ class LangGraph:
         elif route is NAMESPACES:
             return json_request("POST", request.path, list_of(request, NamespacesSearch)[1])
         elif request.body:
+            if route is NEW_THREAD:
+                check_new_thread(request)
             value = decode_object(request.body, any_text=True)
             again = json_request(request.method, request.path, value)
             return msgspec.structs.replace(again, query=request.query)
@@ -204,7 +208,7 @@ class LangGraph:
     def shown(self, request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
         """The items, or namespaces, of an answer; of a run or a thread, all that it says as one."""
         route = route_of(request)
-        if route is TOLD or route is None:
+        if route is TOLD or route is NEW_THREAD or route is None:
             return (ShownMemory(key="", strings=_said(reply), place=0),)
         if route is GET:
             item = item_told(reply)

@@ -26,6 +26,8 @@ NAMESPACES: Final = Routed(does=Does.READ, operation="namespaces")
 # What a run or a thread answers is text that may have come out of the store. It is one whole: it
 # is shown, or refused.
 TOLD: Final = Routed(does=Does.READ, operation="told")
+# It answers with the thread, and that may be one which is there already.
+NEW_THREAD: Final = Routed(does=Does.READ, operation="new_thread")
 _OTHER: Final = Routed(does=Does.OTHER, operation="other")
 _ADMIN: Final = Routed(does=Does.ADMIN, operation="admin")
 
@@ -66,7 +68,9 @@ ROUTES: Final[Mapping[tuple[str, str], Routed]] = {
     ("POST", "threads/*/stream/events"): TOLD,
     ("GET", "threads/*/storage"): TOLD,
     ("POST", "threads/*/commands"): _ADMIN,
-    ("POST", "threads"): _ADMIN,
+    # A client begins a conversation with it. A state that the thread would begin with is refused.
+    ("POST", "threads"): NEW_THREAD,
+    # Whose a thread is, the server does not say, so nobody changes or deletes one.
     ("POST", "threads/prune"): _ADMIN,
     ("PATCH", "threads/*"): _ADMIN,
     ("DELETE", "threads/*"): _ADMIN,

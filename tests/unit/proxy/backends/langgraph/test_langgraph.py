@@ -337,6 +337,32 @@ def test_what_a_run_says_is_one_whole_be_it_json_or_events() -> None:
     assert refused.value.status == 403
 
 
+def test_a_conversation_begins_and_never_with_a_state_that_nobody_judged() -> None:
+    body: dict[str, Any] = {
+        "thread_id": "0b5e1c6a-3f0e-4f2b-9b53-2b1d6f6f1a11",
+        "metadata": {"graph_id": "agent"},
+        "if_exists": "do_nothing",
+        "ttl": {"ttl": 60, "strategy": "delete"},
+    }
+    begun = request("POST", "/threads", body)
+    assert json.loads(ADAPTER.asking(begun).body) == body
+    assert ADAPTER.asking(request("POST", "/threads", {})).body == b"{}"
+    (one,) = ADAPTER.shown(begun, reply({"values": {"text": "likes tea"}}))
+    assert one.strings == ("likes tea",)
+    steps = [{"updates": [{"values": {"text": "likes tea"}, "as_node": "say"}]}]
+    for more, status in (({"supersteps": steps}, 403), ({"values": {"text": "x"}}, 422)):
+        with pytest.raises(MalformedRequest) as refused:
+            ADAPTER.asking(request("POST", "/threads", body | more))
+        assert refused.value.status == status
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+def test_a_thread_is_changed_and_deleted_by_nobody(method: str) -> None:
+    found = ADAPTER.classify(HttpRequest(method=method, path="/threads/a"))
+    assert found is not None
+    assert found.does is Does.ADMIN
+
+
 @pytest.mark.parametrize(
     "query",
     [(), (("key", "k"),), (("key", "k"), ("namespace", "a"), ("key", "l")), (("x", "y"),)],
