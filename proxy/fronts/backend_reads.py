@@ -1,4 +1,4 @@
-"""Reads of a memory server behind the gate: asked, sifted, refilled."""
+"""Reads of a memory server behind the gate: asked, sifted, and cut into pages here."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from policy.model import Principal
     from proxy.fronts.backend_behind import BackendBehind
     from proxy.seams.guard import Guard
-    from proxy.seams.http_backend import GuardsKeys, Routed, ShownMemory
+    from proxy.seams.http_backend import GuardsKeys, Page, Routed, ShownMemory
     from proxy.seams.operation import HttpReply, HttpRequest
 
 # How much wider a read is asked again, where something in its answer is hidden.
-_WIDER: Final = (2, 8, 64, 512)
+_TIMES: Final = 4
 _ANSWERED: Final = range(200, 300)
+_TOO_MANY: Final = (
+    "too much of what this finds must not be shown, so nobody can tell what the page has; ask more "
+    "closely"
+)
 _UNREADABLE: Final = "the answer of the server behind cannot be read, so nothing of it is shown"
 
 
@@ -37,43 +41,37 @@ class BackendReads:
     ) -> HttpReply:
         """The server's answer without what must not be shown.
 
-        It is the very answer where nothing is hidden. Otherwise the server is asked for more, until
-        there are as many memories as it gave at first, or the server has no more.
+        It is the very answer where nothing is left out. A page is cut here, out of what the reader
+        is shown: the server is asked from the beginning, and for more until the page is full, or
+        the server has no more. A page that the server cut would tell how many hidden memories a
+        filter finds.
 
         Raises:
-            UpstreamError: There is no answer, or none that can be read.
+            MalformedRequest: The page is too far from the beginning.
+            UpstreamError: There is no answer, none that can be read, or nobody can tell within the
+                server's bounds what the page has.
             StorageError: The guard cannot say what may be shown.
         """
-        reply = await self._behind.ask(self._behind.adapter.asking(request))
-        if reply.status not in _ANSWERED:
-            return await self._failure(principal, reply)
-        shown, hidden = await self._sifted(principal, request, reply)
-        wanted = Counter(one.group for one in shown)
-        for times in _WIDER if any(hidden) else ():
-            wider = self._behind.adapter.wider(request, times)
-            if wider is None or not _missing(wanted, shown, hidden):
-                break
-            further = await self._further(wider)
-            if further is None:
-                break
-            known = len(shown)
-            reply = further
+        adapter = self._behind.adapter
+        outgoing = adapter.asking(request)
+        page = adapter.page(request)
+        count = None if page is None else _first_count(page)
+        if page is not None:
+            outgoing = adapter.from_start(request, count)
+        while True:
+            reply = await self._behind.ask(outgoing)
+            if reply.status not in _ANSWERED:
+                return await self._failure(principal, reply)
             shown, hidden = await self._sifted(principal, request, reply)
-            if len(shown) <= known:
+            if page is None or count is None or _is_full(page, count, shown, hidden):
                 break
-        dropped = _dropped(wanted, shown, hidden)
+            count = _wider(page, count)
+            outgoing = adapter.from_start(request, count)
+        dropped = _dropped(page, shown, hidden)
         if dropped or routed.remade:
-            reply = self._behind.adapter.without(request, reply, dropped)
+            reply = adapter.without(request, reply, dropped)
         await self._saw(principal, routed, call_id, shown, dropped)
         return reply
-
-    async def _further(self, wider: HttpRequest) -> HttpReply | None:
-        """The answer to a wider read; None where the server has none, or too large a one."""
-        try:
-            reply = await self._behind.ask(wider)
-        except UpstreamError:
-            return None
-        return reply if reply.status in _ANSWERED else None
 
     async def _failure(self, principal: Principal, reply: HttpReply) -> HttpReply:
         """A failure as the server tells it, unless its text says what is withheld."""
@@ -122,22 +120,52 @@ class BackendReads:
             return
 
 
-def _missing(
-    wanted: Counter[int], shown: tuple[ShownMemory, ...], hidden: tuple[bool, ...]
+def _first_count(page: Page) -> int | None:
+    """For how many memories the server is asked at first: those of a page with nothing hidden.
+
+    Raises:
+        MalformedRequest: The page is too far from the beginning.
+    """
+    # It then takes as many hidden memories as half of what the server gives at once until a page
+    # cannot be told, so a page at the bound tells nobody of a single one.
+    end = page.offset if page.end is None else page.end
+    if end > page.most // 2:
+        raise MalformedRequest(f"offset, limit: together at most {page.most // 2}", status=400)
+    return page.end
+
+
+def _is_full(
+    page: Page, count: int, shown: tuple[ShownMemory, ...], hidden: tuple[bool, ...]
 ) -> bool:
-    """Whether a group has fewer memories to be shown than it had at first."""
+    """Whether every group has the whole page, or all that the server has.
+
+    `shown` answers a read for the first `count` memories of each group.
+    """
+    found = Counter(one.group for one in shown)
     left = Counter(one.group for one, hides in zip(shown, hidden, strict=True) if not hides)
-    return any(left[group] < count for group, count in wanted.items())
+    return all(left[group] >= (page.end or 0) or number < count for group, number in found.items())
+
+
+def _wider(page: Page, count: int) -> int:
+    """For how many memories the server is asked next.
+
+    Raises:
+        UpstreamError: It gives no more at once.
+    """
+    if count >= page.most:
+        raise UpstreamError(_TOO_MANY, sent=False)
+    return min(count * _TIMES, page.most)
 
 
 def _dropped(
-    wanted: Counter[int], shown: tuple[ShownMemory, ...], hidden: tuple[bool, ...]
+    page: Page | None, shown: tuple[ShownMemory, ...], hidden: tuple[bool, ...]
 ) -> frozenset[int]:
-    """The places to leave out: what is hidden, and what is more than was asked for."""
-    room, dropped = Counter(wanted), set[int]()
+    """The places to leave out: what is hidden, and what is before or behind the page."""
+    dropped, seen = set[int](), Counter[int]()
     for one, hides in zip(shown, hidden, strict=True):
-        if hides or room[one.group] <= 0:
+        at = seen[one.group]
+        is_on_page = page is None or (at >= page.offset and (page.end is None or at < page.end))
+        if hides or not is_on_page:
             dropped.add(one.place)
-        else:
-            room[one.group] -= 1
+        seen[one.group] += not hides
     return frozenset(dropped)

@@ -74,6 +74,21 @@ class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
     group: int = 0
 
 
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of the memories that a read finds it shows; within each of its groups."""
+
+    offset: int
+    # None: all behind `offset`.
+    limit: int | None
+    # The most memories that the server gives at once.
+    most: int
+
+    @property
+    def end(self) -> int | None:
+        """How many memories a reader has to be shown to have this page; None for all."""
+        return None if self.limit is None else self.offset + self.limit
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one sent memory, and the key that the server gave it; "" if none."""
 
@@ -192,8 +207,15 @@ class HttpBackend(Protocol):
         """
         ...
 
-    def wider(self, request: HttpRequest, times: int) -> HttpRequest | None:
-        """The same read for so many times as many memories; None where the API has no limit."""
+    def page(self, request: HttpRequest) -> Page | None:
+        """The page that a read asks for; None for a read that is not paged."""
+        ...
+
+    def from_start(self, request: HttpRequest, count: int | None) -> HttpRequest:
+        """The same paged read for the first `count` memories that it finds; None: for all.
+
+        Offsets of the server count what must not be shown, so the server is never given one.
+        """
         ...
 
     def answer(

@@ -116,6 +116,34 @@ async def test_hidden_records_are_not_counted_and_a_search_is_filled_up_behind_t
         assert len(server.records) == 305
 
 
+async def hidden_beside_shown(gate: Behind) -> None:
+    """A record `h` that is isolated, before a record `m` that is shown."""
+    other = await gate.sidecar.key("other")
+    for one, words, pin, key in (("h", "Grace's pin is 4711", 4711, other), ("m", "Tea", -1, "")):
+        body = {
+            "ids": [one],
+            "embeddings": [vector(0.1, 1, 0)],
+            "documents": [words],
+            "metadatas": [{"pin": pin}],
+        }
+        status, _ = await gate.ask(f"{PATH}/add", body, **({"key": key} if key else {}))
+        assert status == 201
+    await gate.operate("POST", "/isolate", {"principal": "other"})
+
+
+async def test_no_page_tells_whether_a_filter_finds_a_hidden_record(tmp_path: Path) -> None:
+    async with gated(tmp_path) as (gate, server):
+        await hidden_beside_shown(gate)
+        for most in (4710, 4711):
+            for limit in (1, None):
+                body = {"where": {"pin": {"$lte": most}}, "limit": limit, "offset": 1}
+                assert json.loads((await gate.ask(f"{PATH}/get", body))[1])["ids"] == []
+                body["offset"] = 0
+                assert json.loads((await gate.ask(f"{PATH}/get", body))[1])["ids"] == ["m"]
+        # Control: the server has both.
+        assert [*server.records] == ["h", "m"]
+
+
 async def test_a_held_record_is_sent_with_its_own_vector_once_a_person_lets_it_in(
     tmp_path: Path,
 ) -> None:

@@ -176,6 +176,54 @@ async def test_what_is_held_or_another_tenants_is_in_no_read_and_the_answer_is_r
         assert await gate.texts(limit=3) == mine
 
 
+async def test_no_page_tells_whether_a_filter_finds_what_is_hidden(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        other = await gate.sidecar.key("other", tenant="other")
+        for name, pin, key in (("theirs", 4711, other), ("mine", -1, AGENT_KEY)):
+            value: Json = {"text": f"{name} likes tea", "pin": pin}
+            body = {"namespace": ["users", name], "key": "pin", "value": value}
+            assert (await gate.ask("PUT", "/store/items", body, key))[0] == 204
+        pages: dict[tuple[str, int, int], list[object]] = {}
+        for most in (4710, 4711):
+            for offset in (0, 1):
+                asked: Json = {"limit": 1, "offset": offset}
+                searched: Json = {**asked, "filter": {"pin": {"$lte": most}}}
+                _, said, _ = await gate.ask("POST", "/store/items/search", searched)
+                pages["items", most, offset] = [one["key"] for one in said["items"]]
+                _, said, _ = await gate.ask("POST", "/store/namespaces", {**asked, "prefix": []})
+                pages["namespaces", most, offset] = said["namespaces"]
+        for most in (4710, 4711):
+            assert pages["items", most, 0] == ["pin"]
+            assert pages["items", most, 1] == []
+            assert pages["namespaces", most, 0] == [["users", "mine"]]
+            assert pages["namespaces", most, 1] == []
+        # Control: the server's own second page tells the two apart.
+        for most, expected in ((4710, 0), (4711, 1)):
+            asked = {"filter": {"pin": {"$lte": most}}, "limit": 1, "offset": 1}
+            async with gate.sidecar.client.post(f"{url}/store/items/search", json=asked) as direct:
+                assert len((await direct.json())["items"]) == expected
+
+
+async def test_a_page_that_nobody_can_tell_is_a_failure_and_never_a_short_one(
+    tmp_path: Path,
+) -> None:
+    hide = 'before = "hide"\n'
+    async with recorder() as (server, url), guarded(tmp_path, server, url, hide) as gate:
+        body: Json = {"namespace_prefix": [], "limit": 10, "offset": 4_991}
+        status, said, _ = await gate.ask("POST", "/store/items/search", body)
+        assert (status, "offset" in said["detail"]) == (400, True)
+        assert server.seen == []
+        # As many are hidden as the server gives at once.
+        for number in range(10_000):
+            server.put(f"old{number}", {})
+        body["offset"] = 0
+        status, said, _ = await gate.ask("POST", "/store/items/search", body)
+        assert (status, "upstream" in said["detail"]) == (503, True)
+        # Control: with one less of them it is known that there is nothing.
+        server.items.popitem()
+        assert await gate.texts() == []
+
+
 async def test_what_was_there_before_is_shown_or_hidden_as_the_table_says(tmp_path: Path) -> None:
     for before, expected in (("show", ["from before"]), ("hide", [])):
         root = tmp_path / before

@@ -11,7 +11,6 @@ from proxy.backends.chroma import reads, writes
 from proxy.backends.chroma.records import found_in, invalid
 from proxy.backends.chroma.routes import (
     ADD,
-    COUNT,
     CREATE,
     DELETE,
     GET_OR_CREATE,
@@ -29,7 +28,7 @@ from proxy.seams.operation import HttpReply, HttpRequest
 
 if TYPE_CHECKING:
     from proxy.seams.guard import Judged, Unsettled
-    from proxy.seams.http_backend import Outcome, Routed, Sending, ShownMemory
+    from proxy.seams.http_backend import Outcome, Page, Routed, Sending, ShownMemory
     from proxy.seams.operation import Refusal
 
 NOBODY: Final = ""  # no principal has this key, so a request with it is refused
@@ -176,9 +175,13 @@ class Chroma:
         """The answer without these records, in every column; for a count, how many are left."""
         return reads.without(request, reply, places)
 
-    def wider(self, request: HttpRequest, times: int) -> HttpRequest | None:
-        """The same read for so many times as many records; None where it has no limit to raise."""
-        return None if route_of(request) is COUNT else reads.wider(request, times)
+    def page(self, request: HttpRequest) -> Page | None:
+        """The records that a `get` asks for, or a `query` for each question."""
+        return reads.page(request)
+
+    def from_start(self, request: HttpRequest, count: int | None) -> HttpRequest:
+        """The same read for the first records."""
+        return reads.from_start(request, count)
 
     # ---- answers of our own ----------------------------------------------------------------------
 

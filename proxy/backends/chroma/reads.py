@@ -18,7 +18,7 @@ from proxy.backends.chroma.records import Id, Metadata, Record, checked_ids, not
 from proxy.backends.chroma.routes import COUNT, GET, QUERY, place_of, route_of
 from proxy.backends.kept_request import json_request
 from proxy.dialects.strict_json.strict import JsonValue, decode_as
-from proxy.seams.http_backend import ShownMemory
+from proxy.seams.http_backend import Page, ShownMemory
 
 if TYPE_CHECKING:
     from proxy.backends.chroma.routes import CollectionPath
@@ -97,24 +97,28 @@ def asking(request: HttpRequest) -> HttpRequest:
     return replace(json_request("POST", path, {"include": []}), query=request.query)
 
 
-def wider(request: HttpRequest, times: int) -> HttpRequest | None:
-    """The same read for so many times as many records; None where it has no limit to raise.
+def page(request: HttpRequest) -> Page | None:
+    """The records that a read asks for; None where it asks for all of them.
 
-    A client that asks page by page counts on where its next page begins, so a further page is not
-    filled up: it may be shorter than asked for.
+    The bound lets a whole request's worth be found behind as many hidden records.
     """
+    if route_of(request) is COUNT:
+        return None
     body = body_of(request)
     if isinstance(body, QueryBody):
-        before = N_RESULTS if body.n_results is None else body.n_results
-        limit = min(before * times, RESULTS_MAX)
-        wide: GetBody | QueryBody = replace(body, n_results=limit)
-    else:
-        before = body.limit or 0
-        limit = min(before * times, RESULTS_MAX)
-        if body.offset:
-            return None
-        wide = replace(body, limit=limit)
-    return None if limit == before else read_again(request, wide)
+        limit = N_RESULTS if body.n_results is None else body.n_results
+        return Page(offset=0, limit=limit, most=2 * RESULTS_MAX)
+    if body.limit is None and not body.offset:
+        return None
+    return Page(offset=body.offset or 0, limit=body.limit, most=2 * RESULTS_MAX)
+
+
+def from_start(request: HttpRequest, count: int | None) -> HttpRequest:
+    """The same read for the first records that it finds; None: for all of them."""
+    body = body_of(request)
+    if isinstance(body, QueryBody):
+        return read_again(request, replace(body, n_results=count))
+    return read_again(request, replace(body, limit=count, offset=None))
 
 
 class Table:

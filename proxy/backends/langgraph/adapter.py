@@ -29,6 +29,9 @@ from proxy.backends.langgraph.routes import (
 )
 from proxy.backends.langgraph.store_items import (
     ITEMS,
+    LIMIT_DEFAULT,
+    LIMIT_MAX,
+    NAMESPACES_DEFAULT,
     ItemsSearch,
     NamespacesSearch,
     StoredItem,
@@ -47,7 +50,7 @@ from proxy.backends.langgraph.threads import check_new_thread
 from proxy.dialects.strict_json.strict import convert, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item
-from proxy.seams.http_backend import Outcome, Sending, ShownMemory
+from proxy.seams.http_backend import Outcome, Page, Sending, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 
 if TYPE_CHECKING:
@@ -61,7 +64,6 @@ _DONE: Final = range(200, 300)
 _REFUSED: Final = range(400, 500)
 _UNAUTHORIZED: Final = 401
 _BEARER: Final = "bearer "
-_WIDEST: Final = 10_000
 _EVENTS: Final = "text/event-stream"
 _DATA: Final = "data:"
 _NOT_SHOWN: Final = (
@@ -231,16 +233,21 @@ class LangGraph:
         left = [one for at, one in enumerate(_listed(reply, name)) if at not in places]
         return msgspec.structs.replace(reply, body=msgspec.json.encode({**found, name: left}))
 
-    def wider(self, request: HttpRequest, times: int) -> HttpRequest | None:
-        """The same search or listing with a larger limit; None where it has none."""
+    def page(self, request: HttpRequest) -> Page | None:
+        """Offset and limit of a search or a listing; a limit of null is the server's own."""
         route = route_of(request)
         if route is not SEARCH and route is not NAMESPACES:
             return None
-        body, value = list_of(request, ItemsSearch if route is SEARCH else NamespacesSearch)
-        limit = min((body.limit or 1) * times, _WIDEST)
-        if body.limit is None or limit == body.limit:
-            return None
-        return json_request("POST", request.path, {**value, "limit": limit})
+        body, _ = list_of(request, ItemsSearch if route is SEARCH else NamespacesSearch)
+        own = LIMIT_DEFAULT if route is SEARCH else NAMESPACES_DEFAULT
+        limit = own if body.limit is None else body.limit
+        return Page(offset=body.offset or 0, limit=limit, most=LIMIT_MAX)
+
+    def from_start(self, request: HttpRequest, count: int | None) -> HttpRequest:
+        """The same search or listing, with this limit and no offset."""
+        shape = ItemsSearch if route_of(request) is SEARCH else NamespacesSearch
+        _, value = list_of(request, shape)
+        return json_request("POST", request.path, {**value, "limit": count, "offset": 0})
 
     # ---- answers of our own ----------------------------------------------------------------------
 

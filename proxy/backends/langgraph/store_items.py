@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 ITEMS: Final = "/store/items"
 KEY_LEN_MAX: Final = 1_024
-_LIMIT_DEFAULT: Final = 10
-_NAMESPACES_DEFAULT: Final = 100
+LIMIT_DEFAULT: Final = 10
+NAMESPACES_DEFAULT: Final = 100
+LIMIT_MAX: Final = 10_000
 _ANSWER_BYTES_MAX: Final = 16 * 1024**2
 
 # The server joins the labels of a namespace by dots in its queries, so a label with a dot would
@@ -54,7 +55,7 @@ class ItemsSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     namespace_prefix: tuple[str, ...] = ()
     filter: dict[str, JsonValue] | None = None
-    limit: Annotated[int, Meta(ge=1, le=10_000)] | None = _LIMIT_DEFAULT
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] | None = LIMIT_DEFAULT
     offset: Annotated[int, Meta(ge=0)] | None = 0
     query: str | None = None
     refresh_ttl: bool | None = None
@@ -66,7 +67,7 @@ class NamespacesSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     prefix: tuple[str, ...] | None = None
     suffix: tuple[str, ...] | None = None
     max_depth: Annotated[int, Meta(ge=1)] | None = None
-    limit: Annotated[int, Meta(ge=1, le=10_000)] | None = _NAMESPACES_DEFAULT
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] | None = NAMESPACES_DEFAULT
     offset: Annotated[int, Meta(ge=0)] | None = 0
 
 

@@ -66,7 +66,12 @@ class ChromaRecorder:
             case "get":
                 self._read.set()
                 wanted = said.get("ids")
-                ids = [one for one in self.records if wanted is None or one in wanted]
+                ids = [
+                    one
+                    for one, record in self.records.items()
+                    if (wanted is None or one in wanted) and _fits(record, said)
+                ][said.get("offset") or 0 :]
+                ids = ids if said.get("limit") is None else ids[: said["limit"]]
                 return web.json_response(self.columns(ids, said["include"]))
             case "query":
                 ids = [*self.records][: said["n_results"]]
@@ -93,6 +98,17 @@ class ChromaRecorder:
                 record["metadatas"] = {**(record.get("metadatas") or {}), **said["metadatas"][at]}
             if said.get("embeddings"):
                 record["vector"] = said["embeddings"][at]
+
+
+def _fits(record: Json, said: Json) -> bool:
+    """Whether a record fits filters of the forms `{name: {"$lte"}}` and `{"$contains"}`."""
+    metadata: Json = record.get("metadatas") or {}
+    document: str = record.get("documents") or ""
+    where: Json = said.get("where") or {}
+    words: Json = said.get("where_document") or {}
+    return words.get("$contains", "") in document and all(
+        name in metadata and metadata[name] <= one["$lte"] for name, one in where.items()
+    )
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiohttp import web
 
@@ -19,6 +19,7 @@ AT = "2026-11-20T16:07:38.271781+00:00"
 # How long a write waits for another read before it is done, where a test asks for that.
 PATIENCE_S = 0.3
 Json = dict[str, Any]
+_T = TypeVar("_T")
 
 
 class Fault(Enum):
@@ -104,7 +105,7 @@ class Recorder:
                 return {"items": self._found(said)}
             case "POST", "/store/namespaces":
                 names = dict.fromkeys(namespace for namespace, _ in self.items)
-                return {"namespaces": [[*one] for one in names]}
+                return {"namespaces": _page([[*one] for one in names], said, 100)}
             case "POST", "/runs/wait":
                 return {"out": [self.items[place] for place in self.items]}
             case _:
@@ -112,10 +113,12 @@ class Recorder:
 
     def _found(self, said: Json) -> list[Json]:
         prefix = tuple(said.get("namespace_prefix", ()))
-        found = [place for place in self.items if place[0][: len(prefix)] == prefix]
-        start = said.get("offset", 0)
-        end = start + said.get("limit", 10)
-        return [{**self.shown(place), "score": None} for place in found[start:end]]
+        found = [
+            place
+            for place, value in self.items.items()
+            if place[0][: len(prefix)] == prefix and _fits(value, said.get("filter") or {})
+        ]
+        return [{**self.shown(place), "score": None} for place in _page(found, said, 10)]
 
     async def _change(self, request: web.BaseRequest, said: Json) -> web.StreamResponse:
         place = (tuple(said["namespace"]), said["key"])
@@ -135,6 +138,16 @@ class Recorder:
         if fault is not Fault.NONE and request.transport is not None:
             request.transport.abort()
         return web.Response(status=204)
+
+
+def _fits(value: Json, wanted: Json) -> bool:
+    """Whether a value fits a filter whose only operator is `$lte`."""
+    return all(name in value and value[name] <= one["$lte"] for name, one in wanted.items())
+
+
+def _page(found: list[_T], said: Json, limit: int) -> list[_T]:
+    start = said.get("offset") or 0
+    return found[start : start + (said.get("limit") or limit)]
 
 
 @asynccontextmanager

@@ -68,14 +68,23 @@ def test_a_count_is_made_of_the_ids_so_that_hidden_records_do_not_count() -> Non
     assert ADAPTER.without(request, reply, frozenset()).body == b"3"
 
 
-def test_a_wider_read_asks_for_so_many_times_as_many() -> None:
-    assert body_of(ADAPTER.wider(GET, 4))["limit"] == 20
-    assert body_of(ADAPTER.wider(QUERY, 4))["n_results"] == 8
-    assert body_of(ADAPTER.wider(to("query", {"query_embeddings": [[1.0]]}), 2))["n_results"] == 20
-    # A further page would bring the same records once more, and a read without a limit has all.
-    assert ADAPTER.wider(to("get", {"limit": 5, "offset": 5}), 2) is None
-    assert ADAPTER.wider(to("get", {"ids": ["a"]}), 2) is None
-    assert ADAPTER.wider(to("count", method="GET"), 2) is None
+def test_a_page_is_asked_for_from_the_beginning() -> None:
+    wide = body_of(ADAPTER.from_start(to("get", {"limit": 5, "offset": 7}), 12))
+    assert (wide["limit"], wide["offset"]) == (12, None)
+    assert body_of(ADAPTER.from_start(QUERY, 8))["n_results"] == 8
+    pages = [
+        ADAPTER.page(to("get", {"limit": 5, "offset": 7})),
+        ADAPTER.page(to("get", {"offset": 7})),
+        ADAPTER.page(to("query", {"query_embeddings": [[1.0]]})),
+    ]
+    assert [one and (one.offset, one.limit, one.end) for one in pages] == [
+        (7, 5, 12),
+        (7, None, None),
+        (0, 10, 10),
+    ]
+    # A read without a page has all.
+    assert ADAPTER.page(to("get", {"ids": ["a"]})) is None
+    assert ADAPTER.page(to("count", method="GET")) is None
 
 
 def test_a_read_goes_on_encoded_anew_without_the_agents_headers() -> None:

@@ -312,13 +312,14 @@ def test_a_namespace_is_the_beginning_of_the_keys_in_it() -> None:
     assert json.loads(left.body) == {"namespaces": []}
 
 
-def test_a_wider_search_asks_for_more_of_the_same() -> None:
-    wider = ADAPTER.wider(search(query="tea"), 4)
-    assert wider is not None
-    assert json.loads(wider.body)["limit"] == 40
-    assert json.loads(wider.body)["query"] == "tea"
-    assert ADAPTER.wider(get(), 2) is None
-    assert ADAPTER.wider(search(limit=10_000), 2) is None
+def test_a_page_is_asked_for_from_the_beginning() -> None:
+    asked = search(query="tea", limit=5, offset=7)
+    wide = json.loads(ADAPTER.from_start(asked, 12).body)
+    assert (wide["limit"], wide["offset"], wide["query"]) == (12, 0, "tea")
+    listing = request("POST", "/store/namespaces", {"prefix": ["memories"], "limit": None})
+    pages = [ADAPTER.page(one) for one in (asked, search(), listing)]
+    assert [one and (one.offset, one.limit) for one in pages] == [(7, 5), (0, 10), (0, 100)]
+    assert ADAPTER.page(get()) is None
 
 
 def test_what_a_run_says_is_one_whole_be_it_json_or_events() -> None:
