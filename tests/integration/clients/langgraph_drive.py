@@ -172,7 +172,7 @@ seen = client_saw()
 run_state_machine_as_test(
     Alike,
     settings=settings(
-        max_examples=12,
+        max_examples=5,
         stateful_step_count=8,
         deadline=None,
         derandomize=True,
