@@ -429,10 +429,7 @@ class Withheld:
 
     @property
     def opening(self) -> frozenset[str]:
-        """The ids of stored memories in whose texts words of a refused text stand too.
-
-        Such words are withheld from no answer that shows them, because the memory was admitted.
-        """
+        """The ids of stored memories whose texts have refused words: these exempt such words."""
         ids = (stored.memory_id for _, stored in self._stored_open)
         return frozenset(one for one in ids if one)
 
