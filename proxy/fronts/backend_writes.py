@@ -22,6 +22,7 @@ from proxy.seams.http_backend import Outcome, Sending, ShownMemory
 from proxy.seams.observations import observation_for
 from proxy.settle.forwarding import UNDECIDED, Forwarding, admitted_of, judge
 from proxy.settle.leftovers import Leftovers
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -43,6 +44,7 @@ MEMORIES_MAX: Final = 10_000
 """Memories of one request."""
 _TOO_MANY: Final = f"body: more than {MEMORIES_MAX} memories at once"
 _NOT_KNOWN: Final = "the server behind did not say what stands there, so nothing was sent"
+_TAKEN: Final = "another tenant has the memory under this key by now, so nothing was sent"
 _MOVED: Final = "something else stands there than when this was judged, so nothing was sent"
 
 
@@ -271,24 +273,36 @@ class HttpSettling:
             return False
         return True
 
+    def turn(self, item: Unsettled) -> AbstractAsyncContextManager[None]:
+        """The turn at the item's place."""
+        try:
+            return self._places.turn(self._behind.adapter.released(item, item.blob))
+        except MalformedRequest:
+            # Such an item is not sent, so nothing has to wait for it.
+            return nullcontext()
+
     async def send(self, item: Unsettled) -> Outcome | None:
         """Send one released item, once; its outcome, or None where no answer came.
 
         Raises:
-            MalformedRequest: The item cannot be sent as it is kept, or something else stands there
-                than when a person saw the item; nothing was sent.
+            MalformedRequest: The item cannot be sent as it is kept, its key is another tenant's by
+                now, or something else stands there than when a person saw it; nothing was sent.
         """
         request = self._behind.adapter.released(item, item.blob)
-        async with self._places.turn(request):
-            try:
-                found = await self._places.standing(request)
-            except (UpstreamError, Busy):
-                raise MalformedRequest(_NOT_KNOWN) from None
-            if not found and item.change is ChangeKind.DELETE:
-                return Outcome(state=Forwarded.DONE)
-            if [_seen(one.item) for one in found] != [_seen(item)]:
-                raise MalformedRequest(_MOVED)
-            return await self._answered(item, request)
+        asked = (ShownMemory(key=item.key, strings=(), place=0),)
+        name = self._behind.settings.name
+        try:
+            theirs = await self._keys.belongs_to_others(self._principal, name, asked)
+            found = await self._places.standing(request)
+        except (UpstreamError, Busy, StorageError):
+            raise MalformedRequest(_NOT_KNOWN) from None
+        if any(theirs):
+            raise MalformedRequest(_TAKEN)
+        if not found and item.change is ChangeKind.DELETE:
+            return Outcome(state=Forwarded.DONE)
+        if [_seen(one.item) for one in found] != [_seen(item)]:
+            raise MalformedRequest(_MOVED)
+        return await self._answered(item, request)
 
     async def _answered(self, item: Unsettled, request: HttpRequest) -> Outcome | None:
         adapter = self._behind.adapter

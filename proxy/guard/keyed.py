@@ -62,17 +62,23 @@ class GuardingKeys:
         Raises:
             StorageError: The answer is unknown; change none of them.
         """
-        owned = await self._owned(principal, server, shown)
+        owned = await self._owned(principal, server, shown, counts_sent=False)
         return tuple(one is Owned.OTHERS for one in owned)
 
     async def _owned(
-        self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]
+        self,
+        principal: Principal,
+        server: str,
+        shown: tuple[ShownMemory, ...],
+        *,
+        counts_sent: bool = True,
     ) -> tuple[Owned, ...]:
         scope = (principal.tenant, target_of(self._target_prefix, server))
         async with self._sieve.turn:
             if self._sieve.far_behind:
                 await asyncio.to_thread(self._sieve.refresh)
-            return self._sieve.owned(scope, ((one.key, one.is_prefix) for one in shown))
+            keys = ((one.key, one.is_prefix) for one in shown)
+            return self._sieve.owned(scope, keys, counts_sent=counts_sent)
 
     def tenants_waiting(self, server: str) -> frozenset[Tenant]:
         """The tenants with changes still to be sent to a server, or to be looked up on it.

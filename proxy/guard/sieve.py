@@ -209,8 +209,13 @@ class Sieve:
         found = self._scopes.get(scope)
         return None if found is None else found.shown
 
-    def owned(self, scope: Scope, keys: Iterable[tuple[str, bool]]) -> tuple[Owned, ...]:
+    def owned(
+        self, scope: Scope, keys: Iterable[tuple[str, bool]], *, counts_sent: bool = True
+    ) -> tuple[Owned, ...]:
         """Whose the memory under each key is, or for a prefix those under such keys.
+
+        `counts_sent`: whether the scope has a memory of its own that is not settled. One that a
+        person released a moment ago does not make the key its tenant's.
 
         Raises:
             StorageError: The answer is unknown; withhold all of it.
@@ -223,7 +228,8 @@ class Sieve:
             for (whose, where), one in self._scopes.items()
             if where == target and whose != tenant
         ]
-        return tuple(_owned(mine, others, key, is_prefix=is_prefix) for key, is_prefix in keys)
+        own = _THERE if counts_sent else _THERE - {Stands.FORWARDING}
+        return tuple(_owned(mine, others, key, own, is_prefix=prefix) for key, prefix in keys)
 
     def refresh(self) -> None:
         """Take in the changes of the store since the last refresh."""
@@ -342,13 +348,20 @@ class Sieve:
                 del scope.withheld[one]
 
 
-def _owned(mine: _Withheld | None, others: list[_Withheld], key: str, *, is_prefix: bool) -> Owned:
+def _owned(
+    mine: _Withheld | None,
+    others: list[_Withheld],
+    key: str,
+    counted: frozenset[Stands],
+    *,
+    is_prefix: bool,
+) -> Owned:
     if not key:
         return Owned.NOBODYS
     own = Counter[Stands]() if mine is None else mine.standing(key, is_prefix=is_prefix)
     if own[Stands.LIVE]:
         return Owned.MINE
-    if any(own[stands] for stands in _THERE):
+    if any(own[stands] for stands in counted):
         return Owned.HIDDEN
     for other in others:
         theirs = other.standing(key, is_prefix=is_prefix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from proxy.dialects.files.edits import call_in
@@ -13,6 +14,8 @@ from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Forwarded
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from proxy.mcp.catalogue import Catalogue
     from proxy.seams.guard import Unsettled
 
@@ -68,6 +71,11 @@ class McpBackend:
     def outcome(self, reply: Message) -> Forwarded:
         """The outcome of the item, as the server's answer tells it."""
         return outcome_of(reply)
+
+    def turn(self, item: Unsettled) -> AbstractAsyncContextManager[None]:
+        """Nothing is held: the host's calls go to the server in the order that the host chose."""
+        del item
+        return nullcontext()
 
     async def look_up(self, item: Unsettled) -> Forwarded | None:
         """The outcome of an item, as the tool map's `reconcile` read shows it.

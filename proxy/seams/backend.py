@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from proxy.seams.guard import Forwarded, Unsettled
 
 Reply = TypeVar("Reply")
@@ -15,6 +17,14 @@ class Backend(Protocol[Reply]):
 
     async def is_ready(self) -> bool:
         """Whether the server can be asked now. If not, it is asked again in the next round."""
+        ...
+
+    def turn(self, item: Unsettled) -> AbstractAsyncContextManager[None]:
+        """What is held from before an item is sent or looked up until its outcome is recorded.
+
+        Where a server's changes of one place wait for each other, no other change of the item's
+        place happens meanwhile.
+        """
         ...
 
     async def send(self, item: Unsettled) -> Reply | None:

@@ -59,10 +59,11 @@ class Leftovers(Generic[Reply]):
             if not await self._backend.is_ready():
                 return
             for one in await self._forwarding.unsettled():
-                if one.sent:
-                    await self._look_up(one)
-                else:
-                    await self._send(one)
+                async with self._backend.turn(one):
+                    if one.sent:
+                        await self._look_up(one)
+                    else:
+                        await self._send(one)
 
     async def _send(self, one: Unsettled) -> None:
         """Send, once, an item that the gate gave to this relay alone."""

@@ -218,6 +218,9 @@ class EmbeddedForwards:
             stored = call_of(candidate_of(one.sent))
             if one.status is not MemoryStatus.LIVE or one.row is not one.sent:
                 continue
+            if one.ordinal > record.ordinal:
+                # It was judged after the deletion, so the server has it after the deletion.
+                continue
             if stored is not None and removes(deletion, stored):
                 gone = IdRecord(one.ordinal, MemoryStatus.DELETED)
                 change.draft.put(IDS, one.name, encode(gone))

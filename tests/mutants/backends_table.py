@@ -14,6 +14,7 @@ _UPSTREAM: Final = "proxy/transport/upstream.py"
 _KEYED: Final = "proxy/guard/keyed.py"
 _TEST: Final = "tests/integration/test_backend_store.py"
 _PLACES: Final = "tests/integration/test_backend_chroma_places.py"
+_TURNS: Final = "tests/integration/test_backend_turns.py"
 _CREDENTIAL: Final = at(_TEST, "test_an_admitted_write_goes_on_with_the_sidecars_credential_alone")
 _SHOWN: Final = at(
     _TEST, "test_what_is_held_or_another_tenants_is_in_no_read_and_the_answer_is_refilled"
@@ -88,8 +89,8 @@ BACKENDS: Final = (
     Mutant(
         name="a released item is sent whatever stands there by then",
         file=_WRITES,
-        old="            if [_seen(one.item) for one in found] != [_seen(item)]:\n",
-        new="            if [_seen(one.item) for one in found] != [_seen(item)] and not found:\n",
+        old="        if [_seen(one.item) for one in found] != [_seen(item)]:\n",
+        new="        if [_seen(one.item) for one in found] != [_seen(item)] and not found:\n",
         invariant="what is sent is what a person saw, merged with what stood there then",
         tests=(
             at(_TEST, "test_a_released_item_is_not_sent_where_something_else_stands_meanwhile"),
@@ -102,7 +103,11 @@ BACKENDS: Final = (
         old="        if question is not None:\n            place =",
         new="        if question is not None and place:\n            place =",
         invariant="what a write is judged beside is what it is sent to",
-        tests=(at(_TEST, "test_two_writes_to_one_item_are_judged_one_after_the_other"),),
+        tests=(
+            at(_TEST, "test_two_writes_to_one_item_are_judged_one_after_the_other"),
+            at(_TURNS, "test_a_put_beside_the_users_first_one_is_judged_as_a_change_of_it"),
+            at(_TURNS, "test_a_put_beside_a_deletion_of_its_key_belongs_to_who_put_it"),
+        ),
     ),
     Mutant(
         name="a new thread begins with a state that nobody judged",
@@ -140,6 +145,35 @@ BACKENDS: Final = (
         new="        return tuple(one is Owned.OTHERS and not shown for one in owned)\n",
         invariant="no tenant changes what another one wrote",
         tests=(_SHOWN,),
+    ),
+    Mutant(
+        name="a release is sent over another tenant's memory",
+        file=_WRITES,
+        old="        if any(theirs):\n            raise MalformedRequest(_TAKEN)\n",
+        new="        if any(theirs) and not adapter:\n            raise MalformedRequest(_TAKEN)\n",
+        invariant="whose a key is, is asked when a change is sent",
+        tests=(at(_TURNS, "test_a_release_over_what_another_tenant_has_by_now_is_not_sent"),),
+    ),
+    Mutant(
+        name="a released change makes its key its tenant's before it is sent",
+        file=_KEYED,
+        old="shown, counts_sent=False)",
+        new="shown, counts_sent=True)",
+        invariant="whose a key is, is asked when a change is sent",
+        tests=(at(_TURNS, "test_a_release_over_what_another_tenant_has_by_now_is_not_sent"),),
+    ),
+    Mutant(
+        name="a deletion ends what was written after it",
+        file="storage/behind/intents.py",
+        old="            if one.ordinal > record.ordinal:\n",
+        new="            if one.ordinal > record.ordinal and not record:\n",
+        invariant="a deletion ends what was there before it",
+        tests=(
+            at(
+                "tests/unit/proxy/guard/test_keyed.py",
+                "test_a_deletion_that_is_settled_late_ends_nothing_that_came_after_it",
+            ),
+        ),
     ),
     Mutant(
         name="a memory server of an unknown version gets writes",

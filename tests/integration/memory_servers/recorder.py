@@ -49,6 +49,10 @@ class Recorder:
         self.fault = Fault.NONE
         self.version = "0.16.7"
         self.stuck = asyncio.Event()
+        # What asks for an item, or changes one, is answered once this is set.
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.asked = asyncio.Event()
         # Whether the next write waits a moment for another read of what stands there.
         self.waits = False
         self._read_again = asyncio.Event()
@@ -86,6 +90,9 @@ class Recorder:
         self.seen.append(Recorded(request.method, request.path_qs, headers, body))
         if request.path == "/info":
             return web.json_response({"version": self.version, "flags": {}})
+        if request.path == "/store/items":
+            self.asked.set()
+            await self.may_answer.wait()
         said: Json = await request.json() if body else {}
         if request.method in {"PUT", "DELETE"}:
             return await self._change(request, said)

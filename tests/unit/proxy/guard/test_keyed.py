@@ -8,6 +8,7 @@ import msgspec
 
 from policy.labels.forwarded_call import HTTP
 from policy.model import ChangeKind
+from policy.query import EVERYTHING
 from proxy.guard.keyed import GuardingKeys
 from proxy.guard.sieve import Sieve
 from proxy.seams.guard import Forwarded
@@ -177,3 +178,25 @@ async def test_a_version_is_known_once_an_operator_approved_it(tmp_path: Path) -
         assert await keys.knows_version(AGENT, SERVER, "2.0")
         assert not await keys.knows_version(AGENT, SERVER, "2.1")
         assert not await keys.knows_version(OTHER, SERVER, "2.0")
+
+
+async def test_a_deletion_that_is_settled_late_ends_nothing_that_came_after_it(
+    tmp_path: Path,
+) -> None:
+    with guarded(tmp_path) as seen:
+        guard, keys = http(seen)
+        before = await admitted(guard, AGENT, KEY)
+        await guard.settle(AGENT, SERVER, ((before, Forwarded.DONE),))
+        gone = msgspec.structs.replace(
+            item(KEY, key=KEY), change=ChangeKind.DELETE, pieces=(KEY,), arguments="{}"
+        )
+        (deletion,) = await guard.judge(AGENT, call(gone))
+        assert deletion.candidate_id is not None
+        after = await admitted(guard, AGENT, KEY, "Ada has moved to Lisbon")
+        await guard.settle(AGENT, SERVER, ((after, Forwarded.DONE),))
+        await guard.settle(AGENT, SERVER, ((deletion.candidate_id, Forwarded.DONE),))
+        assert not await hides(keys, AGENT, shown(KEY))
+        assert await hides(keys, OTHER, shown(KEY))
+        # Control: what was there before the deletion is gone.
+        page = seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 9)
+        assert ["Lisbon" in one.text for one in page.memories] == [True]

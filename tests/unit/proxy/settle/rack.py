@@ -7,6 +7,7 @@ The server is a rack of slots. A line such as "put 3 tea" or "clear 3" changes o
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from policy.model import CandidateId, ChangeKind, Principal, PrincipalId, Tenant
@@ -19,6 +20,7 @@ from tests.unit.proxy.mcp.guarding import MemoryGuard
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from contextlib import AbstractAsyncContextManager
 
 AGENT = Principal(principal_id=PrincipalId("agent-1"), tenant=Tenant("default"))
 SERVER = "rack"
@@ -76,6 +78,10 @@ class Rack:
 
     def outcome(self, reply: str) -> Forwarded:
         return Forwarded.DONE if reply.startswith("ok") else Forwarded.FAILED
+
+    def turn(self, item: Unsettled) -> AbstractAsyncContextManager[None]:
+        del item
+        return nullcontext()
 
     async def look_up(self, item: Unsettled) -> Forwarded | None:
         self.reads += 1
