@@ -93,7 +93,8 @@ class BackendServing:
             )
             upstream = Upstream(server.url, headers=server.headers, limits=limits)
             await stack.enter_async_context(upstream)
-            behind.append(BackendBehind(server, adapter, upstream))
+            check = self._authenticator.check_sent_on
+            behind.append(BackendBehind(server, adapter, upstream, check_sent_on=check))
         self._front = BackendFront(
             tuple(behind),
             self._guard,

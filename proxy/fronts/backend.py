@@ -102,12 +102,10 @@ class BackendFront:
         allowed = behind.settings.principals
         if allowed is not None and principal.principal_id not in allowed:
             raise NotFound
-        # A key of this sidecar in a path or a query would reach the server behind.
-        words = (word for pair in incoming.head.query for word in pair)
-        self._authenticator.check_sent_on("query", words)
-        self._authenticator.check_sent_on("path", (incoming.head.path,))
         request = await incoming.complete()
         progress.request = request
+        # A key of this sidecar would reach the server behind, and the log of what was judged.
+        behind.check_keyless(request)
         routed = adapter.classify(request)
         if routed is None:
             raise UnknownWrite

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote, urlencode
 
+import msgspec
+
+from proxy.dialects.strict_json.in_text import strings_inside
 from proxy.seams.faults import Busy, MalformedRequest
 from proxy.seams.operation import HttpReply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from policy.model import Principal
     from proxy.seams.http_backend import GuardsKeys, HttpBackend
@@ -44,23 +47,42 @@ class BackendBehind:
         adapter: HttpBackend,
         upstream: Upstream,
         monotonic_s: Callable[[], float] = time.monotonic,
+        *,
+        check_sent_on: Callable[[str, Iterable[str]], None],
     ) -> None:
-        """`upstream` has the sidecar's own credential, and is open."""
+        """`upstream` has the sidecar's own credential, and is open.
+
+        `check_sent_on` refuses texts in which a key of this sidecar stands
+        (`Authenticator.check_sent_on`).
+        """
         self.settings = settings
         self.adapter = adapter
         self._upstream = upstream
         self._monotonic_s = monotonic_s
+        self._check_sent_on = check_sent_on
         self._in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._version: str | None = None
         self._version_until_s = 0.0
+
+    def check_keyless(self, request: HttpRequest) -> None:
+        """Refuse a request that would bring one of this sidecar's keys to the server.
+
+        Raises:
+            MalformedRequest: A key stands in the path, the query, or a string or name of the body.
+        """
+        self._check_sent_on("path", (request.path,))
+        self._check_sent_on("query", (word for pair in request.query for word in pair))
+        self._check_sent_on("body", _words_of(request.body))
 
     async def ask(self, request: HttpRequest) -> HttpReply:
         """Send one request, once; the server's whole answer.
 
         Raises:
+            MalformedRequest: A key of this sidecar stands in it; it was not sent.
             UpstreamError: There is no answer; `sent` says whether the server may have the request.
             Busy: Too many requests to this server are under way; it was not sent.
         """
+        self.check_keyless(request)
         if self._in_flight.locked():
             raise Busy
         headers = {name: value for name, value in request.headers.items() if name in _SENT}
@@ -105,3 +127,22 @@ class BackendBehind:
                 self._version = self.adapter.version_told(reply)
             self._version_until_s = self._monotonic_s() + VERSION_S
         return self._version
+
+
+def _words_of(body: bytes) -> Iterator[str]:
+    """Every string and name in a body, those in JSON inside a string too; or the body as it is."""
+    try:
+        waiting: list[object] = [msgspec.json.decode(body)]
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        yield body.decode("utf-8", "replace")
+        return
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+            yield from strings_inside(one)
+        elif isinstance(one, list):
+            waiting.extend(cast("list[object]", one))
+        elif isinstance(one, dict):
+            for name, value in cast("dict[str, object]", one).items():
+                waiting += (name, value)

@@ -18,8 +18,9 @@ from policy.model import ChangeKind, Forwarded, Principal, PrincipalId
 from policy.verdict import Reason
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.guard import ITEMS_MAX, GuardedCall, Item, Judged
-from proxy.seams.http_backend import Outcome, Sending, ShownMemory
+from proxy.seams.http_backend import Does, Outcome, Sending, ShownMemory
 from proxy.seams.observations import observation_for
+from proxy.settings.backend import Before
 from proxy.settle.forwarding import UNDECIDED, Forwarding, admitted_of, judge
 from proxy.settle.leftovers import Leftovers
 from storage.errors import StorageError
@@ -62,7 +63,7 @@ class BackendWrites:
         self._guard = guard
         self._keys = keys
         self._spawn = spawn
-        self._places = _Places(behind)
+        self._places = _Places(behind, keys)
         self._leftovers: dict[Tenant, Leftovers[Outcome]] = {}
         self._turn = asyncio.Lock()
 
@@ -85,7 +86,8 @@ class BackendWrites:
         self, principal: Principal, request: HttpRequest, routed: Routed, traceparent: str | None
     ) -> HttpReply:
         adapter = self._behind.adapter
-        sendings = await self._places.standing(request)
+        hidden_from = principal if _is_blind(routed) else None
+        sendings = await self._places.standing(request, hidden_from)
         if len(sendings) > MEMORIES_MAX:
             raise MalformedRequest(_TOO_MANY, status=413)
         if not sendings:
@@ -175,7 +177,7 @@ class BackendWrites:
         """Send a request, once. Without an answer its items are settled before this raises."""
         try:
             return await self._behind.ask(outgoing)
-        except Busy:
+        except (Busy, MalformedRequest):
             await forwarding.settle(ids, Forwarded.FAILED)
             raise
         except UpstreamError as error:
@@ -211,8 +213,9 @@ class BackendWrites:
 class _Places:
     """What stands on the server where a request writes, and whose turn it is to write there."""
 
-    def __init__(self, behind: BackendBehind) -> None:
+    def __init__(self, behind: BackendBehind, keys: GuardsKeys) -> None:
         self._behind = behind
+        self._keys = keys
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def turn(self, request: HttpRequest) -> AbstractAsyncContextManager[None]:
@@ -232,8 +235,13 @@ class _Places:
             place = msgspec.json.encode((question.path, question.query, question.body)).decode()
         return self._turns.setdefault(place, asyncio.Lock()) if place else nullcontext()
 
-    async def standing(self, request: HttpRequest) -> tuple[Sending, ...]:
+    async def standing(
+        self, request: HttpRequest, hidden_from: Principal | None = None
+    ) -> tuple[Sending, ...]:
         """The memories that the request concerns, each as it would be beside what stands there.
+
+        What must not be shown to `hidden_from` is not there: a filter does not find it, and its key
+        is answered as one that nobody has.
 
         Raises:
             MalformedRequest: The request or the answer cannot be read.
@@ -245,7 +253,22 @@ class _Places:
         known = None if question is None else await self._behind.ask(question)
         if known is not None and known.status >= _FAILED and known.status != _MISSING:
             raise UpstreamError(_NOT_KNOWN)
+        if question is not None and known is not None and hidden_from is not None:
+            known = await self._seen_by(hidden_from, question, known)
         return adapter.items(request, known)
+
+    async def _seen_by(
+        self, principal: Principal, question: HttpRequest, known: HttpReply
+    ) -> HttpReply:
+        if known.status >= _FAILED:
+            return known
+        adapter, settings = self._behind.adapter, self._behind.settings
+        shown = adapter.shown(question, known)
+        hidden = await self._keys.hides(
+            principal, settings.name, shown, hides_unknown=settings.before is Before.HIDE
+        )
+        dropped = frozenset(one.place for one, hides in zip(shown, hidden, strict=True) if hides)
+        return adapter.without(question, known, dropped) if dropped else known
 
 
 class HttpSettling:
@@ -346,6 +369,11 @@ class HttpSettling:
 def _seen(item: Item | Unsettled) -> tuple[ChangeKind, str, list[str]]:
     """What a person is shown of an item; a kept request may name its parts in another order."""
     return item.change, item.key, sorted(item.pieces)
+
+
+def _is_blind(routed: Routed) -> bool:
+    """Whether a request does not concern what its principal must not see."""
+    return routed.does is Does.REMOVE or routed.changes_only
 
 
 def _not_there(item: Item) -> Judged:

@@ -42,6 +42,9 @@ class Routed(msgspec.Struct, frozen=True, kw_only=True):
     # Whether the answer is always made anew by `without`, because the read goes on as another one:
     # as a count does, which is made of a list.
     remade: bool = False
+    # Whether a write leaves alone what is not there, as an update by id does. What the writer must
+    # not see is then not there.
+    changes_only: bool = False
 
 
 class Sending(msgspec.Struct, frozen=True, kw_only=True):

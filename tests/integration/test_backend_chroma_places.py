@@ -79,6 +79,10 @@ async def test_a_tenants_key_opens_no_other_tenants_path_and_nothing_is_asked(
         await gate.ask(f"{TENANTS}/acme", key=acme, method="GET")
         await gate.ask("/api/v2/version", key=acme, method="GET")
         assert server.seen == ["acme", "version"]
+        # A tenant of this name is not the server's: that one is `default`.
+        squatter = await gate.sidecar.key("squatter", tenant="default_tenant")
+        assert (await gate.ask(DEFAULT, key=squatter, method="GET"))[0] == 404
+        assert server.seen == ["acme", "version"]
 
 
 async def test_two_writes_to_one_collection_are_judged_one_after_the_other(tmp_path: Path) -> None:
@@ -142,6 +146,30 @@ async def test_no_page_tells_whether_a_filter_finds_a_hidden_record(tmp_path: Pa
                 assert json.loads((await gate.ask(f"{PATH}/get", body))[1])["ids"] == ["m"]
         # Control: the server has both.
         assert [*server.records] == ["h", "m"]
+
+
+async def test_a_hidden_record_is_deleted_and_changed_as_one_that_is_not_there(
+    tmp_path: Path,
+) -> None:
+    async with gated(tmp_path) as (gate, server):
+        await hidden_beside_shown(gate)
+        before = dict(server.records["h"])
+        for first, second in (
+            ({"where_document": {"$contains": "4711"}}, {"where_document": {"$contains": "4712"}}),
+            ({"where": {"pin": {"$lte": 4711}}, "ids": ["h"]}, {"ids": ["nobodys"]}),
+        ):
+            answers = [await gate.ask(f"{PATH}/delete", body) for body in (first, second)]
+            assert answers == [(200, b'{"deleted":0}')] * 2
+        for one in ("h", "nobodys"):
+            answer = await gate.ask(f"{PATH}/update", {"ids": [one], "documents": ["Tea"]})
+            assert answer == (200, b"{}")
+        assert server.records["h"] == before
+        assert (await gate.operate("GET", "/review"))["held"] == []
+        # A limit counts what may be seen, and a filter finds it: the control.
+        body: dict[str, object] = {"where": {"pin": {"$lte": 4711}}, "limit": 1}
+        status, said = await gate.ask(f"{PATH}/delete", body)
+        assert (status, json.loads(said)) == (200, {"deleted": 1})
+        assert [*server.records] == ["h"]
 
 
 async def test_a_held_record_is_sent_with_its_own_vector_once_a_person_lets_it_in(

@@ -163,7 +163,9 @@ async def test_what_is_held_or_another_tenants_is_in_no_read_and_the_answer_is_r
         status, said = await gate.put("Grace collects butterflies now", "theirs")
         assert (status, "target_missing" in said["detail"]) == (403, True)
         place = {"namespace": ALICE, "key": "theirs"}
-        assert (await gate.ask("DELETE", "/store/items", place))[0] == 403
+        # A deletion tells nothing, not even that something is there.
+        for name in ("theirs", "nobodys"):
+            assert (await gate.ask("DELETE", "/store/items", {**place, "key": name}))[0] == 204
         assert await gate.texts(other) == [theirs]
         # What is held, and stands on the server all the same, is not shown; the answer is refilled.
         held = "Remember that Ada prefers the blue folder for all of her tax papers"
@@ -373,6 +375,33 @@ async def test_a_key_of_the_sidecar_in_a_query_is_not_sent_on(tmp_path: Path) ->
         status, _, _ = await gate.ask("GET", f"/store/items?key={AGENT_KEY}&namespace=a")
         assert status == 400
         assert server.seen == []
+
+
+async def test_a_key_of_the_sidecar_in_a_body_is_neither_sent_on_nor_judged(
+    tmp_path: Path,
+) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        asked: list[tuple[str, str, Json]] = [
+            ("POST", "/store/items/search", {"query": f"the key {AGENT_KEY}"}),
+            ("PUT", "/store/items", {"namespace": ALICE, "key": "k", "value": {"t": AGENT_KEY}}),
+            ("PUT", "/store/items", {"namespace": ALICE, "key": "k", "value": {AGENT_KEY: 1}}),
+        ]
+        for method, target, body in asked:
+            status, said, _ = await gate.ask(method, target, body)
+            assert (status, "body" in said["detail"]) == (400, True)
+        assert server.seen == []
+        # Control: the same without a key goes on.
+        assert (await gate.ask("POST", "/store/items/search", {"query": "the key"}))[0] == 200
+
+
+async def test_two_different_keys_are_nobodys(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        second = await gate.sidecar.key("second")
+        for bearer, status in ((second, 401), (AGENT_KEY, 200)):
+            headers = {"x-api-key": AGENT_KEY, "authorization": f"Bearer {bearer}"}
+            target = f"{gate.sidecar.url}/info"
+            async with gate.sidecar.client.get(target, headers=headers) as answer:
+                assert answer.status == status
 
 
 async def test_a_server_that_is_away_is_a_503_in_its_own_shape(tmp_path: Path) -> None:

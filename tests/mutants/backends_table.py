@@ -46,6 +46,34 @@ BACKENDS: Final = (
         tests=(_SHOWN,),
     ),
     Mutant(
+        name="a deletion concerns what its principal must not see",
+        file=_WRITES,
+        old="        hidden_from = principal if _is_blind(routed) else None\n",
+        new="        hidden_from = None\n",
+        invariant="a filter of a deletion finds nothing hidden",
+        tests=(
+            _SHOWN,
+            at(
+                "tests/integration/test_backend_chroma_places.py",
+                "test_a_hidden_record_is_deleted_and_changed_as_one_that_is_not_there",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a key of the sidecar in a body goes on",
+        file=_BEHIND,
+        old='        self._check_sent_on("body", _words_of(request.body))\n',
+        new="",
+        invariant="no key of the sidecar reaches a server behind",
+        tests=(
+            at(
+                "tests/unit/proxy/fronts/test_backend_behind.py",
+                "test_no_key_of_the_sidecar_is_in_what_goes_on",
+            ),
+        ),
+        quick=True,
+    ),
+    Mutant(
         name="an offset counts memories that the reader is not shown",
         file=_READS,
         old="        seen[one.group] += not hides\n",

@@ -91,9 +91,11 @@ class Chroma:
     def is_open_to(self, request: HttpRequest, tenant: str) -> bool:
         """Whether the server's tenant in the path is the principal's own, by the same name.
 
-        The tenant `default` is the server's `default_tenant`.
+        The tenant `default` is the server's `default_tenant`, so another one of that name has none.
         """
         named = tenant_of(request)
+        if tenant == _DEFAULT_THERE:
+            return False
         return named is None or named == {_DEFAULT: _DEFAULT_THERE}.get(tenant, tenant)
 
     def place(self, request: HttpRequest) -> HttpRequest | None:

@@ -28,7 +28,7 @@ _COLLECTIONS: Final = f"{_DATABASE}/collections"
 _ONE: Final = f"{_COLLECTIONS}/*"
 
 ADD: Final = Routed(does=Does.WRITE, operation="add")
-UPDATE: Final = Routed(does=Does.WRITE, operation="update")
+UPDATE: Final = Routed(does=Does.WRITE, operation="update", changes_only=True)
 UPSERT: Final = Routed(does=Does.WRITE, operation="upsert")
 DELETE: Final = Routed(does=Does.REMOVE, operation="delete")
 GET: Final = Routed(does=Does.READ, operation="get")

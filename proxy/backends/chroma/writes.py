@@ -96,8 +96,8 @@ def standing_records(request: HttpRequest, place: CollectionPath) -> HttpRequest
         "ids": None if removal.ids is None else [*checked_ids(removal.ids)],
         "where": removal.where,
         "where_document": removal.where_document,
-        "limit": removal.limit,
-        "include": [],
+        # The limit counts what may be seen, so it is kept here; texts tell what that is.
+        "include": [*_TEXTS],
     }
     return _to(place, GET, body)
 
@@ -112,7 +112,8 @@ def sendings_of(
     """
     route = route_of(request)
     if route is DELETE:
-        return tuple(_removed(place, record_id) for record_id in found)
+        most = decode_as(request.body, Removal).limit
+        return tuple(_removed(place, record_id) for record_id in [*found][:most])
     sendings: list[Sending] = []
     for record in written_records(request):
         there = found.get(record.record_id)

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from proxy.seams.http_backend import Routed
     from proxy.seams.operation import Refusal
 
+NOBODY: Final = ""  # no principal has this key, so a request with it is refused
 _FORBIDDEN: Final = 403
 _DONE: Final = range(200, 300)
 _REFUSED: Final = range(400, 500)
@@ -79,12 +80,16 @@ class LangGraph:
     versions = VERSIONS
 
     def credential(self, request: HttpRequest) -> str | None:
-        """The key in `x-api-key`, where the SDK puts it, or behind `Bearer`."""
+        """The key in `x-api-key`, where the SDK puts it, or behind `Bearer`.
+
+        Two different keys are nobody's.
+        """
         given = request.headers.get("x-api-key")
-        bearer = request.headers.get("authorization", "")
-        if given is not None:
-            return given
-        return bearer[len(_BEARER) :].strip() if bearer.lower().startswith(_BEARER) else None
+        header = request.headers.get("authorization", "")
+        bearer = header[len(_BEARER) :].strip() if header.lower().startswith(_BEARER) else None
+        if given is not None and bearer and given != bearer:
+            return NOBODY
+        return bearer if given is None else given
 
     def classify(self, request: HttpRequest) -> Routed | None:
         """The row of the route table; None for a route that it does not have."""

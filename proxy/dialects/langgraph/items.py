@@ -178,6 +178,9 @@ def item_of(memory: Memory) -> ItemOut | None:
         filed = _FILED.decode(memory.metadata_json)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
+    # Another API may change the metadata, and never the scope.
+    if memory.scope != scope_of(tuple(filed.namespace)):
+        return None
     return ItemOut(
         namespace=filed.namespace,
         key=filed.key,

@@ -167,7 +167,12 @@ class LangGraph:
             case Written():
                 return _written(result.items, answering)
             case Got(memory=memory):
-                return _reply(None if memory is None else item_of(memory))
+                item = None if memory is None else item_of(memory)
+                asked = operation.own_key if isinstance(operation, GetMemory) else None
+                # Another API may have changed the metadata of what is filed under this key.
+                if item is not None and own_key(tuple(item.namespace), item.key) != asked:
+                    item = None
+                return _reply(item)
             case Found():
                 offset = int(operation.note) if isinstance(operation, Search) else 0
                 return _items((hit.memory, round(hit.score, 6)) for hit in result.hits[offset:])

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 import pytest
 
 from proxy.backends.langgraph import LangGraph
 from proxy.fronts.backend_behind import IN_FLIGHT_MAX, BackendBehind
-from proxy.seams.faults import Busy
+from proxy.seams.faults import Busy, MalformedRequest
 from proxy.seams.operation import HttpRequest
 from proxy.settings.backend import backend_servers
 from proxy.transport.upstream import Upstream
@@ -17,7 +18,7 @@ from tests.integration.memory_servers.recorder import recorder
 from tests.unit.proxy.guarded import AGENT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterable
 
     from proxy.seams.http_backend import GuardsKeys
     from tests.integration.memory_servers.recorder import Recorder
@@ -30,13 +31,19 @@ PUT = HttpRequest(
 )
 
 
+def keyless(place: str, texts: Iterable[str]) -> None:
+    """Takes `agents-own` for a key of the sidecar."""
+    if any("agents-own" in text for text in texts):
+        raise MalformedRequest(place)
+
+
 @asynccontextmanager
 async def behind() -> AsyncGenerator[tuple[Recorder, BackendBehind]]:
     async with recorder() as (server, url):
         table = {"name": "store", "adapter": "langgraph", "url": url}
         (settings,) = backend_servers([table])
         async with Upstream(url, headers=(("X-Api-Key", "ours"),)) as upstream:
-            yield server, BackendBehind(settings, LangGraph(), upstream)
+            yield server, BackendBehind(settings, LangGraph(), upstream, check_sent_on=keyless)
 
 
 async def test_no_other_header_goes_on() -> None:
@@ -49,6 +56,24 @@ async def test_no_other_header_goes_on() -> None:
         assert seen.headers["x-api-key"] == "ours"
         assert "theirs" not in repr(seen)
         assert seen.target == "/store/a%20b/c?k=%C3%BC%26"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"value": {"t": ["use agents-own"]}}',
+        b'{"value": {"agents-own": 1}}',
+        b'{"value": "\\u0061gents-own"}',
+        rb'{"value": "{\"a\": \"\\u0061gents-own\"}"}',
+        b"agents-own",
+    ],
+)
+async def test_no_key_of_the_sidecar_is_in_what_goes_on(body: bytes) -> None:
+    async with behind() as (server, one):
+        with pytest.raises(MalformedRequest, match="body"):
+            await one.ask(msgspec.structs.replace(PUT, body=body))
+        assert server.seen == []
+        assert (await one.ask(PUT)).status == 204
 
 
 async def test_a_full_server_is_busy_and_gets_no_more() -> None:
@@ -68,7 +93,9 @@ async def test_the_version_is_asked_for_again_after_a_while() -> None:
         now_s = 0.0
         (settings,) = backend_servers([{"name": "store", "adapter": "langgraph", "url": url}])
         async with Upstream(url) as upstream:
-            one = BackendBehind(settings, LangGraph(), upstream, lambda: now_s)
+            one = BackendBehind(
+                settings, LangGraph(), upstream, lambda: now_s, check_sent_on=keyless
+            )
             nobody = cast("GuardsKeys", None)  # nobody is asked about a version of the table
             for _ in range(3):
                 await one.check_version(nobody, AGENT)
