@@ -46,6 +46,7 @@ MEMORIES_MAX: Final = 10_000
 _TOO_MANY: Final = f"body: more than {MEMORIES_MAX} memories at once"
 _NOT_KNOWN: Final = "the server behind did not say what stands there, so nothing was sent"
 _TAKEN: Final = "another tenant has the memory under this key by now, so nothing was sent"
+_LOOKED_UP: Final = "an earlier write of this is being looked up, so nothing was judged"
 _MOVED: Final = "something else stands there than when this was judged, so nothing was sent"
 
 
@@ -145,10 +146,16 @@ class BackendWrites:
         asked = tuple(
             ShownMemory(key=one.item.key, strings=(), place=at) for at, one in enumerate(sendings)
         )
+        # Nobody knows what a write will be merged with, or replace, while an earlier one is on its
+        # way.
+        unsettled = await self._keys.unsettled_keys(principal, name)
+        if any(one.item.key in unsettled for one in sendings):
+            raise UpstreamError(_LOOKED_UP, sent=False)
         theirs = await self._keys.belongs_to_others(principal, name, asked)
+        ours = await self._keys.belongs_to(principal, name, asked)
         items = tuple(
-            msgspec.structs.replace(one.item, blob=one.blob)
-            for one, other in zip(sendings, theirs, strict=True)
+            _over(one, ours=own)
+            for one, other, own in zip(sendings, theirs, ours, strict=True)
             if not other
         )
         verdicts: tuple[Judged, ...] = ()
@@ -364,6 +371,14 @@ class HttpSettling:
         if outcome.key:
             self._guard.has_key(item.candidate_id, outcome.key)
         return outcome
+
+
+def _over(sending: Sending, *, ours: bool) -> Item:
+    """The item to judge. What the gate knows under its key is changed, whatever the server says."""
+    change = sending.item.change
+    if ours and change is ChangeKind.CREATE:
+        change = ChangeKind.UPDATE
+    return msgspec.structs.replace(sending.item, blob=sending.blob, change=change)
 
 
 def _seen(item: Item | Unsettled) -> tuple[ChangeKind, str, list[str]]:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from typing import TYPE_CHECKING
 
-from policy.labels.forwarded_call import target_of
+from policy.labels.forwarded_call import call_of, target_of
 from proxy.guard.sieve import Owned
 
 if TYPE_CHECKING:
@@ -64,6 +64,28 @@ class GuardingKeys:
         """
         owned = await self._owned(principal, server, shown, counts_sent=False)
         return tuple(one is Owned.OTHERS for one in owned)
+
+    async def belongs_to(
+        self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]
+    ) -> tuple[bool, ...]:
+        """For each memory: True where the principal's tenant has it, shown or hidden.
+
+        Raises:
+            StorageError: The answer is unknown; change none of them.
+        """
+        owned = await self._owned(principal, server, shown)
+        return tuple(one in {Owned.MINE, Owned.HIDDEN} for one in owned)
+
+    async def unsettled_keys(self, principal: Principal, server: str) -> frozenset[str]:
+        """The keys under which the tenant sent a change whose outcome is not known yet.
+
+        Raises:
+            StorageError: The answer is unknown; change none of them.
+        """
+        target = target_of(self._target_prefix, server)
+        pending = await asyncio.to_thread(self._forwards.pending, principal.tenant, target)
+        calls = (call_of(one.candidate) for one in pending if one.sent)
+        return frozenset(call.key for call in calls if call is not None)
 
     async def _owned(
         self,

@@ -261,6 +261,16 @@ class GuardsKeys(Protocol):
         """For each memory: True where another tenant has it, and the principal's has not."""
         ...
 
+    async def belongs_to(
+        self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]
+    ) -> tuple[bool, ...]:
+        """For each memory: True where the principal's tenant has it, shown or hidden."""
+        ...
+
+    async def unsettled_keys(self, principal: Principal, server: str) -> frozenset[str]:
+        """The keys under which the tenant sent a change whose outcome is not known yet."""
+        ...
+
     def tenants_waiting(self, server: str) -> frozenset[Tenant]:
         """The tenants with changes still to be sent to a server, or to be looked up on it."""
         ...

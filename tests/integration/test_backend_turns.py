@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from policy.model import Channel, Claims
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import TEND_S
-from tests.integration.memory_servers.recorder import recorder
+from tests.integration.memory_servers.recorder import Fault, recorder
 from tests.integration.test_backend_store import ALICE, guarded
 from tests.integration.turns import Turns
 
@@ -127,3 +129,42 @@ async def test_a_release_over_what_another_tenant_has_by_now_is_not_sent(tmp_pat
         assert server.items == {K1: {"text": GRACE}, (tuple(ALICE), "k2"): {"text": ADA}}
         assert await gate.texts(other) == [GRACE]
         assert await gate.texts() == [ADA]
+
+
+async def test_a_put_over_words_that_the_server_does_not_show_is_a_change_of_them(
+    tmp_path: Path,
+) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        user = await gate.sidecar.key("ada", channel=Channel.USER, claims=Claims.TRUSTED)
+        assert (await gate.put(DOCTOR, key=user))[0] == 204
+        server.items.clear()
+        status, said = await gate.put(OTHER_DOCTOR)
+        assert (status, "source_below_stored" in said["detail"]) == (403, True)
+        assert server.items == {}
+        # Control: the user may, and a key that nobody has is free.
+        assert (await gate.put(DOCTOR, key=user))[0] == 204
+        assert (await gate.put(OTHER_DOCTOR, "k2"))[0] == 204
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_while_a_lost_write_is_looked_up_its_key_takes_no_other(
+    tmp_path: Path, *, gone: bool
+) -> None:
+    turns = Turns()
+    composition = Composition(wait=turns)
+    async with (
+        recorder() as (server, url),
+        guarded(tmp_path, server, url, composition=composition) as gate,
+    ):
+        assert (await gate.put(ADA))[0] == 204
+        server.fault = Fault.CUT
+        assert (await deleted(gate) if gone else (await gate.put(DOCTOR))[0]) == 502
+        for status in ((await gate.put(GRACE))[0], (await gate.put(GRACE))[0]):
+            assert status == 503
+        assert len(server.writes) == 2
+        # Control: other keys are free, and this one is once the lost write is settled.
+        assert (await gate.put(GRACE, "k2"))[0] == 204
+        await turns.turn(TEND_S)
+        assert gate.unsettled() == []
+        assert (await gate.put(GRACE))[0] == 204
+        assert await gate.texts() == [GRACE, GRACE]

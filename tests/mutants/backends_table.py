@@ -175,6 +175,40 @@ BACKENDS: Final = (
         tests=(_SHOWN,),
     ),
     Mutant(
+        name="a put is a new memory where the server says that nothing stands there",
+        file=_WRITES,
+        old="    if ours and change is ChangeKind.CREATE:\n",
+        new="    if ours and change is ChangeKind.DELETE:\n",
+        invariant="what the gate knows under a key is changed, whatever the server says",
+        tests=(
+            at(
+                _TURNS,
+                "test_a_put_over_words_that_the_server_does_not_show_is_a_change_of_them",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a key takes further writes while a lost one is looked up",
+        file=_WRITES,
+        old="        if any(one.item.key in unsettled for one in sendings):\n",
+        new="        if any(one.item.key == unsettled for one in sendings):\n",
+        invariant="a change is judged beside what is known to stand there",
+        tests=(at(_TURNS, "test_while_a_lost_write_is_looked_up_its_key_takes_no_other"),),
+    ),
+    Mutant(
+        name="a status that says nothing of a write counts as a refusal",
+        file="proxy/backends/http_outcome.py",
+        old=" and status not in _SAYS_NOTHING:\n",
+        new=":\n",
+        invariant="without the server's word nobody knows what became of a write",
+        tests=(
+            at(
+                "tests/unit/proxy/backends/langgraph/test_langgraph.py",
+                "test_the_status_says_what_became_of_a_write",
+            ),
+        ),
+    ),
+    Mutant(
         name="a release is sent over another tenant's memory",
         file=_WRITES,
         old="        if any(theirs):\n            raise MalformedRequest(_TAKEN)\n",

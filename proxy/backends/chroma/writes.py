@@ -25,6 +25,7 @@ from proxy.backends.chroma.records import (
     records_of,
 )
 from proxy.backends.chroma.routes import ADD, DELETE, GET, UPDATE, place_of, route_of
+from proxy.backends.http_outcome import state_of
 from proxy.backends.kept_request import json_request, kept_request, request_parts
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_as
 from proxy.seams.faults import MalformedRequest
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from proxy.seams.operation import HttpReply, HttpRequest
 
 _DONE: Final = range(200, 300)
-_REFUSED: Final = range(400, 500)
 _POST: Final = "POST"
 _TEXTS: Final = ("documents", "metadatas", "uris")
 
@@ -146,12 +146,7 @@ def forwarded(
 
 def outcomes_of(admitted: Sequence[Sending], reply: HttpReply) -> tuple[Outcome, ...]:
     """Done or failed by the server's word, for all records alike: it takes a request whole."""
-    state = Forwarded.UNKNOWN
-    if reply.status in _DONE:
-        state = Forwarded.DONE
-    elif reply.status in _REFUSED:
-        state = Forwarded.FAILED
-    return tuple(Outcome(state=state) for _ in admitted)
+    return tuple(Outcome(state=state_of(reply.status)) for _ in admitted)
 
 
 def released(item: Unsettled, blob: bytes) -> HttpRequest:

@@ -8,6 +8,7 @@ import msgspec
 
 from policy.labels.editing import Effect, How
 from policy.model import ChangeKind, Forwarded
+from proxy.backends.http_outcome import state_of
 from proxy.backends.kept_request import (
     json_request,
     kept_request,
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 NOBODY: Final = ""  # no principal has this key, so a request with it is refused
 _FORBIDDEN: Final = 403
 _DONE: Final = range(200, 300)
-_REFUSED: Final = range(400, 500)
 _UNAUTHORIZED: Final = 401
 _BEARER: Final = "bearer "
 _EVENTS: Final = "text/event-stream"
@@ -165,12 +165,7 @@ class LangGraph:
     ) -> tuple[Outcome, ...]:
         """Done, or failed by the server's word; unknown where the server failed on its side."""
         del request
-        state = Forwarded.UNKNOWN
-        if reply.status in _DONE:
-            state = Forwarded.DONE
-        elif reply.status in _REFUSED:
-            state = Forwarded.FAILED
-        return tuple(Outcome(state=state) for _ in admitted)
+        return tuple(Outcome(state=state_of(reply.status)) for _ in admitted)
 
     def released(self, item: Unsettled, blob: bytes) -> HttpRequest:
         """The put or the deletion that was kept."""
@@ -183,7 +178,11 @@ class LangGraph:
         return item_question(*place_of(body))
 
     def told(self, item: Unsettled, reply: HttpReply) -> Outcome | None:
-        """Whether the sent value stands under the key, or for a deletion nothing."""
+        """Whether the sent value stands under the key, or for a deletion nothing.
+
+        None where a new item was sent and another value stands there: the server may have changed
+        the value that was sent.
+        """
         if reply.status not in _DONE:
             return None
         stands = item_told(reply)
@@ -191,6 +190,8 @@ class LangGraph:
         if item.change is not ChangeKind.DELETE:
             _, _, body = request_parts(item)
             arrived = stands is not None and stands.value == body.get("value")
+            if item.change is ChangeKind.CREATE and stands is not None and not arrived:
+                return None
         return Outcome(state=Forwarded.DONE if arrived else Forwarded.FAILED)
 
     # ---- reads -----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from policy.model import CandidateId, ChangeKind, Forwarded, MemoryClass
 from policy.verdict import Reason
@@ -246,7 +247,12 @@ def test_too_much_text_for_one_memory_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("status", "state"),
-    [(204, Forwarded.DONE), (400, Forwarded.FAILED), (500, Forwarded.UNKNOWN)],
+    [
+        (204, Forwarded.DONE),
+        (400, Forwarded.FAILED),
+        (408, Forwarded.UNKNOWN),
+        (500, Forwarded.UNKNOWN),
+    ],
 )
 def test_the_status_says_what_became_of_a_write(status: int, state: Forwarded) -> None:
     sendings = ADAPTER.items(put({"text": "t t"}), NULL)
@@ -264,6 +270,10 @@ def test_a_lost_write_is_told_by_what_stands_under_its_key() -> None:
         return None if found is None else found.state
 
     assert told(reply(stored("likes tea"))) is Forwarded.DONE
+    # The server may keep another spelling of what was sent. Control: of a change, what stood there
+    # before still stands.
+    assert told(reply(stored("likes coffee"))) is None
+    lost = replace(lost, change=ChangeKind.UPDATE)
     assert told(reply(stored("likes coffee"))) is Forwarded.FAILED
     assert told(NULL) is Forwarded.FAILED
     assert told(HttpReply(status=503)) is None
