@@ -32,6 +32,10 @@ REFUSED: Final = "backend.refused"
 _OF: Final = {does: f"backend.{does.value}" for does in Does}
 ROUTES: Final = frozenset({REFUSED, *_OF.values()})
 _ADMIN: Final = "admin_route: this route administers the memory server, which is an operator's act"
+_SHARED: Final = (
+    "shared_server: this shows what every tenant has on the memory server; it is served where the "
+    'table names its one `tenant`, with `before = "show"`'
+)
 _TRACEPARENT_LEN_MAX: Final = 64
 _PLACES_MAX: Final = 4_096
 _ANSWERED: Final = range(200, 300)
@@ -99,6 +103,8 @@ class BackendFront:
         principal = self._authenticator.require(adapter.credential(incoming.head), incoming)
         progress.principal = principal.principal_id
         incoming.enter(principal)
+        if behind.settings.tenant not in {None, principal.tenant}:
+            raise NotFound
         allowed = behind.settings.principals
         if allowed is not None and principal.principal_id not in allowed:
             raise NotFound
@@ -112,6 +118,8 @@ class BackendFront:
         progress.route = _OF[routed.does]
         if routed.does is Does.ADMIN:
             raise MalformedRequest(_ADMIN, status=403)
+        if routed.whole and not behind.settings.shows_whole:
+            raise MalformedRequest(_SHARED, status=403)
         if not adapter.is_open_to(request, principal.tenant):
             raise NotFound
         await self._check_folder(server, principal, request)

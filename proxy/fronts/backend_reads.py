@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from policy.model import SourceKind
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.guard import Segment
+from proxy.seams.operation import Refusal
 from proxy.settings.backend import Before
 from storage.errors import StorageError
 
@@ -25,6 +26,7 @@ _TOO_MANY: Final = (
     "too much of what this finds must not be shown, so nobody can tell what the page has; ask more "
     "closely"
 )
+_BEHIND: Final = "the server behind refused this, or failed"
 _UNREADABLE: Final = "the answer of the server behind cannot be read, so nothing of it is shown"
 
 
@@ -61,7 +63,7 @@ class BackendReads:
         while True:
             reply = await self._behind.ask(outgoing)
             if reply.status not in _ANSWERED:
-                return await self._failure(principal, reply)
+                return self._failure(request, reply)
             shown, hidden = await self._sifted(principal, request, reply)
             if page is None or count is None or _is_full(page, count, shown, hidden):
                 break
@@ -73,12 +75,10 @@ class BackendReads:
         await self._saw(principal, routed, call_id, shown, dropped)
         return reply
 
-    async def _failure(self, principal: Principal, reply: HttpReply) -> HttpReply:
-        """A failure as the server tells it, unless its text says what is withheld."""
-        said = (reply.body.decode("utf-8", "replace"),)
-        if any(await self._guard.sift(principal, self._behind.settings.name, said)):
-            raise UpstreamError("the server behind failed, and what it says is withheld")
-        return reply
+    def _failure(self, request: HttpRequest, reply: HttpReply) -> HttpReply:
+        """A failure by its status alone: nobody can tell whose words the server puts into one."""
+        refusal = Refusal(status=reply.status, title="Refused", detail=_BEHIND)
+        return self._behind.adapter.refuse(request, refusal)
 
     async def _sifted(
         self, principal: Principal, request: HttpRequest, reply: HttpReply

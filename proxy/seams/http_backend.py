@@ -45,6 +45,9 @@ class Routed(msgspec.Struct, frozen=True, kw_only=True):
     # Whether a write leaves alone what is not there, as an update by id does. What the writer must
     # not see is then not there.
     changes_only: bool = False
+    # Whether it concerns all that the server has, whoever's, and no part of its answer can be left
+    # out. It is served where one tenant has the server for itself.
+    whole: bool = False
 
 
 class Sending(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ class BackendTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     url: Text
     headers_file: Text | None = None
     before: Before = Before.SHOW
+    tenant: Text | None = None
     principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 30.0
 
@@ -40,6 +41,8 @@ MEANINGS: Final[dict[str, str]] = {
     "sidecar has. The agent's own never goes on.",
     "before": "`show` or `hide` memories that no verdict of this gate let in, such as those from "
     "before it; all tenants see them.",
+    "tenant": "The one tenant that may use it. Unset: all may, and then runs and threads of "
+    "LangGraph's server are refused, because they show what every tenant has there.",
     "principals": "Ids of the principals that may use it; unset: all.",
     "answer_seconds": "Seconds the server has for the beginning of an answer, and again for the "
     "rest of it.",
@@ -54,8 +57,14 @@ class BackendServer(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     headers: tuple[tuple[str, str], ...]
     before: Before
+    tenant: str | None
     principals: frozenset[str] | None
     answer_seconds: float
+
+    @property
+    def shows_whole(self) -> bool:
+        """Whether all that the server has may be shown to whoever may use it."""
+        return self.tenant is not None and self.before is Before.SHOW
 
 
 def backend_servers(tables: list[object]) -> tuple[BackendServer, ...]:
@@ -86,6 +95,7 @@ def _server(given: BackendTable) -> BackendServer:
         url=given.url.rstrip("/"),
         headers=headers,
         before=given.before,
+        tenant=given.tenant,
         principals=None if given.principals is None else frozenset(given.principals),
         answer_seconds=given.answer_seconds,
     )

@@ -58,6 +58,7 @@ async def test_the_sdk_sees_the_same_through_the_gate_and_a_refused_write_never_
     base.mkdir()
     with langgraph_server(python, tmp_path / "guarded") as url:
         tables = f'[[backend]]\nname = "store"\nadapter = "langgraph"\nurl = "{url}"\n'
+        tables += 'tenant = "default"\n'
         async with running(base, tables=tables) as front:
             through = await used(python, front.url, AGENT_KEY)
             for method, target, body in (

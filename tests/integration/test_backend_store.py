@@ -414,15 +414,49 @@ async def test_a_server_that_is_away_is_a_503_in_its_own_shape(tmp_path: Path) -
 
 
 async def test_what_a_run_says_of_withheld_text_is_refused_whole(tmp_path: Path) -> None:
-    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+    one = 'tenant = "default"\n'
+    async with recorder() as (server, url), guarded(tmp_path, server, url, one) as gate:
         await gate.put(GOOD)
         run: Json = {"assistant_id": "agent", "input": {}}
         assert (await gate.ask("POST", "/runs/wait", run))[0] == 200
         assert (await gate.put(STEERING, "bad"))[0] == 403
-        server.put("bad", {"text": STEERING})
-        status, said, _ = await gate.ask("POST", "/runs/wait", run)
-        assert status == 403
-        assert "Zebra" not in repr(said)
+        words = STEERING.split()
+        names: Json = {str(word): 1 for word in words}
+        shapes: list[Json] = [{"text": STEERING}, {"text": words}, names]
+        for value in shapes:
+            server.put("bad", value)
+            status, said, _ = await gate.ask("POST", "/runs/wait", run)
+            assert status == 403
+            assert "Zebra" not in repr(said)
+        # What changes a thread by hand, or tells somebody else, is no part of a run.
+        server.put("bad", {})
+        server.seen.clear()
+        by_hand: list[Json] = [{"webhook": "x"}, {"command": {"update": {}}}, {"checkpoint": {}}]
+        for more in by_hand:
+            assert (await gate.ask("POST", "/runs/wait", {**run, **more}))[0] == 422
+        thread = {"configurable": {"thread_id": "t"}}
+        assert (await gate.ask("POST", "/runs/wait", {**run, "config": thread}))[0] == 422
+        assert server.seen == []
+        assert (await gate.ask("POST", "/runs/wait", run))[0] == 200, "the control"
+
+
+@pytest.mark.parametrize("more", ["", 'tenant = "default"\nbefore = "hide"\n'])
+async def test_runs_and_threads_of_a_shared_server_are_refused(tmp_path: Path, more: str) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url, more) as gate:
+        for target in ("/runs/wait", "/threads/search", "/threads", "/threads/t/runs/r/cancel"):
+            status, said, _ = await gate.ask("POST", target, {"assistant_id": "agent"})
+            assert (status, "shared_server" in said["detail"]) == (403, True), target
+        assert server.seen == []
+        assert await gate.texts() == []
+
+
+async def test_a_server_of_one_tenant_is_not_there_for_others(tmp_path: Path) -> None:
+    one = 'tenant = "default"\n'
+    async with recorder() as (server, url), guarded(tmp_path, server, url, one) as gate:
+        other = await gate.sidecar.key("other", tenant="other")
+        assert (await gate.ask("GET", "/info", key=other))[0] == 404
+        assert server.seen == []
+        assert (await gate.ask("GET", "/info"))[0] == 200, "the control"
 
 
 @pytest.mark.parametrize(

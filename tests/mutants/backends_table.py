@@ -74,6 +74,14 @@ BACKENDS: Final = (
         quick=True,
     ),
     Mutant(
+        name="runs of a server that several tenants share are served",
+        file=_FRONT,
+        old="        if routed.whole and not behind.settings.shows_whole:\n",
+        new="        if routed.whole and not behind.settings.name:\n",
+        invariant="an answer of which no part can be left out is one tenant's",
+        tests=(at(_TEST, "test_runs_and_threads_of_a_shared_server_are_refused"),),
+    ),
+    Mutant(
         name="an offset counts memories that the reader is not shown",
         file=_READS,
         old="        seen[one.group] += not hides\n",

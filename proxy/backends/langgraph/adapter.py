@@ -22,12 +22,13 @@ from proxy.backends.langgraph.routes import (
     NAMESPACES,
     NEW_THREAD,
     PUT,
+    RUN,
     SEARCH,
     SEGMENTS,
-    TOLD,
     VERSIONS,
     route_of,
 )
+from proxy.backends.langgraph.runs import check_run, events_of, said_in
 from proxy.backends.langgraph.store_items import (
     ITEMS,
     LIMIT_DEFAULT,
@@ -65,8 +66,8 @@ _FORBIDDEN: Final = 403
 _DONE: Final = range(200, 300)
 _UNAUTHORIZED: Final = 401
 _BEARER: Final = "bearer "
+_KNOWN: Final = frozenset({"namespace", "key", "value"})
 _EVENTS: Final = "text/event-stream"
-_DATA: Final = "data:"
 _NOT_SHOWN: Final = (
     "withheld: this answer says what is held or was refused, and no part of it can be left out"
 )
@@ -208,6 +209,8 @@ class LangGraph:
         elif request.body:
             if route is NEW_THREAD:
                 check_new_thread(request)
+            if route is RUN:
+                check_run(request)
             value = decode_object(request.body, any_text=True)
             again = json_request(request.method, request.path, value)
             return msgspec.structs.replace(again, query=request.query)
@@ -216,14 +219,14 @@ class LangGraph:
     def shown(self, request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
         """The items, or namespaces, of an answer; of a run or a thread, all that it says as one."""
         route = route_of(request)
-        if route is TOLD or route is NEW_THREAD or route is None:
+        if route is None or route.whole:
             return (ShownMemory(key="", strings=_said(reply), place=0),)
         if route is GET:
-            item = item_told(reply)
-            return () if item is None else (_shown(item, 0),)
+            value = answer_value(reply)
+            return () if value is None else (_shown(value, 0),)
         found = _listed(reply, "items" if route is SEARCH else "namespaces")
         if route is SEARCH:
-            return tuple(_shown(convert(one, StoredItem), at) for at, one in enumerate(found))
+            return tuple(_shown(one, at) for at, one in enumerate(found))
         return tuple(_shown_namespace(one, at) for at, one in enumerate(found))
 
     def without(self, request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
@@ -292,10 +295,18 @@ def _deletion(namespace: tuple[str, ...], name: str) -> Sending:
     return Sending(item=item)
 
 
-def _shown(item: StoredItem, place: int) -> ShownMemory:
+def _shown(value: JsonValue, place: int) -> ShownMemory:
+    item = convert(value, StoredItem)
+    found = value if isinstance(value, dict) else {}
+    # Members that are not known here are shown as well.
+    rest: JsonValue = {name: one for name, one in found.items() if name not in _KNOWN}
     names = telling_names((*item.namespace, item.key))
     key = known_key(item.namespace, item.key)
-    return ShownMemory(key=key, strings=(*names, *strings_of(item.value)), place=place)
+    return ShownMemory(
+        key=key,
+        strings=(*names, *strings_of(item.value), *telling_names(strings_of(rest))),
+        place=place,
+    )
 
 
 def _shown_namespace(value: JsonValue, place: int) -> ShownMemory:
@@ -318,10 +329,7 @@ def _said(reply: HttpReply) -> tuple[str, ...]:
     if not reply.body.strip():
         return ()
     if reply.content_type.partition(";")[0].strip().lower() != _EVENTS:
-        return strings_of(answer_value(reply))
-    said: list[str] = []
-    for line in reply.body.decode("utf-8", "replace").splitlines():
-        if line.startswith(_DATA) and line[len(_DATA) :].strip():
-            piece = HttpReply(status=200, body=line[len(_DATA) :].encode())
-            said.extend(strings_of(answer_value(piece)))
-    return tuple(said)
+        return said_in(answer_value(reply))
+    data, others = events_of(reply.body)
+    values = [answer_value(HttpReply(status=200, body=one.encode())) for one in data]
+    return (*said_in(values), *said_in([*others]))

@@ -25,10 +25,13 @@ SEARCH: Final = Routed(does=Does.READ, operation="search")
 NAMESPACES: Final = Routed(does=Does.READ, operation="namespaces")
 # What a run or a thread answers is text that may have come out of the store. It is one whole: it
 # is shown, or refused.
-TOLD: Final = Routed(does=Does.READ, operation="told")
+TOLD: Final = Routed(does=Does.READ, operation="told", whole=True)
 # It answers with the thread, and that may be one which is there already.
-NEW_THREAD: Final = Routed(does=Does.READ, operation="new_thread")
+NEW_THREAD: Final = Routed(does=Does.READ, operation="new_thread", whole=True)
+# A run begins. Its body has no member that changes a thread by hand, or calls somebody else.
+RUN: Final = Routed(does=Does.READ, operation="run", whole=True)
 _OTHER: Final = Routed(does=Does.OTHER, operation="other")
+_SHARED: Final = Routed(does=Does.OTHER, operation="other", whole=True)
 _ADMIN: Final = Routed(does=Does.ADMIN, operation="admin")
 
 # A star stands for one segment.
@@ -41,24 +44,24 @@ ROUTES: Final[Mapping[tuple[str, str], Routed]] = {
     ("GET", "ok"): _OTHER,
     ("GET", "info"): _OTHER,
     # Runs. A run may write to the store inside the server; nobody outside sees that.
-    ("POST", "runs"): TOLD,
-    ("POST", "runs/wait"): TOLD,
-    ("POST", "runs/stream"): TOLD,
-    ("POST", "runs/batch"): TOLD,
-    ("POST", "runs/cancel"): _OTHER,
-    ("POST", "threads/*/runs"): TOLD,
-    ("POST", "threads/*/runs/wait"): TOLD,
-    ("POST", "threads/*/runs/stream"): TOLD,
+    ("POST", "runs"): RUN,
+    ("POST", "runs/wait"): RUN,
+    ("POST", "runs/stream"): RUN,
+    ("POST", "runs/batch"): RUN,
+    ("POST", "runs/cancel"): _ADMIN,
+    ("POST", "threads/*/runs"): RUN,
+    ("POST", "threads/*/runs/wait"): RUN,
+    ("POST", "threads/*/runs/stream"): RUN,
     ("GET", "threads/*/runs"): TOLD,
     ("GET", "threads/*/runs/*"): TOLD,
     ("GET", "threads/*/runs/*/join"): TOLD,
     ("GET", "threads/*/runs/*/stream"): TOLD,
-    ("POST", "threads/*/runs/*/cancel"): _OTHER,
+    ("POST", "threads/*/runs/*/cancel"): _SHARED,
     ("DELETE", "threads/*/runs/*"): _ADMIN,
     # Threads: what they say is read. Changing their state by hand is administration.
     ("GET", "threads/*"): TOLD,
     ("POST", "threads/search"): TOLD,
-    ("POST", "threads/count"): _OTHER,
+    ("POST", "threads/count"): _ADMIN,
     ("GET", "threads/*/state"): TOLD,
     ("GET", "threads/*/state/*"): TOLD,
     ("POST", "threads/*/state/checkpoint"): TOLD,
@@ -78,7 +81,7 @@ ROUTES: Final[Mapping[tuple[str, str], Routed]] = {
     ("POST", "threads/*/copy"): _ADMIN,
     # Assistants and schedules configure what runs.
     ("POST", "assistants/search"): TOLD,
-    ("POST", "assistants/count"): _OTHER,
+    ("POST", "assistants/count"): _SHARED,
     ("GET", "assistants/*"): TOLD,
     ("GET", "assistants/*/graph"): TOLD,
     ("GET", "assistants/*/schemas"): TOLD,
@@ -91,7 +94,7 @@ ROUTES: Final[Mapping[tuple[str, str], Routed]] = {
     ("POST", "assistants/*/latest"): _ADMIN,
     ("POST", "runs/crons"): _ADMIN,
     ("POST", "runs/crons/search"): TOLD,
-    ("POST", "runs/crons/count"): _OTHER,
+    ("POST", "runs/crons/count"): _ADMIN,
     ("GET", "runs/crons/*"): TOLD,
     ("PATCH", "runs/crons/*"): _ADMIN,
     ("DELETE", "runs/crons/*"): _ADMIN,

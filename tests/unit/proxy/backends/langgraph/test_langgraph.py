@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -335,14 +336,23 @@ def test_a_page_is_asked_for_from_the_beginning() -> None:
 def test_what_a_run_says_is_one_whole_be_it_json_or_events() -> None:
     run = HttpRequest(method="POST", path="/runs/wait", body=b'{"assistant_id": "agent"}')
     (one,) = ADAPTER.shown(run, reply({"out": "likes tea", "n": [1, "b b"]}))
-    assert one.strings == ("likes tea", "b b")
+    assert one.strings[:3] == ("likes tea", "b b", "likes teab b")
     events = HttpReply(
         status=200,
         content_type="text/event-stream; charset=utf-8",
         body=b'event: values\r\ndata: {"t": "likes tea"}\r\n\r\nevent: end\r\ndata: null\r\n\r\n',
     )
     (one,) = ADAPTER.shown(run, events)
-    assert one.strings == ("likes tea",)
+    assert one.strings[0] == "likes tea"
+    pieces = [
+        b'data: {"t": "likes", "n": "x"}\n\ndata: {"t": " tea", "n": "x"}\n\n',
+        b'\xef\xbb\xbfdata: {"t":\ndata: "likes tea"}\n\n',
+        b": likes\ndata: 1\n: tea\n\n",
+        b'event: likes tea\rdata: {"likes": {"tea": 1}}',
+    ]
+    for body in pieces:
+        (one,) = ADAPTER.shown(run, msgspec.structs.replace(events, body=body))
+        assert "likes tea" in "|".join(one.strings)
     with pytest.raises(MalformedRequest) as refused:
         ADAPTER.without(run, events, frozenset({0}))
     assert refused.value.status == 403
@@ -359,7 +369,7 @@ def test_a_conversation_begins_and_never_with_a_state_that_nobody_judged() -> No
     assert json.loads(ADAPTER.asking(begun).body) == body
     assert ADAPTER.asking(request("POST", "/threads", {})).body == b"{}"
     (one,) = ADAPTER.shown(begun, reply({"values": {"text": "likes tea"}}))
-    assert one.strings == ("likes tea",)
+    assert one.strings[0] == "likes tea"
     steps = [{"updates": [{"values": {"text": "likes tea"}, "as_node": "say"}]}]
     for more, status in (({"supersteps": steps}, 403), ({"values": {"text": "x"}}, 422)):
         with pytest.raises(MalformedRequest) as refused:
