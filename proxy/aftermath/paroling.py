@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.after.parole import PROBATION_RECALLS, Trial
+from policy.after.signals import SignalKind
 from policy.model import MemoryStatus, PrincipalId
 from proxy.aftermath.replay import NothingKept
 from storage.errors import MemoryMoved, StorageError, UnknownMemory
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from storage.paroles import OnProbation, Paroles
     from storage.recalls import Recalls
 
+_OF_RULES: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
 BY: Final = PrincipalId("mnemogate:parole")
 EVERY_S: Final = 3_600.0
@@ -44,7 +46,11 @@ class Probations:
         self._now_ms = now_ms
 
     def implicated(self, signal: Signal) -> tuple[MemoryId, ...]:
-        """The memories on probation that stood in the answer that a signal is about."""
+        """The memories on probation that stood in the answer that a signal is about.
+
+        A rule speaks of single memories, so by its signal only the one that it names is implicated:
+        whoever has a lie left out of a read could choose what stands beside it there.
+        """
         watched = self._paroles.on_probation(signal.tenant)
         if not watched:
             return ()
@@ -53,6 +59,8 @@ class Probations:
         except NothingKept:
             return ()
         shown = {one.memory.memory_id for one in evidence.shown}
+        if signal.kind in _OF_RULES:
+            shown = {one for one in shown if one == signal.memory_id}
         return tuple(
             one.memory_id for one in watched if one.memory_id in shown and not self._is_over(one)
         )

@@ -139,4 +139,12 @@ PAROLE: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="a rule implicates all that stood beside what it speaks of",
+        file="proxy/aftermath/paroling.py",
+        old="        if signal.kind in _OF_RULES:\n",
+        new="        if False:\n",
+        invariant="nobody hides a memory on probation by a lie of his own beside it",
+        tests=(at(_TESTS, "test_a_rule_implicates_the_memory_that_it_names_and_none_beside_it"),),
+    ),
 )

@@ -13,6 +13,7 @@ import pytest
 from policy.after.closure import Act, Relation
 from policy.after.matchers import Applies, Matcher
 from policy.after.parole import PROBATION_RECALLS, Against, TrialStep
+from policy.after.signals import SignalKind
 from policy.model import ChangeKind, MemoryClass, Scope, SourceKind
 from policy.query import EVERYTHING
 from proxy.aftermath.blaming import Blaming
@@ -284,6 +285,20 @@ def test_the_first_answer_that_is_wrong_hides_what_is_on_probation_at_once(bench
     assert store.paroles.on_probation() == ()
     assert against(way.parole(paroled)) is Against.GONE  # and nobody can judge that answer
     assert store.reader.check().problems == ()
+
+
+def test_a_rule_implicates_the_memory_that_it_names_and_none_beside_it(bench: Bench) -> None:
+    store = bench.open()
+    way = Way(bench, store)
+    paroled, beside = lie(store, OLD), id_of(write(store, submission_of(candidate_of(POISON)))[0])
+    way.hide(paroled)
+    assert against(way.parole(paroled)) is None
+    case = way.blame(kind=SignalKind.ANCHOR, memory_id=beside)
+    assert [one.memory for one in case.culprits] == []
+    assert store.reader.get(TENANT, paroled) is not None
+    # Control: the rule names it.
+    case = Way(bench, store).blame(kind=SignalKind.ANCHOR, memory_id=paroled, signal_id="01" * 10)
+    assert [(one.memory, one.relation) for one in case.culprits] == [(paroled, Relation.PAROLED)]
 
 
 @pytest.mark.parametrize("ends_by", ["days", "recalls"])
