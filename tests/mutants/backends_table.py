@@ -71,7 +71,6 @@ BACKENDS: Final = (
                 "test_no_key_of_the_sidecar_is_in_what_goes_on",
             ),
         ),
-        quick=True,
     ),
     Mutant(
         name="runs of a server that several tenants share are served",
@@ -88,7 +87,6 @@ BACKENDS: Final = (
         new="        seen[one.group] += 1\n",
         invariant="a page tells nothing of what is hidden",
         tests=(at(_TEST, "test_no_page_tells_whether_a_filter_finds_what_is_hidden"),),
-        quick=True,
     ),
     Mutant(
         name="a page that nobody can tell is a short one",

@@ -36,7 +36,6 @@ CHROMA: Final = (
             at(_WRITE_TESTS, "test_an_upsert_is_judged_by_the_record_that_it_leads_to"),
             at(_WRITE_TESTS, "test_an_update_keeps_the_parts_that_it_does_not_name"),
         ),
-        quick=True,
     ),
     Mutant(
         name="a write over a record counts as a new one",
@@ -100,7 +99,6 @@ CHROMA: Final = (
                 "test_a_record_is_left_out_of_every_column_and_the_rest_stays_as_it_was",
             ),
         ),
-        quick=True,
     ),
     Mutant(
         name="an answer whose columns differ in length is shown",
