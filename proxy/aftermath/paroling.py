@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +12,8 @@ from policy.after.parole import PROBATION_RECALLS, Trial
 from policy.after.signals import SignalKind
 from policy.model import MemoryStatus, PrincipalId
 from proxy.aftermath.replay import NothingKept
-from storage.errors import MemoryMoved, StorageError, UnknownMemory
+from proxy.aftermath.rule_watch import going_on
+from storage.errors import MemoryMoved, UnknownMemory
 from storage.values import Standing
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from storage.recalls import Recalls
 
 _OF_RULES: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})
-_LOG: Final = logging.getLogger("mnemogate.aftermath")
 BY: Final = PrincipalId("mnemogate:parole")
 EVERY_S: Final = 3_600.0
 _DAY_MS: Final = 86_400_000
@@ -157,7 +156,6 @@ class Paroling:
     async def _for_ever(self) -> None:
         while True:
             await self._out.wait(EVERY_S)
-            try:
-                await self.turn()
-            except StorageError as error:
-                _LOG.warning("paroles wait", extra={"error_type": type(error).__name__})
+            # A fault in one round, such as that of an embedder, ends neither the next one nor the
+            # sidecar.
+            await going_on(self.turn())

@@ -125,6 +125,8 @@ class Sentry:
             default_integrations=False,
             auto_enabling_integrations=False,
             max_breadcrumbs=0,
+            # Or a variable of the environment would have the SDK post to another place by itself.
+            spotlight=False,
         )
         self._header = auth.to_header()
         self._posting = Posting(
