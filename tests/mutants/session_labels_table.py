@@ -180,7 +180,12 @@ SESSION_LABELS: Final = (
         old="        if segment.tool not in _DECLARING:\n",
         new="        if segment.tool in _DECLARING:\n",
         invariant="what a relay shows is heard like what a tool answers",
-        tests=(at(_DOOR_TESTS, "test_what_came_in_by_any_door_is_no_person_s_when_she_types_it"),),
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_hearsay.py",
+                "test_what_one_agent_was_shown_is_no_person_s_of_another_key",
+            ),
+        ),
     ),
     Mutant(
         name="a picture is searched",
