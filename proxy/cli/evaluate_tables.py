@@ -28,6 +28,7 @@ def show(terminal: Terminal, book: Book) -> None:
         (tables.appendix_a, "Appendix A, %", paper.APPENDIX_A),
         (tables.labels, "Whose words a memory is, %", {}),
         (tables.blame, "Who caused a wrong answer, %", {}),
+        (tables.heal, "What a lie reaches, and the answers after it, %", {}),
         (tables.parole, "What a trial gives back, %", {}),
         (tables.trust, "Whom outcomes latch", PRINTED),
         (tables.drift, "Payloads that add up, %", {}),

@@ -149,7 +149,7 @@ def _leave_one_out(order: Sequence[str], fails: Fails) -> frozenset[str]:
     return frozenset(each for each in order if not fails(everything - {each}))
 
 
-def _ddmin(order: Sequence[str], fails: Fails) -> frozenset[str]:
+def ddmin(order: Sequence[str], fails: Fails) -> frozenset[str]:
     """Find the smallest set of memories whose removal repairs the answer.
 
     This is the method of Zeller and Hildebrandt (2002), for comparison.
@@ -181,7 +181,7 @@ def _ddmin(order: Sequence[str], fails: Fails) -> frozenset[str]:
     return frozenset(found)
 
 
-_USUAL: Final[dict[str, Way]] = {"leave_one_out": _leave_one_out, "ddmin": _ddmin}
+_USUAL: Final[dict[str, Way]] = {"leave_one_out": _leave_one_out, "ddmin": ddmin}
 
 
 class _Count(msgspec.Struct):

@@ -39,6 +39,8 @@ class ScriptedModel:
         self.received: list[bytes] = []
         # If set, the text that the model answers with in whole replies of the second provider.
         self.says = ""
+        # Texts that the model repeats instead, as soon as one of them stands in a request.
+        self.believes: tuple[str, ...] = ()
 
     def served(self) -> web.Application:
         """The web application of this model."""
@@ -52,7 +54,9 @@ class ScriptedModel:
         self.received.append(raw)
         chat = request.path.endswith("completions")
         if not _ASKED.decode(raw).stream:
-            said: list[JsonValue] = [{"type": "text", "text": self.says or "Done."}]
+            read = (text for text in self.believes if text.encode() in raw)
+            says = next(read, self.says or "Done.")
+            said: list[JsonValue] = [{"type": "text", "text": says}]
             return web.json_response(_CHAT if chat else {**_MESSAGE, "content": said})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)

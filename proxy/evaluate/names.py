@@ -11,6 +11,7 @@ SECTIONS: Final = (
     "labels",
     "honest",
     "blame",
+    "heal",
     "parole",
     "trust",
     "drift",

@@ -213,6 +213,12 @@ def _answers(tables: Tables) -> str:
             "<h2>Who caused a wrong answer</h2><p>Cases whose culprits are known. An answer is"
             " wrong where the case says so: no model is asked.</p>"
         ) + _figures(tables.blame, {})
+    if tables.heal is not None:
+        text += (
+            "<h2>What a lie reaches, and the answers after it</h2><p>Wrong memories that a"
+            " registered statement contradicts, among honest notes. <i>ddmin</i>: answers are"
+            " looked at afterwards, as others do it.</p>"
+        ) + _figures(tables.heal, {})
     if tables.parole is not None:
         text += "<h2>What a trial gives back</h2>" + _figures(tables.parole, {})
     return text

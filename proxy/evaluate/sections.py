@@ -18,6 +18,7 @@ from proxy.evaluate.cost import cost
 from proxy.evaluate.crash import crash
 from proxy.evaluate.everyday import everyday
 from proxy.evaluate.forged import corpora, forged
+from proxy.evaluate.heal import heal
 from proxy.evaluate.honest import honest
 from proxy.evaluate.isolating import isolate
 from proxy.evaluate.labels import labels
@@ -51,6 +52,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "labels": _labels,
     "honest": honest,
     "blame": blame,
+    "heal": heal,
     "parole": parole,
     "trust": trust,
     "drift": drift,

@@ -184,6 +184,8 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     honest: Figures | None = None
     # How well the cause of a wrong answer is found, in cases with known culprits.
     blame: Figures | None = None
+    # Whether a lie against a registered truth reaches an agent, and the answers after it.
+    heal: Figures | None = None
     # Whether a trial gives back what was true once, and no lie.
     parole: Figures | None = None
     # Which agents are latched: sleepers, on-off attackers, honest agents.

@@ -18,6 +18,7 @@ from proxy.admin.wire.upkeep import ParoleRequest, ParoleView
 from proxy.admin.wire.wrong_answers import BlameRequest, BlameView
 from proxy.evaluate.attacks import Broken
 from proxy.evaluate.figures import share
+from proxy.evaluate.made_up import subject
 from proxy.evaluate.systems import ADMITTED, BY_NAME, running
 from proxy.evaluate.tables import Tables
 from proxy.evaluate.wire import Question, Write
@@ -85,15 +86,7 @@ async def parole(book: Book) -> None:
 
 def _said(number: int, value: int, *, lie: bool = False) -> str:
     """What is said of one thing. No two things share a word, so no statement denies another."""
-    first = 6 * number + 3 * lie
-    words = (
-        "bdfgklmnprstvz"[one % 14]
-        + "aeiou"[one % 5]
-        + "ktrnmlsdpb"[one % 10]
-        + "oiaeu"[one // 14 % 5]
-        for one in range(first, first + 3)
-    )
-    return f"The {' '.join(words)} is {value}."
+    return f"The {subject(2 * number + lie)} is {value}."
 
 
 async def _written(bench: Bench, key: str, n: int) -> tuple[_Pair, ...]:

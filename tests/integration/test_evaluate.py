@@ -18,6 +18,7 @@ from proxy.evaluate.core import core
 from proxy.evaluate.everyday import everyday
 from proxy.evaluate.figures import Figure, share
 from proxy.evaluate.forged import corpora
+from proxy.evaluate.heal import heal
 from proxy.evaluate.honest import honest
 from proxy.evaluate.isolating import isolate
 from proxy.evaluate.labels import labels
@@ -167,6 +168,23 @@ async def test_a_trial_gives_back_what_was_true_once_and_no_lie() -> None:
     cells = found.tables.parole
     assert cells is not None
     assert (cells["rot_back"].value, cells["poison_back"].value) == (100.0, 0.0)
+
+
+async def test_a_lie_against_a_registered_truth_reaches_nobody_as_it_does_the_usual_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.evaluate.heal.SIZES", (20,))
+    found = book()
+    await heal(found)
+    assert found.broken == ()
+    cells = found.tables.heal
+    assert cells is not None
+    value = {name: one.value for name, one in cells.items()}
+    assert (value["leaked_after_recall"], value["healed_next"]) == (0.0, 100.0)
+    assert (value["leaked_heal_off"], value["healed_next_off"]) == (100.0, 0.0)
+    # The usual way hides copies one wrong answer later, and never what was derived from a lie.
+    assert value["wrong_answers_redundant_ddmin"] == 2.0
+    assert (value["healed_redundant_ddmin"], value["healed_cascade_ddmin"]) == (100.0, 0.0)
 
 
 @pytest.mark.corpora

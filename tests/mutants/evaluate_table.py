@@ -25,6 +25,19 @@ EVALUATE: Final = (
         ),
     ),
     Mutant(
+        name="an answer that shows what was derived from a lie counts as healed",
+        file="proxy/evaluate/heal.py",
+        old="    count.healed_usual += case.wrong.keys().isdisjoint(shown)\n",
+        new="    count.healed_usual += case.lies.keys().isdisjoint(shown)\n",
+        invariant="an answer is right where nothing wrong is in it",
+        tests=(
+            at(
+                _EVALUATE,
+                "test_a_lie_against_a_registered_truth_reaches_nobody_as_it_does_the_usual_way",
+            ),
+        ),
+    ),
+    Mutant(
         name="an isolation that only says so",
         file="storage/write/quarantine.py",
         old="                place(change, name, known, row, before | {incident.incident_id})\n",
