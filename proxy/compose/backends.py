@@ -11,6 +11,7 @@ from proxy.backends.langgraph import LangGraph
 from proxy.fronts.backend import BackendFront
 from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_writes import TEND_S
+from proxy.settings.backend import Collections
 from proxy.settings.load import SettingsError
 from proxy.transport.responses import attempt
 from proxy.transport.upstream import Upstream, UpstreamLimits
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from proxy.transport.auth import Authenticator
 
 ADAPTERS: Final[Mapping[str, Callable[[BackendServer], HttpBackend]]] = {
-    "chroma": lambda _: Chroma(),
+    "chroma": lambda server: Chroma(creates=server.collections is Collections.CREATE),
     "langgraph": lambda _: LangGraph(),
 }
 
@@ -41,7 +42,8 @@ def adapters_of(
     is served in its place.
 
     Raises:
-        SettingsError: An adapter is not known, or its paths are those of another table.
+        SettingsError: An adapter is not known or cannot do what its table asks for, or its paths
+            are those of another table.
     """
     taken = {model.name: f'the [[model]] table "{model.name}"' for model in models}
     found: list[HttpBackend] = []
@@ -51,6 +53,9 @@ def adapters_of(
             known = ", ".join(sorted(ADAPTERS))
             raise SettingsError(f"backend {server.name!r}: adapter: one of {known}")
         adapter = make(server)
+        for chosen in server.chosen:
+            if chosen in adapter.unable:
+                raise SettingsError(f"backend {server.name!r}: {chosen}: {adapter.unable[chosen]}")
         for segment in sorted(adapter.segments):
             if segment in taken:
                 raise SettingsError(

@@ -144,7 +144,9 @@ class BackendFront:
                 given = request.headers.get("traceparent", "")
                 trace = given if 0 < len(given) <= _TRACEPARENT_LEN_MAX else None
                 return await server.writes.answer(principal, request, routed, trace)
-            case Does.OTHER | Does.ADMIN:
+            case Does.MAKE | Does.OTHER | Does.ADMIN:
+                if routed.does is Does.MAKE:
+                    await server.behind.check_version(self._keys, principal)
                 return await server.behind.ask(server.behind.adapter.asking(request))
 
     async def _check_folder(

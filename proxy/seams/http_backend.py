@@ -17,6 +17,8 @@ from policy.model import Forwarded  # noqa: TC001 - msgspec reads the annotation
 from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from policy.model import Principal, Tenant
     from proxy.seams.guard import Judged, Unsettled
     from proxy.seams.operation import HttpReply, HttpRequest, Refusal
@@ -29,6 +31,7 @@ class Does(enum.Enum):
     WRITE = "write"
     REMOVE = "remove"
     OTHER = "other"  # concerns no memory; passes as it is
+    MAKE = "make"  # makes a place for memories; goes on to a server of a known version
     ADMIN = "admin"  # administers the server; refused
 
 
@@ -115,6 +118,9 @@ class HttpBackend(Protocol):
     segments: frozenset[str]
     # The versions of the server whose routes the table has.
     versions: frozenset[str]
+    # Settings that this kind of server cannot have, such as `collections = "create"`, each with the
+    # reason for an operator.
+    unable: Mapping[str, str]
 
     def credential(self, request: HttpRequest) -> str | None:
         """The agent's key in this client's own header; None if there is none."""

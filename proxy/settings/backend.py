@@ -19,6 +19,13 @@ class Before(enum.Enum):
     HIDE = "hide"
 
 
+class Collections(enum.Enum):
+    """Whose act it is to make a collection."""
+
+    EXISTING = "existing"
+    CREATE = "create"
+
+
 class BackendTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One `[[backend]]` table, as it stands in the file."""
 
@@ -27,6 +34,7 @@ class BackendTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     url: Text
     headers_file: Text | None = None
     before: Before = Before.SHOW
+    collections: Collections = Collections.EXISTING
     tenant: Text | None = None
     principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 30.0
@@ -41,6 +49,8 @@ MEANINGS: Final[dict[str, str]] = {
     "sidecar has. The agent's own never goes on.",
     "before": "`show` or `hide` memories that no verdict of this gate let in, such as those from "
     "before it; all tenants see them.",
+    "collections": "`existing`: collections are made by an operator on the server; `create`: by "
+    "agents too, below the path of their own tenant. For `chroma`.",
     "tenant": "The one tenant that may use it. Unset: all may, and then runs and threads of "
     "LangGraph's server are refused, because they show what every tenant has there.",
     "principals": "Ids of the principals that may use it; unset: all.",
@@ -57,9 +67,15 @@ class BackendServer(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     headers: tuple[tuple[str, str], ...]
     before: Before
+    collections: Collections
     tenant: str | None
     principals: frozenset[str] | None
     answer_seconds: float
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The settings that not every kind of server can have, as they stand in a table."""
+        return (f'collections = "{self.collections.value}"',)
 
     @property
     def shows_whole(self) -> bool:
@@ -95,6 +111,7 @@ def _server(given: BackendTable) -> BackendServer:
         url=given.url.rstrip("/"),
         headers=headers,
         before=given.before,
+        collections=given.collections,
         tenant=given.tenant,
         principals=None if given.principals is None else frozenset(given.principals),
         answer_seconds=given.answer_seconds,

@@ -193,6 +193,32 @@ async def test_a_collection_opens_through_no_other_tenants_path(
         assert (await gate.ask(f"{stolen}/add", planted, key=None))[0] == 201
 
 
+async def test_agents_make_collections_of_their_own_tenant_where_the_table_says_so(
+    server: Server, tmp_path: Path
+) -> None:
+    made = {"name": "by_an_agent", "metadata": {"hnsw:space": "cosine"}, "get_or_create": True}
+    async with behind(tmp_path, server.url, more='collections = "create"\n') as gate:
+        status, said = await gate.ask(DEFAULT, made)
+        assert status == 200, said
+        uuid = json.loads(said)["id"]
+        assert json.loads((await gate.ask(DEFAULT, made))[1])["id"] == uuid
+        path = f"{DEFAULT}/{uuid}"
+        assert (await gate.ask(f"{path}/add", records(0, 1, "Ada keeps bees", 0.0)))[0] == 201
+        told = {"name": "told", "metadata": {"note": STEERING}}
+        status, said = await gate.ask(DEFAULT, told)
+        assert (status, json.loads(said)["error"]) == (400, "InvalidArgumentError")
+        # The collection is its own tenant's, and nobody makes one for another tenant.
+        await gate.ask(TENANTS, {"name": "makers"}, key=None)
+        await gate.ask(f"{TENANTS}/makers/databases", {"name": "default_database"}, key=None)
+        theirs = f"{TENANTS}/makers/databases/default_database/collections"
+        other = await gate.sidecar.key("maker", tenant="makers")
+        assert (await gate.ask(f"{theirs}/{uuid}/get", {}, key=other))[0] == 404
+        assert (await gate.ask(DEFAULT, {**made, "name": "planted"}, key=other))[0] == 404
+        assert (await gate.ask(theirs, {**made, "name": "own"}, key=other))[0] == 200
+        # Control: the server itself takes the words.
+        assert (await gate.ask(DEFAULT, told, key=None))[0] == 200
+
+
 async def test_an_order_that_would_be_left_beside_a_good_document_is_judged_with_it(
     server: Server, tmp_path: Path
 ) -> None:

@@ -459,6 +459,16 @@ async def test_a_server_of_one_tenant_is_not_there_for_others(tmp_path: Path) ->
         assert (await gate.ask("GET", "/info"))[0] == 200, "the control"
 
 
+async def test_a_table_that_its_kind_of_server_cannot_follow_stops_the_start(
+    tmp_path: Path,
+) -> None:
+    more = 'collections = "create"\n'
+    async with recorder() as (server, url):
+        with pytest.raises(SettingsError, match="no collections"):
+            async with guarded(tmp_path, server, url, more):
+                pass
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -113,6 +113,19 @@ BACKENDS: Final = (
         tests=(_UNKNOWN,),
     ),
     Mutant(
+        name="an agent makes a collection with words of its own",
+        file="proxy/backends/chroma/collections.py",
+        old="        if name not in _INDEX_NAMES or not good:\n",
+        new="        if name not in _INDEX_NAMES and not good:\n",
+        invariant="a collection has no words that nobody judged",
+        tests=(
+            at(
+                "tests/unit/proxy/backends/chroma/test_collections.py",
+                "test_words_that_nobody_judged_make_no_collection",
+            ),
+        ),
+    ),
+    Mutant(
         name="a write whose connection broke is sent once more",
         file=_UPSTREAM,
         old="        self._session._retry_connection = False",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec import Meta
 
-from proxy.backends.chroma import reads, writes
+from proxy.backends.chroma import collections, reads, writes
 from proxy.backends.chroma.records import found_in, invalid
 from proxy.backends.chroma.routes import (
     ADD,
     CREATE,
     DELETE,
     GET_OR_CREATE,
+    MAKE,
     SEGMENTS,
     TABLES,
     place_of,
@@ -21,12 +21,13 @@ from proxy.backends.chroma.routes import (
     tenant_of,
     version_of,
 )
-from proxy.dialects.strict_json.strict import convert, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Does
 from proxy.seams.operation import HttpReply, HttpRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from proxy.seams.guard import Judged, Unsettled
     from proxy.seams.http_backend import Outcome, Page, Routed, Sending, ShownMemory
     from proxy.seams.operation import Refusal
@@ -62,6 +63,11 @@ class Chroma:
     name = "chroma"
     segments = SEGMENTS
     versions = frozenset(TABLES)
+    unable: Mapping[str, str] = {}
+
+    def __init__(self, *, creates: bool = False) -> None:
+        """`creates`: agents may make collections, each below the path of its own tenant."""
+        self._creates = creates
 
     def credential(self, request: HttpRequest) -> str | None:
         """`X-Chroma-Token`, or the key behind `Bearer`; two different keys are nobody's."""
@@ -75,12 +81,15 @@ class Chroma:
     def classify(self, request: HttpRequest) -> Routed | None:
         """The row of the route table; None for a route that it does not have.
 
-        A request for a collection that may be there already is a read of its name.
+        A request for a collection that may be there already is a read of its name, unless agents
+        may make collections.
         """
         routed = route_of(request)
-        if routed is CREATE and _wanted(request) is not None:
-            return GET_OR_CREATE
-        return routed
+        if routed is not CREATE:
+            return routed
+        if self._creates:
+            return MAKE
+        return routed if collections.wanted(request) is None else GET_OR_CREATE
 
     def folder(self, request: HttpRequest) -> str:
         """The collection; "" for a request that is about no one collection."""
@@ -162,7 +171,9 @@ class Chroma:
         if routed is not None and routed.does is Does.READ:
             return reads.asking(request)
         if routed is GET_OR_CREATE:
-            return HttpRequest(method="GET", path=f"{request.path}/{_wanted(request)}")
+            return collections.reading(request)
+        if routed is MAKE:
+            return collections.making(request)
         if request.body:
             raise invalid("body: this route takes none")
         return HttpRequest(method=request.method, path=request.path, query=request.query)
@@ -219,25 +230,6 @@ class Chroma:
             headers += (("WWW-Authenticate", 'Bearer realm="mnemogate"'),)
         other = _INTERNAL if refusal.status >= _SERVER_ERRORS else _INVALID
         return _error(refusal.status, _ERRORS.get(refusal.status, other), refusal.detail, headers)
-
-
-class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a request for a collection that decides whether it only reads."""
-
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]$")]
-    get_or_create: bool = False
-
-
-def _wanted(request: HttpRequest) -> str | None:
-    """The collection that a request asks for, to be made if it is not there.
-
-    None where the request is only for making one, or names none that can be.
-    """
-    try:
-        wanted = convert(decode_object(request.body), _Wanted)
-    except MalformedRequest:
-        return None
-    return wanted.name if wanted.get_or_create else None
 
 
 def _error(

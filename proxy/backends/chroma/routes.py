@@ -34,8 +34,10 @@ DELETE: Final = Routed(does=Does.REMOVE, operation="delete")
 GET: Final = Routed(does=Does.READ, operation="get")
 QUERY: Final = Routed(does=Does.READ, operation="query")
 COUNT: Final = Routed(does=Does.READ, operation="count", remade=True)
-# Making a collection is an operator's act; asking for one that may be there is a read of its name.
+# Making a collection is an operator's act, unless the settings leave it to agents; asking for one
+# that may be there is a read of its name.
 CREATE: Final = Routed(does=Does.ADMIN, operation="create_collection")
+MAKE: Final = Routed(does=Does.MAKE, operation="create_collection")
 GET_OR_CREATE: Final = Routed(does=Does.OTHER, operation="get_or_create")
 _OTHER: Final = Routed(does=Does.OTHER, operation="other")
 _ADMIN: Final = Routed(does=Does.ADMIN, operation="admin")

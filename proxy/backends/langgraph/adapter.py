@@ -56,6 +56,8 @@ from proxy.seams.http_backend import Outcome, Page, Sending, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from proxy.dialects.strict_json.strict import JsonValue
     from proxy.seams.guard import Judged, Unsettled
     from proxy.seams.http_backend import Routed
@@ -79,6 +81,7 @@ class LangGraph:
     name = "langgraph"
     segments = SEGMENTS
     versions = VERSIONS
+    unable: Mapping[str, str] = {'collections = "create"': "this server has no collections"}
 
     def credential(self, request: HttpRequest) -> str | None:
         """The key in `x-api-key`, where the SDK puts it, or behind `Bearer`.

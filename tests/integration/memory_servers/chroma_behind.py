@@ -65,10 +65,10 @@ class Behind(NamedTuple):
 
 @asynccontextmanager
 async def behind(
-    root: Path, server: str, composition: Composition | None = None
+    root: Path, server: str, composition: Composition | None = None, *, more: str = ""
 ) -> AsyncGenerator[Behind]:
-    """The sidecar, with the server at this URL behind it."""
-    table = f'[[backend]]\nname = "notes"\nadapter = "chroma"\nurl = "{server}"\n'
+    """The sidecar, with the server at this URL behind it; `more` is the rest of its table."""
+    table = f'[[backend]]\nname = "notes"\nadapter = "chroma"\nurl = "{server}"\n{more}'
     async with running(root, composition, tables=table) as sidecar:
         yield Behind(sidecar, server)
 
