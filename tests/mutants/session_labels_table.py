@@ -172,7 +172,12 @@ SESSION_LABELS: Final = (
         old="islice(_CUT.finditer(sentence), _CUTS_MAX):",
         new="islice(_CUT.finditer(sentence), 0):",
         invariant="what may be said alone is heard alone",
-        tests=(at(_DOOR_TESTS, "test_what_came_in_by_any_door_is_no_person_s_when_she_types_it"),),
+        tests=(
+            at(
+                "tests/unit/policy/text/test_readings.py",
+                "test_a_decoded_text_keeps_the_marks_behind_which_something_may_be_said_alone",
+            ),
+        ),
     ),
     Mutant(
         name="a prompt of a server is not heard",

@@ -116,7 +116,7 @@ SESSIONS: Final = (
         tests=(
             at(
                 _CONVERSATIONS,
-                "test_a_program_that_writes_its_prompt_anew_goes_on_with_the_same_conversation",
+                "test_it_is_found_there_by_a_program_that_writes_its_prompt_anew",
             ),
         ),
     ),

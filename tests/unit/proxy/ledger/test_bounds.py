@@ -158,14 +158,21 @@ async def test_a_conversation_that_makes_room_is_not_a_persons_when_it_goes_on(
     monkeypatch.setattr(state, "CONVERSATIONS_MAX", 2)
     ledger = Ledger()
     first = await ledger.ask(user(SAID))
-    await ledger.answer(first, reply("", call("toolu_task", "Task", prompt="Look around.")))
+    task = call("toolu_task", "Task", prompt="Look around.")
+    await ledger.answer(first, reply("", task))
     sub = user("Look around.")
     await ledger.answer(await ledger.ask(sub), reply("I see the quay."))
     longer = (sub, assistant("I see the quay."))
     under = await ledger.ask(*longer, user("Bills go to the quay."))
     assert under.turns[-1].label is not USER
     for at in range(3):
-        await ledger.ask(user(f"Hello number {at}."))
+        # A program that drops a conversation's first turns begins another one of this session.
+        cut = await ledger.ask(assistant("I see the quay."), user(f"Hello number {at}."))
+        assert cut.session == under.session
+    # The call is over: what the conversation was when it began is all that still speaks against it.
+    over = assistant("", task), result("toolu_task", "The quay was looked at.")
+    after = await ledger.ask(user(SAID), *over, user("Thanks."))
+    assert after.turns[-1].label is USER, "control: no call is open any more"
     later = await ledger.ask(*longer, user("Fees go to the quay too."))
     assert later.turns[-1].label is not USER
 

@@ -124,6 +124,27 @@ async def test_a_conversation_is_found_again_behind_many_others() -> None:
     assert (await ledger.ask(*goes_on)).session == first.session
 
 
+async def test_it_is_found_there_by_a_program_that_writes_its_prompt_anew() -> None:
+    ledger = Ledger()
+
+    def prompt(time: str) -> dict[str, Json]:
+        return {"role": "system", "content": f"You are an agent. It is {time}."}
+
+    wish: dict[str, Json] = {"role": "user", "content": WISH}
+    said: dict[str, Json] = {"role": "assistant", "content": "Done."}
+    more: dict[str, Json] = {"role": "user", "content": "Thanks!"}
+    first = await in_chat(ledger, prompt("9:01"), wish, end_user="ada")
+    await ledger.answer(first, reply("Done."))
+    await in_chat(ledger, prompt("9:01"), wish, said, more, end_user="ada")
+    for number in range(70):
+        await ledger.ask(user(f"This is the {number}. of the other conversations."))
+    another: dict[str, Json] = {"role": "user", "content": ASKED}
+    other = await in_chat(ledger, prompt("9:02"), another, said, more, end_user="ada")
+    assert other.session != first.session, "control: another wish is another conversation"
+    second = await in_chat(ledger, prompt("9:02"), wish, said, more, end_user="ada")
+    assert second.session == first.session
+
+
 @pytest.mark.parametrize("kept", [1, 2, 4])
 async def test_a_conversation_whose_beginning_was_left_out_keeps_what_it_read(kept: int) -> None:
     ledger = Ledger()

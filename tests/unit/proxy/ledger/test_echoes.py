@@ -455,6 +455,7 @@ async def test_an_echo_is_no_better_than_what_was_written() -> None:
     first = await ledger.ask(user("The page says so."))
     assert first.taint is TOOL
     await ledger.answer(first, reply("", SAVE))
+    _gives(ledger, HELD)
     asked = user("The page says so."), assistant("", SAVE), result("w1", HELD)
     entered = await ledger.ask(*asked)
     assert entered.turns[-1].label is SourceKind.TOOL_RESULT
