@@ -8,6 +8,7 @@ looked up by reading (`proxy/settle/`).
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
@@ -26,7 +27,7 @@ from proxy.settle.leftovers import Leftovers
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from policy.model import CandidateId, Tenant
@@ -41,6 +42,7 @@ SETTLES: Final = PrincipalId("mnemogate:settle")
 """In whose name released items are sent and lost ones looked up. No key has such a name."""
 _MISSING: Final = 404
 _FAILED: Final = 400
+_SERVER_FAILED: Final = 500
 MEMORIES_MAX: Final = 10_000
 """Memories of one request."""
 _TOO_MANY: Final = f"body: more than {MEMORIES_MAX} memories at once"
@@ -92,24 +94,18 @@ class BackendWrites:
         if len(sendings) > MEMORIES_MAX:
             raise MalformedRequest(_TOO_MANY, status=413)
         if not sendings:
-            return adapter.answer(request, (), None)
+            return adapter.answer(request, (), ())
         judged = await self._judged(principal, routed, sendings, traceparent)
         admitted = {
             at: one.candidate_id
             for at, one in enumerate(judged)
             if one.decision == "admit" and one.candidate_id is not None
         }
-        if not admitted:
-            return adapter.answer(request, judged, None)
-        forwarding = self._forwarding(principal)
-        outgoing = adapter.forward(request, sendings, frozenset(admitted))
-        if outgoing is None:
-            await forwarding.settle(tuple(admitted.values()), Forwarded.FAILED)
-            return adapter.answer(request, judged, None)
-        reply = await self._sent(forwarding, outgoing, tuple(admitted.values()))
-        sent = tuple(sendings[at] for at in admitted)
-        await self._settle(forwarding, request, sent, tuple(admitted.values()), reply)
-        return adapter.answer(request, judged, reply)
+        parts = [admitted] if admitted else []
+        if routed.singly:
+            parts = [{at: one} for at, one in admitted.items()]
+        replies = await self._all_sent(principal, request, sendings, parts)
+        return adapter.answer(request, judged, replies)
 
     async def tend(self, tenants: frozenset[Tenant]) -> None:
         """Send what was released, and look up what was lost, for each of these tenants."""
@@ -177,6 +173,40 @@ class BackendWrites:
             _not_there(one.item) if other else next(rest)
             for one, other in zip(sendings, theirs, strict=True)
         )
+
+    async def _all_sent(
+        self,
+        principal: Principal,
+        request: HttpRequest,
+        sendings: tuple[Sending, ...],
+        parts: list[dict[int, CandidateId]],
+    ) -> tuple[HttpReply, ...]:
+        """Send the admitted items, each part in a request of its own; the server's answers.
+
+        What stands behind a part that the server failed at is not sent, and recorded as failed.
+        """
+        forwarding = self._forwarding(principal)
+        replies: list[HttpReply] = []
+        waiting = deque(parts)
+        try:
+            while waiting:
+                outgoing = self._behind.adapter.forward(request, sendings, waiting[0])
+                if outgoing is None:
+                    break
+                admitted = waiting.popleft()
+                ids = tuple(admitted.values())
+                replies.append(await self._sent(forwarding, outgoing, ids))
+                sent = tuple(sendings[at] for at in admitted)
+                await self._settle(forwarding, request, sent, ids, replies[-1])
+                if replies[-1].status >= _SERVER_FAILED:
+                    break
+        except asyncio.CancelledError:
+            self._guard.abandon(_ids_of(waiting))
+            waiting.clear()
+            raise
+        finally:
+            await forwarding.settle(_ids_of(waiting), Forwarded.FAILED)
+        return tuple(replies)
 
     async def _sent(
         self, forwarding: Forwarding, outgoing: HttpRequest, ids: tuple[CandidateId, ...]
@@ -332,12 +362,17 @@ class HttpSettling:
             return Outcome(state=Forwarded.DONE)
         if [_seen(one.item) for one in found] != [_seen(item)]:
             raise MalformedRequest(_MOVED)
-        return await self._answered(item, request)
+        outgoing = self._behind.adapter.forward(request, found, {0: item.candidate_id})
+        if outgoing is None:
+            raise MalformedRequest(_MOVED)
+        return await self._answered(item, request, outgoing)
 
-    async def _answered(self, item: Unsettled, request: HttpRequest) -> Outcome | None:
+    async def _answered(
+        self, item: Unsettled, request: HttpRequest, outgoing: HttpRequest
+    ) -> Outcome | None:
         adapter = self._behind.adapter
         try:
-            reply = await self._behind.ask(request)
+            reply = await self._behind.ask(outgoing)
         except (UpstreamError, Busy):
             return None
         sending = Sending(
@@ -371,6 +406,10 @@ class HttpSettling:
         if outcome.key:
             self._guard.has_key(item.candidate_id, outcome.key)
         return outcome
+
+
+def _ids_of(parts: Iterable[Mapping[int, CandidateId]]) -> tuple[CandidateId, ...]:
+    return tuple(one for part in parts for one in part.values())
 
 
 def _over(sending: Sending, *, ours: bool) -> Item:

@@ -49,7 +49,8 @@ class GuardingKeys:
         hidden: list[bool] = []
         for one, whose in zip(shown, owned, strict=True):
             withheld = [next(flags) for _ in one.strings]
-            unknown = hides_unknown and bool(one.key) and whose is Owned.NOBODYS
+            known_only = hides_unknown or one.is_marked
+            unknown = known_only and bool(one.key) and whose is Owned.NOBODYS
             gone = whose in {Owned.HIDDEN, Owned.OTHERS}
             hidden.append(any(withheld) or gone or unknown)
         return tuple(hidden)
@@ -85,7 +86,7 @@ class GuardingKeys:
         target = target_of(self._target_prefix, server)
         pending = await asyncio.to_thread(self._forwards.pending, principal.tenant, target)
         calls = (call_of(one.candidate) for one in pending if one.sent)
-        return frozenset(call.key for call in calls if call is not None)
+        return frozenset(call.key for call in calls if call is not None and call.key)
 
     async def _owned(
         self,

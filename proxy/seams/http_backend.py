@@ -19,7 +19,7 @@ from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from policy.model import Principal, Tenant
+    from policy.model import CandidateId, Principal, Tenant
     from proxy.seams.guard import Judged, Unsettled
     from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 
@@ -51,6 +51,9 @@ class Routed(msgspec.Struct, frozen=True, kw_only=True):
     # Whether it concerns all that the server has, whoever's, and no part of its answer can be left
     # out. It is served where one tenant has the server for itself.
     whole: bool = False
+    # Whether each memory of a write or deletion goes on in a request of its own, because the server
+    # has no request for some of them, or no name for each of several.
+    singly: bool = False
 
 
 class Sending(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +84,9 @@ class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
     # has a memory below it, or nobody is known to have one.
     is_prefix: bool = False
     group: int = 0
+    # Whether it has the mark with which `forward` sends a memory. It is shown where the gate knows
+    # it under this key: neither before its outcome is recorded, nor once the gate forgot it.
+    is_marked: bool = False
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,11 +179,16 @@ class HttpBackend(Protocol):
         ...
 
     def forward(
-        self, request: HttpRequest, items: tuple[Sending, ...], admitted: frozenset[int]
+        self,
+        request: HttpRequest,
+        items: tuple[Sending, ...],
+        admitted: Mapping[int, CandidateId],
     ) -> HttpRequest | None:
         """The request for the admitted items alone, a deletion by keys; None if nothing is left.
 
-        Its bytes are encoded anew from what was judged. It has no header but the content type.
+        Its bytes are encoded anew from what was judged. It has no header but the content type. An
+        adapter of a server that assigns the keys itself marks each memory with its candidate's id:
+        a look-up finds it by that mark, and `without` takes the mark out of every read.
         """
         ...
 
@@ -188,7 +199,7 @@ class HttpBackend(Protocol):
         ...
 
     def released(self, item: Unsettled, blob: bytes) -> HttpRequest:
-        """The request that sends one released item, made of what was kept of it."""
+        """The client's request for one released item, made of what was kept; `forward` sends it."""
         ...
 
     def question(self, item: Unsettled) -> HttpRequest | None:
@@ -231,11 +242,11 @@ class HttpBackend(Protocol):
         ...
 
     def answer(
-        self, request: HttpRequest, judged: tuple[Judged, ...], reply: HttpReply | None
+        self, request: HttpRequest, judged: tuple[Judged, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
         """The client's answer to a write or deletion, in the server's own shape.
 
-        `judged` has one entry per item; `reply` is the server's answer, None if nothing was sent.
+        `judged` has one entry per item; `replies` are the server's answers, () if nothing was sent.
         """
         ...
 

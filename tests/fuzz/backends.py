@@ -56,10 +56,12 @@ def _check(adapter: HttpBackend, asked: HttpRequest, routed: Routed, reply: Http
     elif routed.does in {Does.WRITE, Does.REMOVE}:
         question = adapter.first(asked)
         sendings = adapter.items(asked, None if question is None else reply)
-        everything = frozenset(range(len(sendings)))
-        outgoing = adapter.forward(asked, sendings, everything)
-        assert outgoing is None or set(outgoing.headers) <= {"content-type"}
-        assert adapter.forward(asked, sendings, frozenset()) is None, "what nobody admitted goes on"
+        everything = dict.fromkeys(range(len(sendings)), _REFUSED)
+        parts = [{at: one} for at, one in everything.items()] if routed.singly else [everything]
+        for part in parts:
+            outgoing = adapter.forward(asked, sendings, part)
+            assert outgoing is None or set(outgoing.headers) <= {"content-type"}
+        assert adapter.forward(asked, sendings, {}) is None, "what nobody admitted goes on"
         for one in sendings:
             _check_sending(adapter, one, reply)
 

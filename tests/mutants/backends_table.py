@@ -46,6 +46,32 @@ BACKENDS: Final = (
         tests=(_SHOWN,),
     ),
     Mutant(
+        name="a marked memory that the gate does not know is shown",
+        file=_KEYED,
+        old="            known_only = hides_unknown or one.is_marked\n",
+        new="            known_only = hides_unknown\n",
+        invariant="what the gate wrote is shown by its record alone",
+        tests=(
+            at(
+                "tests/unit/proxy/guard/test_keyed.py",
+                "test_a_marked_memory_is_shown_only_where_the_gate_knows_it",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a lost new memory stops every other new one",
+        file=_KEYED,
+        old="for call in calls if call is not None and call.key)",
+        new="for call in calls if call is not None)",
+        invariant="a look-up closes the key that it is about, and no other",
+        tests=(
+            at(
+                "tests/unit/proxy/guard/test_keyed.py",
+                "test_what_has_no_key_yet_keeps_no_other_from_being_written",
+            ),
+        ),
+    ),
+    Mutant(
         name="a deletion concerns what its principal must not see",
         file=_WRITES,
         old="        hidden_from = principal if _is_blind(routed) else None\n",

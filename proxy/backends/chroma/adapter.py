@@ -28,6 +28,7 @@ from proxy.seams.operation import HttpReply, HttpRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from policy.model import CandidateId
     from proxy.seams.guard import Judged, Unsettled
     from proxy.seams.http_backend import Outcome, Page, Routed, Sending, ShownMemory
     from proxy.seams.operation import Refusal
@@ -139,10 +140,13 @@ class Chroma:
         return writes.sendings_of(request, place_of(request.path), found_in(known))
 
     def forward(
-        self, request: HttpRequest, items: tuple[Sending, ...], admitted: frozenset[int]
+        self,
+        request: HttpRequest,
+        items: tuple[Sending, ...],
+        admitted: Mapping[int, CandidateId],
     ) -> HttpRequest | None:
         """The write of the admitted records alone, or the deletion by their ids."""
-        return writes.forwarded(request, place_of(request.path), items, admitted)
+        return writes.forwarded(request, place_of(request.path), items, frozenset(admitted))
 
     def outcome(
         self, request: HttpRequest, admitted: tuple[Sending, ...], reply: HttpReply
@@ -199,12 +203,13 @@ class Chroma:
     # ---- answers of our own ----------------------------------------------------------------------
 
     def answer(
-        self, request: HttpRequest, judged: tuple[Judged, ...], reply: HttpReply | None
+        self, request: HttpRequest, judged: tuple[Judged, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
         """The server's answer where it got everything; else which places of the request it did not.
 
         A request that concerns no record gets the answer that the server gives to one.
         """
+        reply = replies[0] if replies else None
         if reply is not None and reply.status not in _DONE:
             return reply
         refused = [one.observation for one in judged if one.decision != _ADMIT]

@@ -58,6 +58,7 @@ from proxy.seams.operation import HttpReply, HttpRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from policy.model import CandidateId
     from proxy.dialects.strict_json.strict import JsonValue
     from proxy.seams.guard import Judged, Unsettled
     from proxy.seams.http_backend import Routed
@@ -155,7 +156,10 @@ class LangGraph:
         return (Sending(item=item),)
 
     def forward(
-        self, request: HttpRequest, items: tuple[Sending, ...], admitted: frozenset[int]
+        self,
+        request: HttpRequest,
+        items: tuple[Sending, ...],
+        admitted: Mapping[int, CandidateId],
     ) -> HttpRequest | None:
         """The put or the deletion, encoded anew; None if it was not admitted."""
         if not items or 0 not in admitted:
@@ -264,12 +268,12 @@ class LangGraph:
     # ---- answers of our own ----------------------------------------------------------------------
 
     def answer(
-        self, request: HttpRequest, judged: tuple[Judged, ...], reply: HttpReply | None
+        self, request: HttpRequest, judged: tuple[Judged, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
         """The server's answer; a refusal in its shape; 204 for a deletion of what is not there."""
         del request
-        if reply is not None:
-            return reply
+        if replies:
+            return replies[0]
         if not judged:
             return HttpReply(status=204)
         return _detail(_FORBIDDEN, judged[0].observation)

@@ -89,6 +89,31 @@ async def test_what_nobody_let_in_is_hidden_where_that_is_asked_for(tmp_path: Pa
             assert found == (hidden,)
 
 
+async def test_a_marked_memory_is_shown_only_where_the_gate_knows_it(tmp_path: Path) -> None:
+    with guarded(tmp_path) as seen:
+        guard, keys = http(seen)
+        marked = msgspec.structs.replace(shown("id-1", GOOD), is_marked=True)
+        candidate_id = await admitted(guard, AGENT, "")
+        # It stands on the server, whose answer is still under way, or was lost.
+        assert await hides(keys, AGENT, marked)
+        assert await hides(keys, OTHER, marked)
+        # Control: an unmarked one was there before the gate.
+        assert not await hides(keys, AGENT, shown("id-2", "old"))
+        guard.has_key(candidate_id, "id-1")
+        await guard.settle(AGENT, SERVER, ((candidate_id, Forwarded.DONE),))
+        assert not await hides(keys, AGENT, marked)
+        assert await hides(keys, OTHER, marked)
+
+
+async def test_what_has_no_key_yet_keeps_no_other_from_being_written(tmp_path: Path) -> None:
+    with guarded(tmp_path) as seen:
+        guard, keys = http(seen)
+        for key in ("", "id-2"):
+            sent = await admitted(guard, AGENT, key)
+            await guard.settle(AGENT, SERVER, ((sent, Forwarded.UNKNOWN),))
+        assert await keys.unsettled_keys(AGENT, SERVER) == {"id-2"}
+
+
 async def test_one_withheld_string_hides_its_whole_memory_and_no_other(tmp_path: Path) -> None:
     with guarded(tmp_path) as seen:
         guard, keys = http(seen)

@@ -62,6 +62,11 @@ def body_of(request: HttpRequest | None) -> Json:
     return msgspec.json.decode(request.body, type=Json)
 
 
+def admitted(*places: int) -> dict[int, CandidateId]:
+    """The admitted ones of a request's records, by their places."""
+    return {at: CandidateId(f"{at:032x}") for at in places}
+
+
 def unsettled(one: Sending) -> Unsettled:
     """The item of a write, as it is kept for a release or a look-up."""
     return Unsettled(

@@ -14,6 +14,7 @@ from tests.unit.proxy.backends.chroma.sample import (
     UUID,
     Json,
     adding,
+    admitted,
     answer,
     body_of,
     standing,
@@ -70,7 +71,7 @@ def test_an_update_keeps_the_parts_that_it_does_not_name() -> None:
     body: Json = {"ids": ["b"], "embeddings": None, "metadatas": [{"x": 1}], "documents": None}
     (one,) = sent("update", body, b={"document": "lives in Paris", "uri": "https://a.example"})
     assert one.item.pieces == ("lives in Paris", "https://a.example")
-    assert body_of(ADAPTER.forward(to("update", body), (one,), frozenset({0}))) == {
+    assert body_of(ADAPTER.forward(to("update", body), (one,), admitted(0))) == {
         "ids": ["b"],
         "metadatas": [{"x": 1}],
     }
@@ -80,7 +81,7 @@ def test_a_record_that_the_server_would_leave_alone_is_not_judged_and_not_sent()
     there: Json = {"document": "likes tea"}
     assert sent("add", adding("a", documents=["other"]), a=there) == ()
     assert sent("update", {"ids": ["nobody"], "documents": ["other"]}, a=there) == ()
-    assert ADAPTER.forward(to("add", adding("a")), (), frozenset()) is None
+    assert ADAPTER.forward(to("add", adding("a")), (), {}) is None
     # Control: the other one of each is.
     assert len(sent("add", adding("a", "c"), a=there)) == 1
     assert len(sent("update", {"ids": ["a"], "documents": ["other"]}, a=there)) == 1
@@ -95,25 +96,25 @@ def test_only_admitted_records_go_on_and_each_keeps_its_columns() -> None:
     }
     request = to("add", body)
     items = ADAPTER.items(request, NOTHING)
-    assert body_of(ADAPTER.forward(request, items, frozenset({0, 2}))) == {
+    assert body_of(ADAPTER.forward(request, items, admitted(0, 2))) == {
         "ids": ["a", "c"],
         "embeddings": [vector(1, 0), vector(0.5, 0.25)],
         "documents": ["one", "three"],
         "metadatas": [{"n": 1}, {"n": 3}],
     }
-    assert ADAPTER.forward(request, items, frozenset()) is None
+    assert ADAPTER.forward(request, items, {}) is None
 
 
 def test_new_records_are_added_and_never_merged_into_one_that_came_meanwhile() -> None:
     request = to("upsert", adding("a", documents=["tea"], metadatas=[{"n": 1, "x": None}]))
     items = ADAPTER.items(request, NOTHING)
-    went = ADAPTER.forward(request, items, frozenset({0}))
+    went = ADAPTER.forward(request, items, admitted(0))
     assert went is not None
     assert went.path == f"{COLLECTIONS}/{UUID}/add"
     assert body_of(went)["metadatas"] == [{"n": 1}]
     # Control: a record that is there is upserted.
     items = ADAPTER.items(request, standing(a={"document": "old"}))
-    went = ADAPTER.forward(request, items, frozenset({0}))
+    went = ADAPTER.forward(request, items, admitted(0))
     assert went is not None
     assert went.path == f"{COLLECTIONS}/{UUID}/upsert"
 
@@ -127,7 +128,7 @@ def test_a_deletion_by_filter_becomes_one_by_the_ids_that_were_found() -> None:
     items = ADAPTER.items(request, answer({"ids": ["a", "b"], "documents": None}))
     assert [one.item.key for one in items] == [f"{UUID}/a", f"{UUID}/b"]
     assert {one.item.change for one in items} == {ChangeKind.DELETE}
-    went = ADAPTER.forward(request, items, frozenset({1}))
+    went = ADAPTER.forward(request, items, admitted(1))
     assert body_of(went) == {"ids": ["b"]}
 
 

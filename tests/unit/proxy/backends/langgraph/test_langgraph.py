@@ -205,16 +205,16 @@ def test_a_value_without_a_string_has_its_key_as_its_text() -> None:
 def test_what_goes_on_is_encoded_anew_and_has_no_header_of_the_client() -> None:
     asked = put({"text": "likes tea"})
     sendings = ADAPTER.items(asked, NULL)
-    outgoing = ADAPTER.forward(asked, sendings, frozenset({0}))
+    outgoing = ADAPTER.forward(asked, sendings, {0: CandidateId("0" * 32)})
     assert outgoing is not None
     assert json.loads(outgoing.body) == json.loads(asked.body)
     assert outgoing.headers == {"content-type": "application/json"}
-    assert ADAPTER.forward(asked, sendings, frozenset()) is None
+    assert ADAPTER.forward(asked, sendings, {}) is None
 
 
 def test_a_deletion_of_what_is_not_there_concerns_nothing() -> None:
     assert ADAPTER.items(deletion("nope"), NULL) == ()
-    assert ADAPTER.answer(deletion("nope"), (), None).status == 204
+    assert ADAPTER.answer(deletion("nope"), (), ()).status == 204
 
 
 @pytest.mark.parametrize(
@@ -413,13 +413,13 @@ def test_an_answer_of_another_form_is_not_shown(body: bytes) -> None:
 
 @pytest.mark.parametrize("decision", ["hold", "reject", "error"])
 def test_a_write_that_was_not_admitted_is_a_403_with_its_observation(decision: str) -> None:
-    answer = ADAPTER.answer(put({"text": "x"}), (judged(decision),), None)
+    answer = ADAPTER.answer(put({"text": "x"}), (judged(decision),), ())
     assert answer.status == 403
     assert json.loads(answer.body) == {"detail": "not stored: directive_language"}
 
 
 def test_the_servers_own_answer_stays_as_it_is() -> None:
-    assert ADAPTER.answer(put({}), (judged("admit"),), DONE) is DONE
+    assert ADAPTER.answer(put({}), (judged("admit"),), (DONE,)) is DONE
 
 
 def test_a_failure_has_the_servers_shape() -> None:
