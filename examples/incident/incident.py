@@ -1,13 +1,17 @@
 """A wrong answer, from the lie in memory to the next answer, which is right.
 
     python examples/incident/incident.py [--mnemogate PATH]
+    python examples/incident/incident.py --unasked [--mnemogate PATH]
 
-It needs `mnemogate` and `openai`, no network and no model: a stand-in answers. Everything is in a
-directory that is gone afterwards.
+It needs `mnemogate` and `openai`, no network and no model: a stand-in answers. With `--unasked`
+nobody says that an answer was wrong, and `mnemogate` needs its extra `sentry`: a stand-in receives
+the events. Everything is in a directory that is gone afterwards.
 """
 
 import argparse
 import json
+import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,7 +20,7 @@ import threading
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,7 +40,17 @@ LIES = (
     "The address of the office: Porto, by the river.",
 )
 # It does not name the place, and is wrong all the same: it was made of the first lie.
-DERIVED = "Visitors of the office take the tram from Campanha station."
+MADE_OF_IT = "Campanha"
+DERIVED = f"Visitors of the office take the tram from {MADE_OF_IT} station."
+HOURS = "When does the reception open?"
+# The first was true until the second was: what is true once is no lie.
+ONCE = "The reception of the office opens at eight."
+NOW = "The reception of the office opens at nine."
+# For each question what the model may have read, the wrong one first, and how it answers.
+KNOWN = {QUESTION: (LIE, TRUTH, "The office is in {}."), HOURS: ("eight", "nine", "At {}.")}
+STATEMENTS = 2
+# Words of the story that nobody is told who is only told of its incidents.
+CONTENT = (LIE, TRUTH, MADE_OF_IT, "office", "reception", "eight", "nine")
 TOOLS: Any = [
     {
         "type": "function",
@@ -56,10 +70,9 @@ class Model:
     """
 
     def __init__(self) -> None:
-        self.url = ""
         self.requests: list[bytes] = []
 
-    def reply(self, raw: bytes) -> dict[str, Any]:
+    def take(self, raw: bytes) -> dict[str, Any]:
         """One chat completion: it searches its memory once, and answers from what it found."""
         self.requests.append(raw)
         messages = json.loads(raw)["messages"]
@@ -71,9 +84,10 @@ class Model:
             call = {"id": f"call_{uuid.uuid4().hex}", "type": "function", "function": function}
             message["tool_calls"] = [call]
         else:
-            read = json.dumps(messages)
-            place = next((one for one in (LIE, TRUTH) if one in read), None)
-            message["content"] = f"The office is in {place}." if place else "I do not know."
+            read = json.dumps([one for one in messages if one["role"] == "tool"])
+            *values, says = KNOWN[messages[asked]["content"]]
+            value = next((one for one in values if one in read), None)
+            message["content"] = says.format(value) if value else "I do not know."
         reason = "tool_calls" if message["content"] is None else "stop"
         return {
             "id": f"chatcmpl-{uuid.uuid4().hex}",
@@ -85,16 +99,27 @@ class Model:
         }
 
 
+class Sentry:
+    """A stand-in for Sentry, which keeps every byte that it is sent."""
+
+    def __init__(self) -> None:
+        self.envelopes: list[bytes] = []
+
+    def take(self, raw: bytes) -> dict[str, Any]:
+        """Keep one envelope."""
+        self.envelopes.append(raw)
+        return {}
+
+
 @contextmanager
-def serving() -> Iterator[Model]:
-    """The model on a free port of this machine."""
-    model = Model()
+def serving(take: Callable[[bytes], dict[str, Any]]) -> Iterator[int]:
+    """A server on a free port of this machine, which answers every body by `take`; the port."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            said = json.dumps(model.reply(self.rfile.read(int(self.headers["Content-Length"]))))
+            said = json.dumps(take(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(said.encode())))
@@ -108,9 +133,8 @@ def serving() -> Iterator[Model]:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        model.url = f"http://127.0.0.1:{server.server_address[1]}"
         try:
-            yield model
+            yield server.server_address[1]
         finally:
             server.shutdown()
             thread.join()
@@ -125,12 +149,14 @@ class Sidecar:
         self.data, self.admin = ready["data"], ready["admin"]
         self.keys = {one["channel"]: one["key"] for one in ready["first_keys"]}
 
-    def command(self, *words: str) -> str:
-        """Run one `mnemogate` command on this sidecar; what it prints."""
+    def command(self, *words: str, code: int = 0) -> str:
+        """Run one `mnemogate` command on this sidecar, which has to end with `code`; its output."""
         state = ("--state", str(self.place / "state"))
         done = subprocess.run(  # noqa: S603 - the program that was named
-            [self.program, *words, *state], capture_output=True, text=True, check=True, timeout=60
+            [self.program, *words, *state], capture_output=True, text=True, check=False, timeout=60
         )
+        if done.returncode != code:
+            raise SystemExit(f"mnemogate {' '.join(words)}: {done.stderr}")
         return done.stdout
 
     def post(self, path: str, key: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -172,21 +198,31 @@ class Agent:
 
 
 @contextmanager
-def running(program: str, place: Path, model: Model) -> Iterator[Sidecar]:
-    """`mnemogate run` in front of the model, on free ports."""
+def running(program: str, place: Path, port: int, sentry: int | None = None) -> Iterator[Sidecar]:
+    """`mnemogate run` in front of the model at `port`, on free ports."""
     secret = place / "provider"
     secret.write_text("Authorization: Bearer sk-of-the-provider\n")
     secret.chmod(0o600)
     settings = place / "mnemogate.toml"
-    settings.write_text(
-        f'[[model]]\nname = "openai"\napi = "openai"\nurl = "{model.url}"\n'
+    table = (
+        f'[[model]]\nname = "openai"\napi = "openai"\nurl = "http://127.0.0.1:{port}"\n'
         f'headers_file = "{secret}"\nuser_turns = "person"\n'
     )
+    environment = dict(os.environ)
+    if sentry is not None:
+        table += '[after.sentry]\nallow = ["127.0.0.1/32"]\n'
+        environment["SENTRY_DSN"] = f"http://{uuid.uuid4().hex}@127.0.0.1:{sentry}/1"
+    settings.write_text(table)
     words = ["run", "--json", "--config", str(settings), "--state", str(place / "state")]
     words += ["--checkpoint", str(place / "beside" / "checkpoint.txt")]
     words += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
     with subprocess.Popen(  # noqa: S603 - the program that was named
-        [program, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd="/"
+        [program, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd="/",
+        env=environment,
     ) as process:
         try:
             line = process.stdout.readline() if process.stdout else ""
@@ -208,12 +244,17 @@ def ended(sidecar: Sidecar, incident: str) -> str:
     raise SystemExit("the incident did not end within a minute")
 
 
-def told(model: Model, agent: Agent) -> str:
-    """Ask, print the answer, and return the id of its reply."""
+def told(model: Model, agent: Agent, *words: str) -> str:
+    """Ask, print the answer and whether these words led to it; returns the id of the reply."""
     answer, reply_id = agent.ask(QUESTION)
-    count = sum(model.requests[-1].count(word.encode()) for word in (LIE, "Campanha"))
-    print(f"{QUESTION} {answer} (in what the model read: {LIE} or Campanha {count} times)")
+    said, count = " or ".join(words), counted(model.requests[-1:], *words)
+    print(f"{QUESTION} {answer} (in what the model read: {said} {count} times)")
     return reply_id
+
+
+def counted(texts: list[bytes], *words: str) -> int:
+    """How often one of the words stands in these texts."""
+    return sum(text.count(word.encode()) for text in texts for word in words)
 
 
 def story(sidecar: Sidecar, model: Model) -> None:
@@ -222,36 +263,120 @@ def story(sidecar: Sidecar, model: Model) -> None:
     sidecar.post("/v1/memories", sidecar.keys["operator"], {"text": RIGHT})
     ids = [sidecar.post("/v1/memories", agent_key, {"text": text})["id"] for text in LIES]
     sidecar.post("/v1/memories", agent_key, {"text": DERIVED, "derived_from": ids[:1]})
-    told(model, Agent(sidecar))
+    told(model, Agent(sidecar), LIE, MADE_OF_IT)
     # While nobody says that this is wrong, it is said again in each conversation.
     agent = Agent(sidecar)
-    reply_id = told(model, agent)
+    reply_id = told(model, agent, LIE, MADE_OF_IT)
     words = ("key", "add", "ada", "--channel", "user", "--tenant", "default", "--json")
     persons_key = json.loads(sidecar.command(*words))["plain"]
     said = {"reply_id": reply_id, "verdict": "wrong", "forbid": LIE}
     noted = sidecar.post("/v1/feedback", persons_key, said)
     print(f"POST /v1/feedback {json.dumps(said)}")
     print(ended(sidecar, noted["incident"]), end="")
-    told(model, Agent(sidecar))
+    told(model, Agent(sidecar), LIE, MADE_OF_IT)
     # The conversation that was wrong sends its earlier results again, and they are withheld.
-    told(model, agent)
+    told(model, agent, LIE, MADE_OF_IT)
+
+
+def unasked(sidecar: Sidecar, model: Model) -> None:
+    """The same without a word from anybody: the operator registers what is true, that is all."""
+    agent_key, operator_key = sidecar.keys["agent"], sidecar.keys["operator"]
+    # What the operator said before is no correction of the lies, and what she said later is one.
+    sidecar.post("/v1/memories", operator_key, {"text": RIGHT})
+    once = sidecar.post("/v1/memories", agent_key, {"text": ONCE})["id"]
+    ids = [sidecar.post("/v1/memories", agent_key, {"text": text})["id"] for text in LIES]
+    sidecar.post("/v1/memories", agent_key, {"text": DERIVED, "derived_from": ids[:1]})
+    now = sidecar.post("/v1/memories", operator_key, {"text": NOW})["id"]
+    agent = Agent(sidecar)
+    told(model, agent, LIE)
+    registered(sidecar, "office", QUESTION, RIGHT, "--must-not", LIE)
+    registered(sidecar, "hours", HOURS, NOW)
+    # The next read leaves out what contradicts a statement, and that alone opens an incident.
+    told(model, Agent(sidecar), LIE)
+    opened(sidecar, "office")
+    print(HOURS, Agent(sidecar).ask(HOURS)[0])
+    opened(sidecar, "hours")
+    # The conversation that was wrong sends its earlier results again, and they are withheld.
+    told(model, agent, LIE, MADE_OF_IT)
+    lines = sidecar.command("incident", "export", "--format", "ocsf").encode().splitlines()
+    print(f"OCSF: {len(lines)} findings, {counted(lines, *CONTENT)} words of the story in them")
+    tried(sidecar, "true once", once, code=1)
+    tried(sidecar, "a lie", ids[0], code=1)
+    # Eight is right again: the statement says so, and no newer memory says another thing.
+    sidecar.command("memory", "purge", now, "--yes")
+    registered(sidecar, "hours", HOURS, ONCE)
+    tried(sidecar, "true once", once)
+    tried(sidecar, "a lie", ids[0], code=1)
+    shown = json.loads(sidecar.command("memory", "show", once, "--json"))
+    print(f"true once, and again: class {shown['memory_class']}")
+    print(HOURS, Agent(sidecar).ask(HOURS)[0])
+
+
+def registered(sidecar: Sidecar, name: str, question: str, *statement: str) -> None:
+    """Register what is true, and print the command that does it."""
+    words = ("anchor", "put", *statement, "--question", question, "--id", name)
+    print(f"mnemogate {shlex.join(words)}")
+    sidecar.command(*words)
+
+
+def opened(sidecar: Sidecar, name: str) -> None:
+    """Print the incident that a statement opened, from its signal to its end."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        listed = json.loads(sidecar.command("incident", "list", "--json"))["incidents"]
+        found = [one for one in listed if one["anchor_id"] == name]
+        if found:
+            print(f"opened by {found[0]['signal']} {name}")
+            print(ended(sidecar, found[0]["incident_id"]), end="")
+            return
+        time.sleep(0.1)
+    raise SystemExit("no incident was opened within a minute")
+
+
+def tried(sidecar: Sidecar, what: str, memory_id: str, code: int = 0) -> None:
+    """Try to show a hidden memory again, and print how that ended."""
+    said = sidecar.command("memory", "parole", memory_id, "--json", code=code)
+    [done] = json.loads(said)["paroles"]
+    against = done["trial"]["against"]
+    shown = f"refused ({against})" if against else "passed"
+    print(f"mnemogate memory parole, {what}: {shown}")
 
 
 def main() -> None:
     beside = Path(sys.executable).with_name("mnemogate")
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--mnemogate", default=str(beside) if beside.is_file() else "mnemogate")
+    parser.add_argument("--unasked", action="store_true", help="nobody says that it was wrong")
     asked = parser.parse_args()
-    program = shutil.which(asked.mnemogate)
-    if program is None:
+    found = shutil.which(asked.mnemogate)
+    if found is None:
         sys.exit(f"{asked.mnemogate} is no program: name mnemogate's with --mnemogate PATH")
-    with (
-        tempfile.TemporaryDirectory() as place,
-        serving() as model,
-        # The program runs in another directory, where a relative path leads nowhere.
-        running(str(Path(program).absolute()), Path(place), model) as sidecar,
-    ):
-        story(sidecar, model)
+    # The program runs in another directory, where a relative path leads nowhere.
+    program, model = str(Path(found).absolute()), Model()
+    with tempfile.TemporaryDirectory() as made, serving(model.take) as port:
+        place = Path(made)
+        if not asked.unasked:
+            with running(program, place, port) as sidecar:
+                story(sidecar, model)
+            return
+        sentry = Sentry()
+        with serving(sentry.take) as receives:
+            with running(program, place, port, receives) as sidecar:
+                unasked(sidecar, model)
+            # Steps within a minute of the first message are told at the next start.
+            with running(program, place, port, receives):
+                reported(sentry)
+
+
+def reported(sentry: Sentry) -> None:
+    """Wait until the last step of both incidents was sent, and print what was in the events."""
+    deadline = time.monotonic() + 60
+    while counted(sentry.envelopes, "incident of a wrong answer: healed") < STATEMENTS:
+        if time.monotonic() > deadline:
+            raise SystemExit("the events were not sent within a minute")
+        time.sleep(0.1)
+    events, found = len(sentry.envelopes), counted(sentry.envelopes, *CONTENT)
+    print(f"Sentry: {events} events, {found} words of the story in them")
 
 
 if __name__ == "__main__":

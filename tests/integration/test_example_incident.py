@@ -36,21 +36,42 @@ def _as_named(directory: Path) -> str:
     return os.path.relpath(COMMAND, directory)
 
 
+async def _printed(home: Path, *words: str) -> list[str]:
+    """The lines that the example prints, as a stranger runs it."""
+    interpreter = python_environment("openai", OPENAI_SDK)
+    assert f"openai=={OPENAI_SDK}\n" in README
+    words = (*words, "--mnemogate", _as_named(home / "project"))
+    code, out, errors = await run_client(interpreter, EXAMPLE / "incident.py", *words, home=home)
+    assert code == 0, errors[-3_000:]
+    return _lines(out)
+
+
+def _shown(output: int) -> list[str]:
+    """The lines of one of the two outputs in the README: 0 or 1."""
+    return _lines(README.split("\n```\n")[2 + 3 * output])
+
+
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not COMMAND.is_file(), reason="`make install-dev` puts `mnemogate` there")
 async def test_one_feedback_hides_what_made_an_answer_wrong_as_the_readme_shows(
     tmp_path: Path,
 ) -> None:
-    interpreter = python_environment("openai", OPENAI_SDK)
-    assert f"openai=={OPENAI_SDK}\n" in README
-    program = EXAMPLE / "incident.py"
-    code, out, errors = await run_client(
-        interpreter, program, "--mnemogate", _as_named(tmp_path / "project"), home=tmp_path
-    )
-    assert code == 0, errors[-3_000:]
-    said = _lines(out)
-    assert said == _lines(README.split("\n```\n")[2])
+    said = await _printed(tmp_path)
+    assert said == _shown(0)
     # Control: the same question was answered wrongly before anybody said so, in two conversations.
     # After that it is right in a third one, and in the second, which sends its history again.
     assert said[0] == said[1] != said[-2] == said[-1]
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not COMMAND.is_file(), reason="`make install-dev` puts `mnemogate` there")
+async def test_a_registered_statement_alone_opens_the_incident_as_the_readme_shows(
+    tmp_path: Path,
+) -> None:
+    said = await _printed(tmp_path, "--unasked")
+    assert said == _shown(1)
+    assert "Porto. (in what the model read: Porto 3 times)" in said[0], "control: it was shown"
+    assert "Lisbon. (in what the model read: Porto 0 times)" in said[3]
+    assert said[-1].endswith(" events, 0 words of the story in them")
