@@ -8,6 +8,10 @@ from tests.mutants.mutant import Mutant, at
 
 _FORWARDING: Final = "proxy/settle/forwarding.py"
 _LEFTOVERS: Final = "proxy/settle/leftovers.py"
+_KILLS: Final = at(
+    "tests/fault/test_backend_kills.py",
+    "test_a_sidecar_that_dies_while_it_writes_to_a_server_behind_knows_what_arrived",
+)
 _TEST_FORWARDING: Final = "tests/unit/proxy/settle/test_forwarding.py"
 _TEST_LEFTOVERS: Final = "tests/unit/proxy/settle/test_leftovers.py"
 _LOST: Final = at(
@@ -110,5 +114,22 @@ SETTLE: Final = (
         new="        if one.candidate_id is not None\n",
         invariant="only what was admitted is sent",
         tests=(at(_TEST_FORWARDING, "test_only_what_was_admitted_may_be_sent"),),
+    ),
+    Mutant(
+        name="what a dead process sent counts as failed",
+        file=_LEFTOVERS,
+        old="        state = await self._backend.look_up(one)\n",
+        new="        await self._backend.look_up(one)\n        state = Forwarded.FAILED\n",
+        invariant="the server alone says what became of a write whose answer is lost",
+        tests=(_KILLS,),
+    ),
+    Mutant(
+        name="a write counts as done before the server has it",
+        file="proxy/fronts/backend_writes.py",
+        old="        reply = await self._sent(forwarding, outgoing, tuple(admitted.values()))\n",
+        new="        await forwarding.settle(tuple(admitted.values()), Forwarded.DONE)\n"
+        "        reply = await self._sent(forwarding, outgoing, tuple(admitted.values()))\n",
+        invariant="a write is done once the server says so",
+        tests=(_KILLS,),
     ),
 )
