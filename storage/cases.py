@@ -73,13 +73,18 @@ _NEXT: Final = {
     CaseStep.CONVICTED: frozenset(
         {CaseStep.CONVICTED, CaseStep.HEALED, CaseStep.NEEDS_PERSON, CaseStep.CLOSED}
     ),
+    # The search found nothing wrong any more, and the model's next reply was wrong all the same.
+    CaseStep.HEALED: frozenset({CaseStep.NEEDS_PERSON, CaseStep.CLOSED}),
     CaseStep.CLOSED: frozenset[CaseStep](),
 }
 _ENDS: Final = frozenset({CaseStep.CLOSED})
 
 
 def may_follow(step: CaseStep, after: CaseStep) -> bool:
-    """Whether a case at step `after` may go on to `step`; only a person may close an ended case."""
+    """Whether a case at step `after` may go on to `step`.
+
+    Only a person may close an ended case, and a healed one may turn out to need a person.
+    """
     return step in _NEXT.get(after, _ENDS)
 
 

@@ -201,6 +201,8 @@ class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
     held_untold_s: float = 0.0
     # Records that the recall ledger did not keep, since the start.
     recalls_dropped: int = 0
+    # Replies of models that were not held against anchors, since the start.
+    replies_unchecked: int = 0
 
 
 Event = VerdictRecorded | ReadServed | RequestServed | ModelServed | IncidentStepped

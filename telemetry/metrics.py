@@ -321,6 +321,11 @@ class Metrics:
                 "Records of reads and replies that are not kept.",
                 value=store.recalls_dropped,
             )
+            yield CounterMetricFamily(
+                "mnemogate_replies_unchecked",
+                "Replies of models that were not held against anchors, for want of room.",
+                value=store.replies_unchecked,
+            )
             yield GaugeMetricFamily(
                 "mnemogate_queue_length", "Candidates before the writer.", value=store.queue_len
             )

@@ -160,6 +160,15 @@ class Blaming:
         if case_id in self._signals:
             await self._done.setdefault(case_id, asyncio.Event()).wait()
 
+    async def still_wrong(self, case_id: str) -> None:
+        """Leave a case to a person, because what it hid did not make the answer right.
+
+        Raises:
+            StorageError: The case could not be written to disk.
+        """
+        case = await asyncio.to_thread(self._cases.get, case_id)
+        await self._moved(case, CaseStep.NEEDS_PERSON, _open("still_wrong"))
+
     async def dry_run(
         self, signal: Signal, *, whole_cause: bool
     ) -> tuple[Round, tuple[Named, ...]]:

@@ -1,36 +1,54 @@
 """Holds finished replies of a model against anchors, and hides the memories that made one wrong.
 
 A reply that contradicts an anchor opens a case only where a memory in its request contradicts the
-same anchor: otherwise the model said it of its own. The next request of the same principal waits
-until the case has ended, so that the memory's text is taken out of that request.
+same anchor: otherwise the model said it of its own. A reply is looked at before it is shown
+(`wrong`), or afterwards (`replied`); then the next request of the same principal waits until the
+case has ended, so that the memory's text is taken out of that request.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from collections import OrderedDict, deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from policy.after.signals import SignalKind
 from policy.model import MemoryId, PrincipalId, Tenant  # noqa: TC001 - msgspec reads it
 from proxy.aftermath.rule_watch import going_on
-from proxy.seams.cases import RULES
+from proxy.seams.cases import RULES, WrongReply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
-    from policy.model import Principal
+    from policy.model import Memory, Principal
     from proxy.aftermath.rule_signals import RuleSignals
-    from proxy.aftermath.screening import KnownRules
+    from proxy.aftermath.screening import KnownRules, TenantRules
     from storage.interfaces import MemoryReader
 
 REPLIES_MAX: Final = 256
 """How many replies wait to be looked at; further ones are not looked at."""
+REPLIES_OF_ONE_MAX: Final = 32
+"""How many replies to one principal wait to be looked at, or for the end of their cases."""
 SETTLED_S: Final = 10.0
-"""How long a request waits for the replies before it."""
+"""How long one request waits for the replies before it, and no later request for the same ones."""
+HEALED_S: Final = 10.0
+"""How long a reply that is not shown yet waits for the end of its cases."""
+_LOOKED_AT_MAX: Final = 4_096
+
+
+class SeesCasesThrough(Protocol):
+    """What becomes of an open case."""
+
+    async def over(self, case_id: str) -> None:
+        """Wait until a case goes no further without a person."""
+        ...
+
+    async def still_wrong(self, case_id: str) -> None:
+        """Leave a case to a person: what it hid did not make the answer right."""
+        ...
 
 
 class FinishedReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +61,16 @@ class FinishedReply(msgspec.Struct, frozen=True, kw_only=True):
     memory_ids: tuple[MemoryId, ...]
 
 
+class _Unsettled:
+    """The replies to one principal that were not looked at, or whose cases have not ended."""
+
+    def __init__(self) -> None:
+        self.left_count = 0
+        self.over = asyncio.Event()
+
+
 class ReplyChecks:
-    """Implements `ChecksReplies`; rules are tried on another thread."""
+    """Implements `ChecksReplies` and `HealsReplies`; rules are tried on another thread."""
 
     def __init__(
         self,
@@ -52,17 +78,21 @@ class ReplyChecks:
         reader: MemoryReader,
         rules: KnownRules,
         signals: RuleSignals,
-        over: Callable[[str], Awaitable[None]],
+        cases: SeesCasesThrough,
     ) -> None:
-        """`over` waits until a case goes no further without a person."""
         self._reader = reader
         self._rules = rules
         self._signals = signals
-        self._over = over
-        self._waiting: deque[FinishedReply] = deque()
+        self._cases = cases
+        self._waiting: deque[tuple[FinishedReply, _Unsettled]] = deque()
         self._wake = asyncio.Event()
-        # By principal, the event that is set when none of its replies waits any more.
-        self._settled: dict[PrincipalId, asyncio.Event] = {}
+        self._unsettled: dict[PrincipalId, _Unsettled] = {}
+        # The newest replies that were looked at before they were shown.
+        self._looked_at: OrderedDict[tuple[PrincipalId, str], None] = OrderedDict()
+        self.dropped_count = 0
+        """How many replies were not looked at, because too many were waiting."""
+
+    # ---- replies that were shown already ---------------------------------------------------------
 
     def replied(
         self,
@@ -72,26 +102,30 @@ class ReplyChecks:
         memory_ids: tuple[MemoryId, ...],
     ) -> None:
         """Note what a model said in a finished reply; see `ChecksReplies`."""
-        if len(self._waiting) < REPLIES_MAX and self._rules.of(principal.tenant) is not None:
-            self._waiting.append(
-                FinishedReply(
-                    tenant=principal.tenant,
-                    principal_id=principal.principal_id,
-                    reply_id=reply_id,
-                    said=said,
-                    memory_ids=memory_ids,
-                )
-            )
-            self._settled.setdefault(principal.principal_id, asyncio.Event())
-            self._wake.set()
+        principal_id = principal.principal_id
+        if self._rules.of(principal.tenant) is None or (principal_id, reply_id) in self._looked_at:
+            return
+        unsettled = self._unsettled.get(principal_id) or _Unsettled()
+        if len(self._waiting) >= REPLIES_MAX or unsettled.left_count >= REPLIES_OF_ONE_MAX:
+            self.dropped_count += 1
+            return
+        unsettled.left_count += 1
+        self._unsettled[principal_id] = unsettled
+        self._waiting.append((_finished(principal, reply_id, said, memory_ids), unsettled))
+        self._wake.set()
 
     async def settled(self, principal: Principal) -> None:
         """Wait until the replies to this principal are looked at; see `ChecksReplies`."""
-        settled = self._settled.get(principal.principal_id)
-        if settled is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(SETTLED_S):
-                    await settled.wait()
+        unsettled = self._unsettled.get(principal.principal_id)
+        if unsettled is None:
+            return
+        try:
+            async with asyncio.timeout(SETTLED_S):
+                await unsettled.over.wait()
+        except TimeoutError:
+            # A slow search holds up one request, and not each one after it.
+            if self._unsettled.get(principal.principal_id) is unsettled:
+                del self._unsettled[principal.principal_id]
 
     @asynccontextmanager
     async def checking(self) -> AsyncGenerator[None]:
@@ -104,32 +138,132 @@ class ReplyChecks:
                 task.cancel()
 
     async def _for_ever(self) -> None:
-        while True:
-            await self._wake.wait()
-            while self._waiting:
-                reply = self._waiting[0]
-                await going_on(self._look_at(reply))
-                self._waiting.popleft()
-                if not any(one.principal_id == reply.principal_id for one in self._waiting):
-                    self._settled.pop(reply.principal_id).set()
-            self._wake.clear()
+        # One slow case keeps no other reply from being looked at: its end is waited for aside.
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._wake.wait()
+                while self._waiting:
+                    reply, unsettled = self._waiting.popleft()
+                    opened: list[str] = []
+                    await going_on(self._look_at(reply, opened))
+                    if opened:
+                        group.create_task(self._until_over(reply, unsettled, opened))
+                    else:
+                        self._looked(reply, unsettled)
+                self._wake.clear()
 
-    async def _look_at(self, reply: FinishedReply) -> None:
-        for rule_id in await asyncio.to_thread(self._failing, reply):
+    async def _look_at(self, reply: FinishedReply, opened: list[str]) -> None:
+        _, by_rule = await asyncio.to_thread(self._failing, reply)
+        opened += await self._opened(reply, by_rule)
+
+    async def _until_over(
+        self, reply: FinishedReply, unsettled: _Unsettled, case_ids: list[str]
+    ) -> None:
+        for case_id in case_ids:
+            await self._cases.over(case_id)
+        self._looked(reply, unsettled)
+
+    def _looked(self, reply: FinishedReply, unsettled: _Unsettled) -> None:
+        unsettled.left_count -= 1
+        if not unsettled.left_count:
+            unsettled.over.set()
+            if self._unsettled.get(reply.principal_id) is unsettled:
+                del self._unsettled[reply.principal_id]
+
+    # ---- replies that are not shown yet ----------------------------------------------------------
+
+    async def has_suspects(self, principal: Principal, memory_ids: tuple[MemoryId, ...]) -> bool:
+        """Implements `HealsReplies.has_suspects`."""
+        rules = self._rules.of(principal.tenant)
+        if rules is None or not memory_ids:
+            return False
+        by_rule = await asyncio.to_thread(self._suspects, rules, principal.tenant, memory_ids)
+        return bool(by_rule)
+
+    async def wrong(
+        self,
+        principal: Principal,
+        reply_id: str,
+        said: tuple[str, ...],
+        memory_ids: tuple[MemoryId, ...],
+        note: Callable[[], None],
+    ) -> WrongReply | None:
+        """Implements `HealsReplies.wrong`."""
+        reply = _finished(principal, reply_id, said, memory_ids)
+        if reply_id:
+            self._looked_at[(principal.principal_id, reply_id)] = None
+            if len(self._looked_at) > _LOOKED_AT_MAX:
+                self._looked_at.popitem(last=False)
+        failed, by_rule = await asyncio.to_thread(self._failing, reply)
+        if not by_rule:
+            return WrongReply(why="no_memory") if failed else None
+        note()
+        opened = await self._opened(reply, by_rule)
+        if not opened:
+            return WrongReply(why="day_full")
+        try:
+            async with asyncio.timeout(HEALED_S):
+                for case_id in opened:
+                    await self._cases.over(case_id)
+        except TimeoutError:
+            return WrongReply(case_id=opened[0], why="too_late")
+        _, left = await asyncio.to_thread(self._failing, reply)
+        if left:
+            return WrongReply(case_id=opened[0], why="needs_person")
+        return WrongReply(case_id=opened[0], mended=True)
+
+    async def still_wrong(self, case_id: str) -> None:
+        """Implements `HealsReplies.still_wrong`."""
+        await self._cases.still_wrong(case_id)
+
+    # ---- what both have in common ----------------------------------------------------------------
+
+    async def _opened(self, reply: FinishedReply, by_rule: dict[str, list[Memory]]) -> list[str]:
+        """The cases that a wrong reply opens, as far as the day has room for them."""
+        opened: list[str] = []
+        for rule_id, memories in by_rule.items():
             if self._signals.may_open(reply.tenant, rule_id):
+                # A reply without an id is in no ledger: then one memory is accused.
                 _, case_id = await self._signals.signal(
-                    SignalKind.ANCHOR, reply.tenant, rule_id, RULES, reply_id=reply.reply_id
+                    SignalKind.ANCHOR,
+                    reply.tenant,
+                    rule_id,
+                    RULES,
+                    reply_id=reply.reply_id,
+                    memory_id="" if reply.reply_id else memories[0].memory_id,
                 )
-                await self._over(case_id)
+                opened += [case_id] if case_id else []
+        return opened
 
-    def _failing(self, reply: FinishedReply) -> tuple[str, ...]:
-        """The anchors that both the reply and a memory in its request contradict."""
+    def _failing(self, reply: FinishedReply) -> tuple[tuple[str, ...], dict[str, list[Memory]]]:
+        """The anchors that a reply contradicts, and the memories in its request that do so too."""
         rules = self._rules.of(reply.tenant)
-        if rules is None:
-            return ()
-        said = rules.failed_by_reply(reply.said)
-        if not said:
-            return ()
-        found = (self._reader.get(reply.tenant, one) for one in reply.memory_ids)
-        held = {rule for one in found if one is not None for rule in rules.failed_by(one)}
-        return tuple(one for one in said if one in held)
+        said = () if rules is None else rules.failed_by_reply(reply.said)
+        if rules is None or not said:
+            return said, {}
+        held = self._suspects(rules, reply.tenant, reply.memory_ids)
+        return said, {one: held[one] for one in said if one in held}
+
+    def _suspects(
+        self, rules: TenantRules, tenant: Tenant, memory_ids: Iterable[MemoryId]
+    ) -> dict[str, list[Memory]]:
+        """The memories that contradict an anchor above their label, by that anchor."""
+        by_rule: dict[str, list[Memory]] = {}
+        for memory_id in memory_ids:
+            memory = self._reader.get(tenant, memory_id)
+            if memory is not None:
+                for rule_id in rules.failed_by(memory):
+                    by_rule.setdefault(rule_id, []).append(memory)
+        return by_rule
+
+
+def _finished(
+    principal: Principal, reply_id: str, said: tuple[str, ...], memory_ids: tuple[MemoryId, ...]
+) -> FinishedReply:
+    return FinishedReply(
+        tenant=principal.tenant,
+        principal_id=principal.principal_id,
+        reply_id=reply_id,
+        said=said,
+        memory_ids=memory_ids,
+    )

@@ -10,6 +10,7 @@ from policy.verdict import Reason
 from proxy.ledger.sessions import Sessions
 from proxy.model.codes import Codes
 from proxy.model.files_judged import files_of
+from proxy.model.healing import Healing
 from proxy.model.reply_notes import ReplyNotes
 from proxy.model.with_ledger import Coupled
 from proxy.seams.operation import memories_of, recalls_of
@@ -18,9 +19,11 @@ from proxy.withhold.withholding import Withholding
 from storage.values import THE_STORE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from policy.model import Principal, Tenant
     from proxy.model.memory_seam import Coupling
-    from proxy.seams.cases import ChecksReplies
+    from proxy.seams.cases import ChecksReplies, HealsReplies
     from proxy.seams.recalls import Shown
     from proxy.seams.surroundings import Surroundings
     from proxy.settings.model import ModelUpstream
@@ -83,6 +86,10 @@ class ModelMemory:
         return Coupled(
             inner, self.sessions, self.withholding, self._drift, self._replies, checks=checks
         )
+
+    def healing(self, heals: HealsReplies, halt: Callable[[], None]) -> Healing:
+        """The part that looks at replies of models before the agent gets them."""
+        return Healing(self._replies, heals, halt)
 
     def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
         """Tell ledger and withholding which memories a memory front is about to serve."""

@@ -22,7 +22,7 @@ from proxy.compose.listening import ADMIN_SOCKET, Fronts, Listening
 from proxy.compose.mcp import McpServing
 from proxy.compose.observe_mode import warned
 from proxy.compose.process import no_core_dumps
-from proxy.compose.services import Foundation, Scrape, Services
+from proxy.compose.services import Foundation, Services
 from proxy.compose.telling import tellers
 from proxy.embed.embedding import resolve_embedder
 from proxy.fronts.admin import admin_routes
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from policy.ruleset import Ruleset
+    from proxy.compose.scrape import Scrape
     from proxy.guard.direct import Direct
     from proxy.guard.local import Guarding
     from proxy.intercept.interceptor import Submits
@@ -159,7 +160,7 @@ async def compose(
         foundation = await _foundation(stack, settings, composition, store, embedder, surroundings)
         services = Services(foundation, stack.enter_context(_readers()), rules)
         told = await tellers(settings, store, surroundings)
-        health = _health(settings, clock, services, Scrape(store, telemetry, told, clock.now_ms))
+        health = _health(settings, clock, services, services.scrape(telemetry, told))
         mcp = _mcp(settings, composition, services, surroundings, halted)
         couple = composition.couple if composition.listen else None
         model = await services.model_front(stack, couple, halted.set)

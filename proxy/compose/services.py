@@ -40,6 +40,7 @@ from proxy.aftermath.rule_watch import RuleWatch
 from proxy.aftermath.rules import Spoken
 from proxy.aftermath.screening import KnownRules, Screening
 from proxy.aftermath.trial import Trials
+from proxy.compose.scrape import Scrape
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
@@ -71,7 +72,6 @@ from proxy.seams.withholding import Unwatched
 from proxy.settings.after import Heal
 from proxy.settings.model import base_of, unset_in
 from proxy.transport.auth import Authenticator
-from telemetry.events import StoreGauges
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -181,7 +181,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             reader=self.store.reader,
             rules=watch.rules,
             signals=watch.signals,
-            over=blaming.over,
+            cases=blaming,
         )
 
     def deciding(self) -> Deciding:
@@ -440,6 +440,13 @@ class Services:
             ):
                 yield
 
+    def scrape(self, telemetry: Telemetry, told: Tellers) -> Scrape:
+        """What renders the metrics."""
+        now_ms = self._foundation.surroundings.now_ms
+        return Scrape(
+            self._foundation.store, telemetry, told, now_ms=now_ms, checks=self.reply_checks
+        )
+
     def page_served_at(self, admin: Address | None, *, tls: bool) -> None:
         """Note where people decide: the sidecar's own listener, or the address in the settings."""
         webhook = self._foundation.settings.review_webhook
@@ -478,11 +485,13 @@ class Services:
     ) -> ModelFront:
         """The front for model APIs, named in `[[model]]` tables; without `couple` there is none."""
         coupling: Coupling = UnsafeUncoupled()
-        veto = Veto(self.guard)
+        veto, healing = Veto(self.guard), None
         if self._foundation.memory is not None:
             checks: ChecksReplies = ChecksNoReplies()
-            if self._foundation.settings.heal is Heal.NEXT:
+            if self._foundation.settings.heal in {Heal.NEXT, Heal.ANSWER}:
                 checks = self.reply_checks
+            if self._foundation.settings.heal is Heal.ANSWER:
+                healing = self._foundation.memory.healing(self.reply_checks, halt)
             coupling = self._foundation.memory.coupled(coupling, checks)
             veto = Veto(self.guard, self._foundation.memory.withholding.is_forgiven)
         ledger = self.operate.ledger
@@ -510,6 +519,7 @@ class Services:
             extraction=Extraction(self.guard),
             halt=halt,
             surroundings=self._foundation.surroundings,
+            healing=healing,
         )
 
     def guard_front(
@@ -544,43 +554,3 @@ class _TextProbe:
         if takes_client_vectors(self._embedder):
             return None
         return self._shadow.probe(tenant, Recallable(text=text), margin)
-
-
-class Scrape:
-    """Renders the metrics, with gauges of the store's state at that moment."""
-
-    def __init__(
-        self, store: Store, telemetry: Telemetry, told: Tellers, now_ms: Callable[[], int]
-    ) -> None:
-        self.store = store
-        self._metrics = telemetry.metrics
-        self.told = told
-        self._now_ms = now_ms
-
-    def _age_s(self, since_ms: int | None) -> float:
-        return 0.0 if since_ms is None else max(0, self._now_ms() - since_ms) / 1_000
-
-    def __call__(self) -> bytes:
-        """The metrics as text."""
-        status = self.store.reader.status()
-        self._metrics.set_store(
-            StoreGauges(
-                version=status.version,
-                epoch=status.epoch,
-                live_count=status.live_count,
-                held_count=status.held_count,
-                leaf_count=status.leaf_count,
-                bytes_used=status.bytes_used,
-                bytes_quota=status.bytes_quota,
-                writable=status.writable,
-                observing=status.observing,
-                held_oldest_s=self._age_s(status.held_since_ms),
-                held_untold_s=self._age_s(self.told.review_untold_ms),
-                recalls_dropped=self.store.recalls.dropped_count,
-            )
-        )
-        levels: dict[str, int] = {}
-        for _, state in self.store.reader.all_trust():
-            levels[state.level.value] = levels.get(state.level.value, 0) + 1
-        self._metrics.set_trust(levels)
-        return self._metrics.render()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from proxy.dialects.model.api import ModelApi
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.model.extraction import Extraction
+    from proxy.model.healing import Healing
     from proxy.model.memory_seam import Coupling
     from proxy.model.sending import Behind
     from proxy.seams.operation import HttpReply, Refusal
@@ -94,7 +95,10 @@ class ModelFront:
         extraction: Extraction,
         halt: Callable[[], None],
         surroundings: Surroundings,
+        healing: Healing | None = None,
     ) -> None:
+        """`healing` looks at replies before the agent gets them; None: nobody does."""
+        self._healing = healing
         self._behind = behind
         self._authenticator = authenticator
         self._coupling = coupling
@@ -274,6 +278,7 @@ class ModelFront:
             halt=self._halt,
             clock_ns=self._surroundings.clock_ns,
             ended=ended,
+            healed=None if self._healing is None else self._healing.of_reply(),
         )
         return await turn.answer()
 

@@ -23,6 +23,7 @@ _OURS: Final = frozenset(
     {
         *("cache-control", "content-type", "date", "server", "traceparent"),
         *("x-content-type-options", "mnemogate-trace-id", "mnemogate-caller"),
+        *("mnemogate-healed", "mnemogate-not-healed"),
     }
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ from proxy.dialects.model.confirm.replies import (
 from proxy.dialects.model.one_reading import straight_event, straight_object
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import repeats, text_of
-from proxy.dialects.model.stream import Unread
+from proxy.dialects.model.stream import Decided, Unread
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import read_body, write_body
 from proxy.model.clearing import Clearing
@@ -37,15 +37,19 @@ from proxy.transport.responses import Failure, attempt
 from telemetry.propagation import format_traceparent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 
+    from proxy.dialects.model.transcript import ModelReply
     from proxy.dialects.sse import Event
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.model.extraction import Extraction
+    from proxy.model.healing import HealedReply
     from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
     from proxy.model.sending import Behind
     from proxy.transport.exchange import Pieces
     from proxy.transport.upstream import Reply
+
+_Came = TypeVar("_Came", bytes, "list[Event]")
 
 OK: Final = 200
 EVENTS: Final = "text/event-stream"
@@ -79,8 +83,12 @@ class Turn:
         halt: Callable[[], None],
         clock_ns: Callable[[], int],
         ended: Callable[[Turn], None],
+        healed: HealedReply | None = None,
     ) -> None:
-        """`ended` is called once, after the last byte or when the agent leaves."""
+        """`ended` is called once, after the last byte or when the agent leaves.
+
+        `healed` looks at the reply before the agent gets it; None: nobody does.
+        """
         self.api: ModelApi = asked.api
         self.asked = asked
         self.prepared: Prepared | None = None
@@ -104,6 +112,7 @@ class Turn:
         self._clock_ns = clock_ns
         self._ended = ended
         self._more: list[Json] = []
+        self._healed = healed if wire.asks and not asked.extracts else None
 
     async def answer(self) -> tuple[HttpReply, Pieces | None]:
         """The head of the reply, and its body in pieces where it streams.
@@ -120,12 +129,13 @@ class Turn:
                 raise UpstreamError("the server behind streams, and was not asked to")
             if _said(reply) and streams:
                 self.streamed = True
+                events = await self.held_back(reply)
                 head = HttpReply(
                     status=reply.status,
                     content_type=self.clearing.kind_of(reply),
-                    headers=self.clearing.headers_of(reply),
+                    headers=self._headers_of(reply),
                 )
-                return head, StreamedReply(self, stack.pop_all(), reply)
+                return head, StreamedReply(self, stack.pop_all(), reply, events)
             body = await self.wire.behind.whole(reply)
             if _said(reply) and self.asked.extracts:
                 body = await self._extracted(body)
@@ -139,7 +149,7 @@ class Turn:
                 status=reply.status,
                 body=body,
                 content_type=self.clearing.kind_of(reply, _JSON),
-                headers=self.clearing.headers_of(reply),
+                headers=self._headers_of(reply),
             ), None
         raise UpstreamError("the server behind broke off its answer")
 
@@ -164,8 +174,8 @@ class Turn:
 
         Returns None if there is no new reply; then the first one ends as it is.
         """
-        late = asyncio.get_running_loop().time() > self.due_s
-        if not self.wire.asks or self.askings > AGAIN_MAX or late:
+        healed = 0 if self._healed is None else self._healed.rounds
+        if not self.wire.asks or self.askings - healed > AGAIN_MAX or self._is_late():
             return None
         self._more += more
         await stack.aclose()
@@ -173,6 +183,78 @@ class Turn:
         if isinstance(done, Failure) or not _said(done):
             return None
         return done
+
+    def _is_late(self) -> bool:
+        return asyncio.get_running_loop().time() > self.due_s
+
+    def _headers_of(self, reply: Reply) -> tuple[tuple[str, str], ...]:
+        told = () if self._healed is None else self._healed.headers()
+        return (*self.clearing.headers_of(reply), *told)
+
+    # ---- asking again for a reply that memories made wrong ---------------------------------------
+
+    async def held_back(self, reply: Reply) -> list[Event] | None:
+        """All events of a stream that is looked at before it is shown; None: it is not held back.
+
+        Raises:
+            UpstreamError: The stream breaks off, or has an event that cannot be parsed.
+        """
+        if self._healed is None or not await self._healed.holds_back(self.current):
+            return None
+        return await self._mended(await self._events(reply), self._told_by, self._events)
+
+    async def _mended(
+        self,
+        came: _Came,
+        told_by: Callable[[_Came], ModelReply],
+        take: Callable[[Reply], Awaitable[_Came]],
+    ) -> _Came:
+        """A reply as it came, or the one that the model gave instead, without a memory's lie."""
+        healed = self._healed
+        while healed is not None and await healed.asks_again(self.current, told_by(came)):
+            before = self.prepared
+            done = await attempt(self._another(take), self._halt)
+            if isinstance(done, Failure) or done is None:
+                self.prepared = before
+                await healed.gives_up("no_answer")
+                break
+            came = done
+        return came
+
+    async def _another(self, take: Callable[[Reply], Awaitable[_Came]]) -> _Came | None:
+        """The model's whole reply to the request without what is hidden; None if there is none."""
+        if self._is_late():
+            return None
+        async with AsyncExitStack() as stack:
+            reply = await self.ask(stack)
+            return await take(reply) if _said(reply) else None
+        return None
+
+    async def _body(self, reply: Reply) -> bytes:
+        raw = await self.wire.behind.whole(reply)
+        _read(raw)
+        return raw
+
+    async def _events(self, reply: Reply) -> list[Event]:
+        if reply.content_type != EVENTS:
+            raise UpstreamError("the server behind was asked to stream, and did not")
+        found: list[Event] = []
+        async for events in events_of(self.wire.behind.pieces(reply, self.due_s)):
+            found += events
+        self._told_by(found)
+        return found
+
+    def _told_by(self, events: list[Event]) -> ModelReply:
+        """What the model says and calls in a whole stream."""
+        editor = self.api.editor()
+        try:
+            for event in events:
+                _, waiting = editor.feed(straight_event(event))
+                for one in waiting:
+                    editor.decide(Decided(key=one.key))
+        except Unread:
+            raise UpstreamError("the server behind sent an event that is not JSON") from None
+        return editor.said()
 
     async def _extracted(self, raw: bytes) -> bytes:
         """A reply to a memory backend, without the facts that were refused."""
@@ -196,6 +278,7 @@ class Turn:
         """Edit a reply that came whole; returns what the agent gets."""
         reply = self.api.whole()
         while True:
+            raw = await self._mended(raw, self._read_reply, self._body)
             came = _read(raw)
             body = straight_object(came)
             waiting = reply.feed(body)
@@ -222,6 +305,9 @@ class Turn:
         same = edited is given and edited == body
         same = same and body is came and not repeats(raw.decode("utf-8"), came)
         return raw if same else write_body(edited)
+
+    def _read_reply(self, raw: bytes) -> ModelReply:
+        return self.api.read_reply(straight_object(_read(raw)))
 
     async def _closed(self, edited: dict[str, Json]) -> dict[str, Json]:
         """The reply with the sidecar's own text appended, if there is any."""
@@ -272,11 +358,17 @@ class StreamedReply:
     If the model is asked a second time, the pieces of its second reply follow.
     """
 
-    def __init__(self, turn: Turn, stack: AsyncExitStack, reply: Reply) -> None:
-        """`stack` keeps the upstream's answer open until this stream is closed."""
+    def __init__(
+        self, turn: Turn, stack: AsyncExitStack, reply: Reply, events: list[Event] | None
+    ) -> None:
+        """`stack` keeps the upstream's answer open until this stream is closed.
+
+        `events` are those of a reply that was held back until it was whole.
+        """
         self._turn = turn
         self._stack = stack
         self._reply = reply
+        self._events = events
         self._editor = turn.api.editor()
         # the model's words in earlier requests for this reply; all calls in them were refused
         self._said_before = ""
@@ -300,7 +392,7 @@ class StreamedReply:
         while reply is not None:
             clean = turn.filter()
             try:
-                async for events in events_of(turn.wire.behind.pieces(reply, turn.due_s)):
+                async for events in self._coming(reply):
                     async for out in self._edited(events, clean):
                         yield out
                 async for out in self._edited([None], clean):
@@ -313,12 +405,22 @@ class StreamedReply:
             reply = await turn.ask_again(editor.again(), self._stack)
             if reply is None:
                 yield editor.close()
+            else:
+                self._events = await turn.held_back(reply)
         if editor.holds:
             # The stream is broken off, because a part of a call must not look like a complete one.
             raise UpstreamError("the server behind broke off its answer")
         if isinstance(editor, ResponsesEditor):
             turn.output = editor.output
         turn.reply_id = editor.said().reply_id or ""
+
+    async def _coming(self, reply: Reply) -> AsyncGenerator[list[Event]]:
+        """The events of a reply, in the groups in which they came."""
+        if self._events is not None:
+            yield self._events
+            return
+        async for events in events_of(self._turn.wire.behind.pieces(reply, self._turn.due_s)):
+            yield events
 
     async def _edited(self, events: Sequence[Event | None], clean: Filter) -> AsyncGenerator[bytes]:
         """The events that go on; no event after a call goes on before the call is judged.

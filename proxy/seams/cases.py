@@ -17,7 +17,7 @@ from policy.after.signals import Grade, SignalKind
 from policy.model import MemoryId, PrincipalId, Tenant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from policy.model import Principal
     from proxy.seams.operation import GiveFeedback, Noted
@@ -109,6 +109,55 @@ class ChecksReplies(Protocol):
         """Wait until this principal's replies are looked at, and who made one wrong is hidden.
 
         The wait is bounded: what takes longer goes on afterwards.
+        """
+        ...
+
+
+class WrongReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a finished reply that contradicts an anchor, before anybody was shown it.
+
+    `mended` is true where each memory behind the reply is hidden, so that another reply is worth
+    asking for. `why` says in a fixed word why not. `case_id` is "" where no case was opened.
+    """
+
+    case_id: str = ""
+    mended: bool = False
+    why: str = ""
+
+
+class HealsReplies(Protocol):
+    """Looks at a finished reply before it is shown, and hides what made it wrong.
+
+    Event loop only.
+    """
+
+    async def has_suspects(self, principal: Principal, memory_ids: tuple[MemoryId, ...]) -> bool:
+        """Whether one of these memories contradicts an anchor above its label."""
+        ...
+
+    async def wrong(
+        self,
+        principal: Principal,
+        reply_id: str,
+        said: tuple[str, ...],
+        memory_ids: tuple[MemoryId, ...],
+        note: Callable[[], None],
+    ) -> WrongReply | None:
+        """Hold a reply against the anchors; None where it contradicts none.
+
+        `note` tells the ledger of the reply, before a case about it is opened. The search for what
+        made it wrong is over when this returns, or goes on without it after a bounded time.
+
+        Raises:
+            StorageError: The reply could not be looked at, or no case could be opened.
+        """
+        ...
+
+    async def still_wrong(self, case_id: str) -> None:
+        """Leave a case to a person: what it hid did not make the reply right.
+
+        Raises:
+            StorageError: The case could not be written to disk.
         """
         ...
 

@@ -37,6 +37,7 @@ class Heal(enum.Enum):
     OFF = "off"
     RECALL = "recall"
     NEXT = "next"
+    ANSWER = "answer"
 
 
 class SentryTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,7 +80,8 @@ MEANINGS: Final[dict[str, str]] = {
     "blast_max": "How many memories one incident hides in all without a person, up to 200.",
     "heal": "What is done about memories that contradict an anchor above their label: `recall` "
     "leaves them out of every read before it is served; `next` also holds each finished reply of a "
-    "model against anchors; `off` shows them, and looks afterwards.",
+    "model against anchors; `answer` does so before the reply is shown, and asks the model again; "
+    "`off` shows them, and looks afterwards.",
     "canary_seconds": "Seconds between two rounds of all canaries; within seconds after commits, "
     "too. 0: only `canary run` asks them.",
     "retry_days": "After how many days a memory that expired because it was true once is tried "

@@ -16,7 +16,6 @@ _RULES: Final = "tests/unit/policy/after/test_rule_judge.py"
 _FEEDBACK: Final = "tests/unit/proxy/aftermath/test_feedback.py"
 _JUDGES: Final = "tests/unit/proxy/aftermath/test_judges.py"
 _CANARIES: Final = "tests/integration/test_registered_words.py"
-_CHECKED: Final = "tests/unit/proxy/aftermath/test_reply_checks.py"
 _SCREENED: Final = "tests/unit/proxy/aftermath/test_screening.py"
 _WATCHED: Final = "tests/unit/proxy/aftermath/test_rule_watch.py"
 _SIGNALS: Final = "tests/unit/policy/after/test_signals.py"
@@ -206,22 +205,6 @@ RECALLS: Final = (
 
 AFTER: Final = (
     *RECALLS,
-    Mutant(
-        name="a wrong reply opens a case without a memory that says the same",
-        file="proxy/aftermath/reply_checks.py",
-        old="        return tuple(one for one in said if one in held)\n",
-        new="        return said\n",
-        invariant="what a model says of its own is looked for in no memory",
-        tests=(at(_CHECKED, "test_a_wrong_reply_hides_the_memory_that_says_so"),),
-    ),
-    Mutant(
-        name="the next request does not wait for the end of the case",
-        file="proxy/aftermath/reply_checks.py",
-        old="                await self._over(case_id)\n",
-        new="",
-        invariant="the request after a wrong reply is without the memory behind it",
-        tests=(at(_CHECKED, "test_a_wrong_reply_hides_the_memory_that_says_so"),),
-    ),
     Mutant(
         name="the places of what is left out stay empty",
         file="storage/read/reader.py",

@@ -16,6 +16,7 @@ from tests.mutants.endorsed_table import ENDORSED
 from tests.mutants.evaluate_table import EVALUATE
 from tests.mutants.files_table import FILES
 from tests.mutants.guard_table import GUARD
+from tests.mutants.heal_table import HEAL
 from tests.mutants.index_table import INDEX
 from tests.mutants.labels_table import LABELS
 from tests.mutants.mcp_table import MCP
@@ -71,6 +72,7 @@ MUTANTS: Final = (
     *TRUST,
     *REPORTING,
     *AFTER,
+    *HEAL,
     *CASES,
     *PAROLE,
     *DRIFT,

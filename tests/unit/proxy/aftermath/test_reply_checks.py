@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policy.model import Principal, PrincipalId
-from proxy.aftermath.reply_checks import ReplyChecks
+from proxy.aftermath.blaming import ON_CONVICTION
+from proxy.aftermath.reply_checks import REPLIES_OF_ONE_MAX, ReplyChecks
 from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.screening import KnownRules
+from proxy.seams.cases import OnConviction, WrongReply
 from proxy.seams.surroundings import Surroundings
 from storage.cases import CaseStep
 from storage.recalls import InContext, Reply
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.model import MemoryId
+    from proxy.aftermath.blaming import Blaming
     from storage.embedded import EmbeddedStore
 
 READER = Principal(principal_id=PrincipalId("reader"), tenant=TENANT)
@@ -45,22 +48,42 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def checking(store: EmbeddedStore) -> AsyncGenerator[ReplyChecks]:
+async def checking(
+    store: EmbeddedStore, *, acts: OnConviction = ON_CONVICTION, ends: asyncio.Event | None = None
+) -> AsyncGenerator[ReplyChecks]:
+    """`ends`: until it is set, cases of the anchor `code` seem to go on."""
     numbers = iter(range(1, 1_000))
     out = Surroundings(
         clock_ns=lambda: 1_750_000_000_000_000_000,
         random_hex=lambda n: f"{next(numbers):0{2 * n}x}",
         record=lambda _event: None,
     )
-    async with blaming(store) as cases:
+    async with blaming(store, acts=acts) as cases:
         checks = ReplyChecks(
             reader=store.reader,
             rules=KnownRules(store.reader.anchors),
             signals=RuleSignals(failures=store.failures, cases=cases, surroundings=out),
-            over=cases.over,
+            cases=cases if ends is None else _Slow(store, cases, ends),
         )
         async with checks.checking():
             yield checks
+
+
+class _Slow:
+    """Cases of which some seem to take long."""
+
+    def __init__(self, store: EmbeddedStore, cases: Blaming, ends: asyncio.Event) -> None:
+        self._store = store
+        self._cases = cases
+        self._ends = ends
+
+    async def over(self, case_id: str) -> None:
+        await self._cases.over(case_id)
+        if self._store.cases.get(case_id).anchor_id == "code":
+            await self._ends.wait()
+
+    async def still_wrong(self, case_id: str) -> None:
+        await self._cases.still_wrong(case_id)
 
 
 def noted(store: EmbeddedStore, reply_id: str, memory_id: MemoryId) -> None:
@@ -108,3 +131,111 @@ async def test_a_wrong_reply_hides_the_memory_that_says_so(
         (case,) = store.cases.all()
     assert (case.step, case.anchor_id) == (CaseStep.HEALED, "code")
     assert found(store) == {"The kitchen opens at nine."}
+
+
+async def wrong(
+    checks: ReplyChecks, store: EmbeddedStore, memory_id: MemoryId, said: str = LIE
+) -> WrongReply | None:
+    """A reply that is looked at before it is shown."""
+    return await checks.wrong(
+        READER, "r1", (said,), (memory_id,), lambda: noted(store, "r1", memory_id)
+    )
+
+
+async def test_what_made_a_reply_wrong_is_hidden_before_it_is_shown(store: EmbeddedStore) -> None:
+    false = await asyncio.to_thread(lie, store, LIE)
+    true = await asyncio.to_thread(truth, store, "The kitchen opens at nine.")
+    async with checking(store) as checks:
+        assert await wrong(checks, store, false) is None, "control: there is no anchor yet"
+        assert not await checks.has_suspects(READER, (false, true))
+        await store.writer.put_anchor(anchor(), BY)
+        assert await checks.has_suspects(READER, (true, false))
+        assert not await checks.has_suspects(READER, (true,))
+        assert await wrong(checks, store, false, "The kitchen opens at nine.") is None
+        assert await wrong(checks, store, true) == WrongReply(why="no_memory")
+        told = await wrong(checks, store, false)
+        (case,) = store.cases.all()
+        assert told == WrongReply(case_id=case.case_id, mended=True)
+        assert found(store) == {"The kitchen opens at nine."}
+        # The same reply, told of at its end, is not looked at again.
+        checks.replied(READER, "r1", (LIE,), (false,))
+        await checks.settled(READER)
+    assert len(store.cases.all()) == 1
+
+
+async def test_a_reply_is_not_mended_while_its_memory_waits_for_a_person(
+    store: EmbeddedStore,
+) -> None:
+    false = await asyncio.to_thread(lie, store, LIE)
+    await store.writer.put_anchor(anchor(), BY)
+    async with checking(store, acts=OnConviction(rules_propose=True)) as checks:
+        told = await wrong(checks, store, false)
+    (case,) = store.cases.all()
+    assert told == WrongReply(case_id=case.case_id, why="needs_person")
+
+
+async def test_a_case_whose_reply_stays_wrong_waits_for_a_person(store: EmbeddedStore) -> None:
+    false = await asyncio.to_thread(lie, store, LIE)
+    await store.writer.put_anchor(anchor(), BY)
+    async with checking(store) as checks:
+        told = await wrong(checks, store, false)
+        assert told is not None
+        assert store.cases.get(told.case_id).step is CaseStep.HEALED
+        await checks.still_wrong(told.case_id)
+    case = store.cases.get(told.case_id)
+    assert (case.step, case.why) == (CaseStep.NEEDS_PERSON, "still_wrong")
+
+
+async def test_a_reply_waits_for_its_cases_for_a_bounded_time(
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.aftermath.reply_checks.HEALED_S", 0.01)
+    false = await asyncio.to_thread(lie, store, LIE)
+    await store.writer.put_anchor(anchor(), BY)
+    async with checking(store, ends=asyncio.Event()) as checks:
+        told = await wrong(checks, store, false)
+    (case,) = store.cases.all()
+    assert told == WrongReply(case_id=case.case_id, why="too_late")
+
+
+async def test_a_slow_search_holds_up_one_request_and_no_other_principal(
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    false = await asyncio.to_thread(lie, store, LIE)
+    other = await asyncio.to_thread(lie, store, "The kitchen of the office opens at 10.")
+    await store.writer.put_anchor(anchor(), BY)
+    kitchen = anchor("kitchen", "The kitchen of the office opens at 9.")
+    await store.writer.put_anchor(kitchen, BY)
+    beside = Principal(principal_id=PrincipalId("beside"), tenant=TENANT)
+    ends = asyncio.Event()
+    async with checking(store, ends=ends) as checks:
+        noted(store, "r1", false)
+        checks.replied(READER, "r1", (LIE,), (false,))
+        noted(store, "r2", other)
+        checks.replied(beside, "r2", ("The kitchen of the office opens at 10.",), (other,))
+        # Without a bound of its own, this would wait until the first case ends.
+        await checks.settled(beside)
+        assert found(store) == set()
+        monkeypatch.setattr("proxy.aftermath.reply_checks.SETTLED_S", 0.01)
+        await checks.settled(READER)
+        monkeypatch.setattr("proxy.aftermath.reply_checks.SETTLED_S", 600.0)
+        async with asyncio.timeout(60.0):
+            await checks.settled(READER)
+
+
+async def test_one_principal_has_a_share_of_the_queue_and_drops_are_counted(
+    store: EmbeddedStore,
+) -> None:
+    true = await asyncio.to_thread(truth, store, "The kitchen opens at nine.")
+    await store.writer.put_anchor(anchor(), BY)
+    async with checking(store) as checks:
+        for number in range(REPLIES_OF_ONE_MAX):
+            checks.replied(READER, f"r{number}", ("Nine.",), (true,))
+        assert checks.dropped_count == 0, "control"
+        checks.replied(READER, "more", ("Nine.",), (true,))
+        assert checks.dropped_count == 1
+        checks.replied(Principal(principal_id=BY, tenant=TENANT), "r", ("Nine.",), (true,))
+        assert checks.dropped_count == 1, "others have room"
+        await checks.settled(READER)
+        checks.replied(READER, "later", ("Nine.",), (true,))
+        assert checks.dropped_count == 1

@@ -1,0 +1,100 @@
+"""Faults in how wrong replies are looked at, and healed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_CHECKED: Final = "tests/unit/proxy/aftermath/test_reply_checks.py"
+_HEALING: Final = "tests/unit/proxy/model/test_healing.py"
+
+HEAL: Final = (
+    Mutant(
+        name="a wrong reply opens a case without a memory that says the same",
+        file="proxy/aftermath/reply_checks.py",
+        old="        held = self._suspects(rules, reply.tenant, reply.memory_ids)\n",
+        new="        held: dict[str, list[Memory]] = {one: [] for one in said}\n",
+        invariant="what a model says of its own is looked for in no memory",
+        tests=(at(_CHECKED, "test_a_wrong_reply_hides_the_memory_that_says_so"),),
+    ),
+    Mutant(
+        name="the next request does not wait for the end of the case",
+        file="proxy/aftermath/reply_checks.py",
+        old="            await self._cases.over(case_id)\n        self._looked(reply, unsettled)\n",
+        new="            del case_id\n        self._looked(reply, unsettled)\n",
+        invariant="the request after a wrong reply is without the memory behind it",
+        tests=(at(_CHECKED, "test_a_wrong_reply_hides_the_memory_that_says_so"),),
+    ),
+    Mutant(
+        name="a wrong reply goes on before what made it wrong is hidden",
+        file="proxy/aftermath/reply_checks.py",
+        old="                    await self._cases.over(case_id)\n        except TimeoutError:\n",
+        new="                    del case_id\n        except TimeoutError:\n",
+        invariant="the model is asked again without the lie",
+        tests=(at(_CHECKED, "test_what_made_a_reply_wrong_is_hidden_before_it_is_shown"),),
+    ),
+    Mutant(
+        name="a reply whose memory is still shown counts as mended",
+        file="proxy/aftermath/reply_checks.py",
+        old="        if left:\n",
+        new="        if not by_rule:\n",
+        invariant="a model is asked again only where the lie is out of its request",
+        tests=(at(_CHECKED, "test_a_reply_is_not_mended_while_its_memory_waits_for_a_person"),),
+    ),
+    Mutant(
+        name="one principal fills the queue of replies",
+        file="proxy/aftermath/reply_checks.py",
+        old=" or unsettled.left_count >= REPLIES_OF_ONE_MAX:",
+        new=":",
+        invariant="one principal's replies leave room for those of others",
+        tests=(at(_CHECKED, "test_one_principal_has_a_share_of_the_queue_and_drops_are_counted"),),
+    ),
+    Mutant(
+        name="a slow search holds up each request after it",
+        file="proxy/aftermath/reply_checks.py",
+        old="                del self._unsettled[principal.principal_id]\n",
+        new="                pass\n",
+        invariant="a slow search holds up one request",
+        tests=(at(_CHECKED, "test_a_slow_search_holds_up_one_request_and_no_other_principal"),),
+    ),
+    Mutant(
+        name="a streamed reply behind a suspect passes as it comes",
+        file="proxy/model/healing.py",
+        old="        return isinstance(done, Failure) or done\n",
+        new="        return isinstance(done, Failure)\n",
+        invariant="a lie is in no byte of a stream that is healed",
+        tests=(
+            at(
+                "tests/integration/test_heal_answer.py",
+                "test_the_agent_gets_the_reply_without_the_lie",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a model that lies by itself is asked for ever",
+        file="proxy/model/healing.py",
+        old="        elif self.rounds >= ROUNDS_MAX:\n",
+        new="        elif self.rounds < 0:\n",
+        invariant="healing never loops",
+        tests=(
+            at(_HEALING, "test_after_five_rounds_the_last_reply_goes_on_and_a_person_is_asked"),
+        ),
+    ),
+    Mutant(
+        name="a reply that could not be looked at counts as right",
+        file="proxy/model/healing.py",
+        old='            await self.gives_up("unchecked")\n',
+        new="            pass\n",
+        invariant="a check that cannot run is a check that failed",
+        tests=(at(_HEALING, "test_a_reply_that_nobody_could_look_at_is_marked"),),
+    ),
+    Mutant(
+        name="a healed case stays healed although the reply is wrong",
+        file="storage/cases.py",
+        old="    CaseStep.HEALED: frozenset({CaseStep.NEEDS_PERSON, CaseStep.CLOSED}),\n",
+        new="",
+        invariant="what hiding did not put right is left to a person",
+        tests=(at(_CHECKED, "test_a_case_whose_reply_stays_wrong_waits_for_a_person"),),
+    ),
+)

@@ -1,0 +1,133 @@
+"""How often a model is asked again for a wrong reply, and what the agent is told of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from policy.model import MemoryId, Principal, PrincipalId, Tenant
+from proxy.dialects.model.api import CHAT
+from proxy.dialects.model.memory_tools import Maps
+from proxy.dialects.model.transcript import ModelReply
+from proxy.model.healing import ROUNDS_MAX, HealedReply
+from proxy.model.memory_seam import Asked, Prepared
+from proxy.seams.cases import WrongReply
+from storage.errors import StoreUnavailable
+from storage.recalls import InContext
+from telemetry.events import TraceContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.model.reply_notes import ReplyNotes
+
+REPLY = ModelReply(reply_id="r1", said=("It is 66.",), calls=())
+WRONG = WrongReply(case_id="c1", mended=True)
+
+
+class Judging:
+    """Finds replies as wrong as it is told, and notes what it is asked."""
+
+    def __init__(self, *found: WrongReply | Exception | None) -> None:
+        self.found = list(found)
+        self.left_to_a_person: list[str] = []
+
+    async def has_suspects(self, principal: Principal, memory_ids: tuple[MemoryId, ...]) -> bool:
+        raise StoreUnavailable("closed")
+
+    async def wrong(
+        self,
+        principal: Principal,
+        reply_id: str,
+        said: tuple[str, ...],
+        memory_ids: tuple[MemoryId, ...],
+        note: Callable[[], None],
+    ) -> WrongReply | None:
+        assert (reply_id, said, memory_ids) == ("r1", ("It is 66.",), (MemoryId("m"),))
+        told = self.found.pop(0)
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    async def still_wrong(self, case_id: str) -> None:
+        self.left_to_a_person.append(case_id)
+
+
+def healed(judging: Judging) -> HealedReply:
+    return HealedReply(cast("ReplyNotes", None), judging, lambda: None)
+
+
+def prepared(*memory_ids: str) -> Prepared:
+    asked = Asked(
+        principal=Principal(principal_id=PrincipalId("agent"), tenant=Tenant("t")),
+        api=CHAT,
+        body={},
+        trace=TraceContext(trace_id="0" * 32, span_id="0" * 16),
+        maps=Maps(maps=()),
+    )
+    return Prepared(
+        asked=asked,
+        request=CHAT.read_request({"messages": []}),
+        body={},
+        session="s",
+        memories=tuple(
+            InContext(ordinal=1, memory_id=MemoryId(one), recall_id="", spans=())
+            for one in memory_ids
+        ),
+    )
+
+
+async def rounds(judging: Judging) -> tuple[int, tuple[tuple[str, str], ...]]:
+    """How often the model is asked again, and what the agent is told."""
+    reply = healed(judging)
+    while await reply.asks_again(prepared("m"), REPLY):
+        pass
+    return reply.rounds, reply.headers()
+
+
+@pytest.mark.parametrize(
+    ("found", "count", "header", "left"),
+    [
+        ([None], 0, None, []),
+        ([WRONG, None], 1, ("mnemogate-healed", "c1"), []),
+        (
+            [WRONG, WrongReply(why="no_memory")],
+            1,
+            ("mnemogate-not-healed", "still_wrong c1"),
+            ["c1"],
+        ),
+        ([WrongReply(why="no_memory")], 0, ("mnemogate-not-healed", "no_memory"), []),
+        (
+            [WrongReply(case_id="c1", why="too_late")],
+            0,
+            ("mnemogate-not-healed", "too_late c1"),
+            ["c1"],
+        ),
+    ],
+)
+async def test_the_agent_is_told_what_became_of_the_reply(
+    found: list[WrongReply | None],
+    count: int,
+    header: tuple[str, str] | None,
+    left: list[str],
+) -> None:
+    judging = Judging(*found)
+    assert await rounds(judging) == (count, () if header is None else (header,))
+    assert judging.left_to_a_person == left
+
+
+async def test_after_five_rounds_the_last_reply_goes_on_and_a_person_is_asked() -> None:
+    judging = Judging(*[WRONG] * (ROUNDS_MAX + 1))
+    assert await rounds(judging) == (ROUNDS_MAX, (("mnemogate-not-healed", "rounds c1"),))
+    assert (judging.found, judging.left_to_a_person) == ([], ["c1"])
+
+
+async def test_a_reply_that_nobody_could_look_at_is_marked() -> None:
+    judging = Judging(StoreUnavailable("closed"))
+    assert await rounds(judging) == (0, (("mnemogate-not-healed", "unchecked"),))
+
+
+async def test_a_stream_is_held_back_where_nobody_can_tell() -> None:
+    assert await healed(Judging()).holds_back(prepared("m"))
+    assert not await healed(Judging()).asks_again(prepared(), REPLY), "no memory, nothing to heal"
