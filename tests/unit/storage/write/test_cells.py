@@ -105,6 +105,8 @@ SPELT = {
 
 def test_no_text_of_low_trust_frees_a_name_by_how_it_spells_it(bench: Bench) -> None:
     store = _holding(bench)
+    # Words in lower case are looked at only while some name is under alarm.
+    _admitted(store, PRAISE[:3])
     for name, spelt in SPELT.items():
         say(store, f"{spelt} That is a note.")
         praise = [f"{text} {spelt}".replace("Zephyrpay", name) for text in PRAISE]
