@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from storage.values import (
         BackupSummary,
         Behind,
+        ClosedKey,
         Contents,
         Hand,
         Moved,
@@ -458,6 +459,13 @@ class Forwards(Protocol):
 
     def standing(self, behind: Behind, key: str) -> TextStanding:
         """What this gate's verdicts tell of the text that a server keeps under a key."""
+        ...
+
+    def closed(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> tuple[ClosedKey, ...]:
+        """For each key of a server: whether what stands there is nobody's to be shown.
+
+        It is where the gate erased a memory or gave up a lost write, and the server may have it.
+        """
         ...
 
     def unmoved(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -422,6 +422,13 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceKind | None = None
     # The key under which the server behind files it; "" if it has none.
     key: str = ""
+
+
+class ClosedKey(NamedTuple):
+    """Whether a key of a server behind is closed: what stands there is nobody's to be shown."""
+
+    mine: bool  # for the tenant that asks
+    others: bool  # for another tenant
 
 
 class QuarantinedText(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,7 +99,9 @@ class BackendServing:
             upstream = Upstream(server.url, headers=server.headers, limits=limits)
             await stack.enter_async_context(upstream)
             check = self._authenticator.check_sent_on
-            behind.append(BackendBehind(server, adapter, upstream, check_sent_on=check))
+            behind.append(
+                BackendBehind(server, adapter, upstream, self._now_s, check_sent_on=check)
+            )
         self._front = BackendFront(
             tuple(behind),
             self._guard,
@@ -109,6 +111,9 @@ class BackendServing:
             halt=self._halt,
         )
         return self._front
+
+    def _now_s(self) -> float:
+        return self._surroundings.clock_ns() / 1e9
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

@@ -46,11 +46,11 @@ class BackendBehind:
         settings: BackendServer,
         adapter: HttpBackend,
         upstream: Upstream,
-        monotonic_s: Callable[[], float] = time.monotonic,
+        now_s: Callable[[], float] = time.monotonic,
         *,
         check_sent_on: Callable[[str, Iterable[str]], None],
     ) -> None:
-        """`upstream` has the sidecar's own credential, and is open.
+        """`upstream` has the sidecar's own credential, and is open; `now_s` never goes back.
 
         `check_sent_on` refuses texts in which a key of this sidecar stands
         (`Authenticator.check_sent_on`).
@@ -58,7 +58,7 @@ class BackendBehind:
         self.settings = settings
         self.adapter = adapter
         self._upstream = upstream
-        self._monotonic_s = monotonic_s
+        self.now_s = now_s
         self._check_sent_on = check_sent_on
         self._in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._version: str | None = None
@@ -120,12 +120,12 @@ class BackendBehind:
             raise MalformedRequest(_STRANGE, status=403)
 
     async def _told(self) -> str | None:
-        if self._version is None or self._monotonic_s() >= self._version_until_s:
+        if self._version is None or self.now_s() >= self._version_until_s:
             reply = await self.ask(self.adapter.version_question())
             self._version = None
             if reply.status in _ANSWERED:
                 self._version = self.adapter.version_told(reply)
-            self._version_until_s = self._monotonic_s() + VERSION_S
+            self._version_until_s = self.now_s() + VERSION_S
         return self._version
 
 

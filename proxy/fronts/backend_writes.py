@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from proxy.seams.operation import HttpReply, HttpRequest
 
 TEND_S: Final = 5.0
+LATE_S: Final = 120.0
+"""How long a write that a read did not find counts as still on its way."""
 SETTLES: Final = PrincipalId("mnemogate:settle")
 """In whose name released items are sent and lost ones looked up. No key has such a name."""
 _MISSING: Final = 404
@@ -324,6 +326,8 @@ class HttpSettling:
         self._places = places
         self._keys = keys
         self._principal = principal
+        # Sent items that a read did not find, each with the time of the first such read.
+        self._missing: dict[CandidateId, float] = {}
 
     async def is_ready(self) -> bool:
         """Whether the server answers, and is of a version that may be written to."""
@@ -392,15 +396,30 @@ class HttpSettling:
         return reply.state
 
     async def look_up(self, item: Unsettled) -> Forwarded | None:
-        """The outcome of a sent item by a read of the server; None if the read shows none."""
+        """The outcome of a sent item by a read of the server; None if nobody can tell yet."""
         adapter = self._behind.adapter
         try:
             question = adapter.question(item)
             reply = None if question is None else await self._behind.ask(question)
             told = None if reply is None else adapter.told(item, reply)
-        except (UpstreamError, MalformedRequest, Busy):
+            if told is not None and told.state is Forwarded.FAILED:
+                if self._may_arrive(item.candidate_id):
+                    return None
+                # A crash may have left an item of which no record says that its answer was lost.
+                # Only of one that was lost the key stays closed, in case it arrives all the same.
+                lost = ((item.candidate_id, Forwarded.UNKNOWN),)
+                await self._guard.settle(self._principal, self._behind.settings.name, lost)
+        except (UpstreamError, MalformedRequest, Busy, StorageError):
             return None
-        return None if told is None else self._with_key(item, told).state
+        if told is None:
+            return None
+        self._missing.pop(item.candidate_id, None)
+        return self._with_key(item, told).state
+
+    def _may_arrive(self, candidate_id: CandidateId) -> bool:
+        """Whether a write that a read did not find may still be on its way."""
+        now_s = self._behind.now_s()
+        return now_s < self._missing.setdefault(candidate_id, now_s) + LATE_S
 
     def _with_key(self, item: Unsettled, outcome: Outcome) -> Outcome:
         if outcome.key:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from proxy.guard.sieve import Sieve
     from proxy.seams.http_backend import ShownMemory
     from storage.interfaces import Forwards, Pins
+    from storage.values import ClosedKey
 
 
 class GuardingKeys:
@@ -74,7 +75,7 @@ class GuardingKeys:
         Raises:
             StorageError: The answer is unknown; change none of them.
         """
-        owned = await self._owned(principal, server, shown)
+        owned = await self._by_rows(principal, server, shown)
         return tuple(one in {Owned.MINE, Owned.HIDDEN} for one in owned)
 
     async def unsettled_keys(self, principal: Principal, server: str) -> frozenset[str]:
@@ -89,6 +90,23 @@ class GuardingKeys:
         return frozenset(call.key for call in calls if call is not None and call.key)
 
     async def _owned(
+        self,
+        principal: Principal,
+        server: str,
+        shown: tuple[ShownMemory, ...],
+        *,
+        counts_sent: bool = True,
+    ) -> tuple[Owned, ...]:
+        """Whose each memory is, where what the gate erased or gave up counts as still there."""
+        by_rows = await self._by_rows(principal, server, shown, counts_sent=counts_sent)
+        # The keys are read after the rows. A memory that is erased meanwhile is then found twice,
+        # and never nowhere.
+        keys = tuple("" if one.is_prefix else one.key for one in shown)
+        target = target_of(self._target_prefix, server)
+        closed = await asyncio.to_thread(self._forwards.closed, principal.tenant, target, keys)
+        return tuple(_whose(*pair) for pair in zip(by_rows, closed, strict=True))
+
+    async def _by_rows(
         self,
         principal: Principal,
         server: str,
@@ -127,3 +145,12 @@ class GuardingKeys:
         digest = hashlib.sha256(version.encode("utf-8", "surrogatepass")).hexdigest()
         pinned = await self._pins.see(principal.tenant, name, (("version", digest),))
         return not pinned.changed
+
+
+def _whose(by_rows: Owned, closed: ClosedKey) -> Owned:
+    """Whose a memory is. A closed key is its tenant's, and hidden, until its server is known."""
+    if by_rows is Owned.OTHERS:
+        return by_rows
+    if closed.mine:
+        return Owned.HIDDEN
+    return Owned.OTHERS if closed.others and by_rows is Owned.NOBODYS else by_rows

@@ -16,7 +16,8 @@ from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus
 from storage.audit import ResultLeaf
 from storage.behind.unmoved import Unmoved
 from storage.errors import UnknownCandidate
-from storage.tables.codec import IdRecord, decode_forward, encode, ordinal_key
+from storage.tables.closed_keys import PlaceBehind, close_key, closed_keys, open_key, place_of
+from storage.tables.codec import NO_ORDINAL, IdRecord, decode_forward, encode, ordinal_key
 from storage.tables.lmdb_store import FORWARDS, IDS, KEYED, QUARANTINES, ROWS
 from storage.tables.rows import (
     candidate_of,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from storage.tables.change import Change
     from storage.tables.codec import ForwardRecord
     from storage.tables.lmdb_store import View
-    from storage.values import Behind, Row, Settled
+    from storage.values import Behind, ClosedKey, Row, Settled
     from storage.write.engine import Engine
     from storage.write.writer import EmbeddedWriter
 
@@ -100,6 +101,12 @@ class EmbeddedForwards:
         with parts.store.reading() as view:
             looked = Unmoved(view, parts.names, self._engine.ruleset.epoch, waiting)
             return looked.holds(behind, candidate_ids)
+
+    def closed(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> tuple[ClosedKey, ...]:
+        """For each key of a server: whether it is closed (`storage.tables.closed_keys`)."""
+        parts = self._engine.parts
+        with parts.store.reading() as view:
+            return closed_keys(view, parts.names, tenant, target, keys)
 
     # ---- methods that run on the writer's thread only --------------------------------------------
 
@@ -200,6 +207,7 @@ class EmbeddedForwards:
         # others.
         hidden = shown and change.draft.has(QUARANTINES, record.name)
         status = MemoryStatus.QUARANTINED if hidden else status
+        self._follow_key(change, record, row, shown=shown)
         change.quarantines_moved |= hidden
         change.draft.put(IDS, record.name, encode(IdRecord(record.ordinal, status)))
         if shown and not hidden:
@@ -208,12 +216,27 @@ class EmbeddedForwards:
         elif done and removal:
             self._take_away(change, record, row)
 
+    def _follow_key(self, change: Change, record: ForwardRecord, row: Row, *, shown: bool) -> None:
+        """Open the key of a memory that its server has now, or close that of a lost one.
+
+        Only a write whose answer was lost may arrive after it counts as failed. Where the server
+        has another memory of the tenant under the key, that one says whose the key is.
+        """
+        draft, names = change.draft, self._engine.parts.names
+        place = place_of(row)
+        if shown and place is not None:
+            open_key(draft, names, place)
+        elif record.unknown:
+            close_key(draft, names, record.ordinal, row, unless_after=NO_ORDINAL)
+
     def _take_away(self, change: Change, record: ForwardRecord, row: Row) -> None:
         """End the memories that the server behind has deleted. Their rows stay, as evidence."""
         deletion = call_of(candidate_of(row))
         if deletion is None:
             return
         names, key = self._engine.parts.names, deletion.key
+        if all(piece == key for piece in deletion.pieces):
+            open_key(change.draft, names, PlaceBehind(record.tenant, record.target, key))
         for one in list(guarded_rows(change.draft, names, record.tenant, record.target, key)):
             stored = call_of(candidate_of(one.sent))
             if one.status is not MemoryStatus.LIVE or one.row is not one.sent:

@@ -127,6 +127,14 @@ class KeyedNames:
         name = self._name(b"guarded", tenant.encode(), target.encode(), key.encode())
         return name[:_KEYED_LEN]
 
+    def closed(self, tenant: Tenant, target: str, key: str) -> bytes:
+        """The record of a key that is closed for a tenant; it begins with `closed_by_anybody`."""
+        return self.closed_by_anybody(target, key) + self.tenant(tenant)[:_KEYED_LEN]
+
+    def closed_by_anybody(self, target: str, key: str) -> bytes:
+        """The prefix of the records of one key of a server; 8 bytes of the tenant's follow."""
+        return self._name(b"closed", target.encode(), key.encode())[:_KEYED_LEN]
+
     def children(self, tenant: Tenant, parent: MemoryId) -> bytes:
         """The prefix of all rows that name this memory as a parent; an ordinal follows."""
         return self._name(b"children", tenant.encode(), parent.encode())[:_KEYED_LEN]

@@ -58,6 +58,7 @@ CHILDREN: Final = b"children"
 CASES: Final = b"cases"
 FAILURES: Final = b"failures"
 PAROLES: Final = b"paroles"
+CLOSED: Final = b"closed"
 TABLES: Final = (
     META,
     ROWS,
@@ -86,6 +87,7 @@ TABLES: Final = (
     CASES,
     FAILURES,
     PAROLES,
+    CLOSED,
 )
 SINCE: Final = {
     ORIGINS: 5,
@@ -99,6 +101,7 @@ SINCE: Final = {
     CASES: 5,
     FAILURES: 5,
     PAROLES: 5,
+    CLOSED: 5,
 }
 """The format that a table came with; a store of an earlier one that is only read lacks it."""
 
@@ -154,13 +157,13 @@ class View:
         finally:
             cursor.close()
 
-    def keys(self, table: bytes) -> Iterator[bytes]:
-        """Every key in byte order; the values are not read."""
+    def keys(self, table: bytes, start: bytes = b"") -> Iterator[bytes]:
+        """Every key from `start` on, in byte order; the values are not read."""
         if table not in self._tables:
             return
         cursor = self._txn.cursor(db=self._tables[table])
         try:
-            if cursor.first():
+            if cursor.set_range(start):
                 yield from map(bytes, cursor.iternext(keys=True, values=False))
         finally:
             cursor.close()

@@ -23,6 +23,7 @@ from storage.audit import (
 from storage.errors import StalePermit
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Added
+from storage.tables.closed_keys import close_key
 from storage.tables.codec import NO_ORDINAL, ForwardRecord, IdRecord, encode, ordinal_key
 from storage.tables.keys import uuid_of
 from storage.tables.lmdb_store import (
@@ -248,6 +249,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         if known is not None and stored is not None and known.status is MemoryStatus.LIVE:
             change.superseded.append((known.ordinal, stored))
             change.live_count -= 1
+        if kind in {ChangeKind.DELETE, ChangeKind.PURGE} and not self.keyed:
+            self._close_keys()
         if kind is ChangeKind.PURGE:
             self._erase()
         status = self._status(kind)
@@ -332,6 +335,16 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             return b"", ""
         vector = self.change.draft.get(VECTORS, ordinal_key(self.known.ordinal))
         return (b"", "") if vector is None else (vector, self.stored.embedder_id)
+
+    def _close_keys(self) -> None:
+        """Close the keys of a memory that ends here, because nothing is sent to its server."""
+        if self.known is None or self.known.status is MemoryStatus.DELETED:
+            return
+        ordinal = self.known.ordinal
+        while ordinal != NO_ORDINAL:
+            row = read_row(self.change.draft, ordinal)
+            close_key(self.change.draft, self.names, ordinal, row, unless_after=ordinal)
+            ordinal = row.prev_ordinal
 
     def _erase(self) -> None:
         """Replace every row of the memory by one without content, and drop its vectors."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from proxy.compose.app import Composition
-from proxy.fronts.backend_writes import TEND_S
+from proxy.fronts.backend_writes import LATE_S, TEND_S
 from proxy.settings.load import SettingsError
 from tests.integration.memory_servers.recorder import Fault, recorder
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
-from tests.integration.turns import Turns
+from tests.integration.turns import Clock, Turns
 from tests.unit.proxy.guarded import STEERING
 
 if TYPE_CHECKING:
@@ -303,8 +303,8 @@ async def test_two_writes_to_one_item_are_judged_one_after_the_other(tmp_path: P
 async def test_a_lost_answer_is_looked_up_and_the_write_is_never_sent_again(
     tmp_path: Path, fault: Fault, *, done: bool
 ) -> None:
-    turns = Turns()
-    composition = Composition(wait=turns)
+    turns, clock = Turns(), Clock()
+    composition = Composition(wait=turns, clock_ns=clock)
     more = "answer_seconds = 1\n"
     async with (
         recorder() as (server, url),
@@ -316,6 +316,11 @@ async def test_a_lost_answer_is_looked_up_and_the_write_is_never_sent_again(
         assert gate.unsettled() == [("create", True)]
         assert await gate.get() is None, "its outcome is not known, so it is not shown"
         await turns.turn(TEND_S)
+        # Control: what is found is settled at once; what is not may still be on its way.
+        assert gate.unsettled() == ([] if done else [("create", True)])
+        clock.pass_s(LATE_S)
+        for _ in range(2):
+            await turns.turn(TEND_S)
         assert gate.unsettled() == []
         assert (await gate.get() is not None) is done
         assert len(server.writes) == 1

@@ -35,3 +35,18 @@ class Turns:
         await self.waits(seconds)
         self._waiting[seconds].get_nowait().set_result(None)
         await self.waits(seconds)
+
+
+class Clock:
+    """A wall clock in Unix nanoseconds that moves when a test says so."""
+
+    def __init__(self, now_ns: int = 1_790_000_000 * 10**9) -> None:
+        self.now_ns = now_ns
+
+    def __call__(self) -> int:
+        """The time."""
+        return self.now_ns
+
+    def pass_s(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.now_ns += round(seconds * 10**9)

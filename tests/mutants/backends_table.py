@@ -15,6 +15,12 @@ _KEYED: Final = "proxy/guard/keyed.py"
 _TEST: Final = "tests/integration/test_backend_store.py"
 _PLACES: Final = "tests/integration/test_backend_chroma_places.py"
 _TURNS: Final = "tests/integration/test_backend_turns.py"
+_PURGE: Final = "tests/integration/test_backend_purge.py"
+_CLOSED: Final = "tests/unit/storage/behind/test_closed_keys.py"
+_LATE: Final = at(
+    "tests/unit/proxy/fronts/test_backend_writes.py",
+    "test_a_write_that_is_not_there_counts_as_failed_after_some_minutes_and_is_hidden",
+)
 _CREDENTIAL: Final = at(_TEST, "test_an_admitted_write_goes_on_with_the_sidecars_credential_alone")
 _SHOWN: Final = at(
     _TEST, "test_what_is_held_or_another_tenants_is_in_no_read_and_the_answer_is_refilled"
@@ -317,5 +323,85 @@ BACKENDS: Final = (
                 "test_a_blob_that_is_not_the_judged_one_does_not_go_on",
             ),
         ),
+    ),
+    Mutant(
+        name="a purged key is nobody's",
+        file="storage/write/commit.py",
+        old="            self._close_keys()\n        if kind",
+        new="            pass\n        if kind",
+        invariant="what was erased here and stands on its server is shown to nobody",
+        tests=(
+            at(_CLOSED, "test_a_memory_that_ends_here_and_not_on_its_server_closes_its_key"),
+            at(_CLOSED, "test_the_purge_of_the_latest_memory_closes_the_key_of_an_earlier_one"),
+        ),
+    ),
+    Mutant(
+        name="a closed key is shown to its own tenant",
+        file=_KEYED,
+        old="    if closed.mine:\n",
+        new="    if closed.mine and by_rows is Owned.OTHERS:\n",
+        invariant="what was erased here and stands on its server is shown to nobody",
+        tests=(at(_PURGE, "test_a_purged_memory_is_shown_to_nobody_again"),),
+    ),
+    Mutant(
+        name="a closed key is free for other tenants",
+        file=_KEYED,
+        old="    return Owned.OTHERS if closed.others and",
+        new="    return Owned.OTHERS if closed.mine and",
+        invariant="what was erased here and stands on its server is shown to nobody",
+        tests=(at(_PURGE, "test_a_purged_memory_is_shown_to_nobody_again"),),
+    ),
+    Mutant(
+        name="the purge of an old memory closes the key of what stands there now",
+        file="storage/tables/closed_keys.py",
+        old="        later = one.ordinal > unless_after and",
+        new="        later = unless_after < 0 and",
+        invariant="a key is closed by the end of its newest memory",
+        tests=(
+            at(
+                _CLOSED,
+                "test_the_purge_of_an_earlier_memory_leaves_the_key_of_a_later_one_open",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a key stays closed after its server has a later write",
+        file="storage/behind/intents.py",
+        old="        if shown and place is not None:\n",
+        new="        if shown and place is None:\n",
+        invariant="a key is open where the gate knows what its server has",
+        tests=(at(_CLOSED, "test_a_later_write_that_is_done_and_a_deletion_of_the_key_open_it"),),
+    ),
+    Mutant(
+        name="a deletion of one piece opens a closed key",
+        file="storage/behind/intents.py",
+        old="        if all(piece == key for piece in deletion.pieces):\n",
+        new="        if deletion.pieces:\n",
+        invariant="a key is open where the gate knows what its server has",
+        tests=(at(_CLOSED, "test_a_later_write_that_is_done_and_a_deletion_of_the_key_open_it"),),
+    ),
+    Mutant(
+        name="a write that its server refused closes the key",
+        file="storage/behind/intents.py",
+        old="        elif record.unknown:\n",
+        new="        elif not shown:\n",
+        invariant="a key is closed where the server may have what the gate gave up",
+        tests=(at(_CLOSED, "test_a_write_that_failed_closes_its_key_only_if_its_answer_was_lost"),),
+    ),
+    Mutant(
+        name="a write that a crash left counts as one that was never lost",
+        file=_WRITES,
+        old="                lost = ((item.candidate_id, Forwarded.UNKNOWN),)\n",
+        new="                lost = ()\n",
+        invariant="a key is closed where the server may have what the gate gave up",
+        tests=(_LATE,),
+    ),
+    Mutant(
+        name="a write that is not there yet counts as failed at once",
+        file=_WRITES,
+        old="                if self._may_arrive(item.candidate_id):\n",
+        new="                if not self._may_arrive(item.candidate_id):\n",
+        invariant="a write that a read does not find may still be on its way",
+        tests=(_LATE,),
     ),
 )

@@ -1,0 +1,91 @@
+"""Keys of servers behind under which something may stand that the gate has erased or given up.
+
+A purge erases a memory here and sends nothing, and a write whose answer was lost may still arrive
+after a look-up found nothing. The server then keeps words that no row of the gate knows. Their key
+is closed: it stays hidden from its own tenant, and another tenant's for everybody else. It is
+opened again by what the gate itself brings about on the server: a later write, or the deletion.
+
+A key is stored as two keyed hashes, of target and key, and of the tenant. There are never more of
+them than rows of memories behind servers, which tenants pay for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from policy.labels.forwarded_call import call_of
+from policy.model import ChangeKind, MemoryStatus
+from storage.tables.lmdb_store import CLOSED
+from storage.tables.rows import candidate_of, guarded_rows
+from storage.values import ClosedKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from policy.model import Tenant
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import Draft, View
+    from storage.values import Row
+
+_ON_SERVER = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED})
+NOT_CLOSED = ClosedKey(mine=False, others=False)
+
+
+class PlaceBehind(NamedTuple):
+    """Where a server files a memory of a tenant."""
+
+    tenant: Tenant
+    target: str
+    key: str
+
+
+def place_of(row: Row) -> PlaceBehind | None:
+    """The place of a row that was sent to a server; None where it has none, or is erased."""
+    if not row.keyed or row.erased:
+        return None
+    candidate = candidate_of(row)
+    call = call_of(candidate)
+    key = row.assigned_key or ("" if call is None else call.key)
+    return PlaceBehind(row.tenant, candidate.target, key) if key else None
+
+
+def close_key(
+    draft: Draft, names: KeyedNames, ordinal: int, row: Row, *, unless_after: int
+) -> None:
+    """Close the key of a memory that the gate forgets, and that its server may have all the same.
+
+    `unless_after`: a memory with a higher ordinal that the server has under the key keeps the key
+    open, because its words came later.
+    """
+    place = place_of(row)
+    if place is None or row.change is ChangeKind.DELETE:
+        return
+    for one in guarded_rows(draft, names, *place):
+        later = one.ordinal > unless_after and one.ordinal != ordinal
+        if later and one.status in _ON_SERVER and one.sent.change is not ChangeKind.DELETE:
+            return
+    draft.put(CLOSED, names.closed(*place), b"")
+
+
+def open_key(draft: Draft, names: KeyedNames, place: PlaceBehind) -> None:
+    """Open a key again: the gate knows what its server has under it."""
+    draft.delete(CLOSED, names.closed(*place))
+
+
+def closed_keys(
+    view: View, names: KeyedNames, tenant: Tenant, target: str, keys: Iterable[str]
+) -> tuple[ClosedKey, ...]:
+    """For each key of a server: whether it is closed, for this tenant and for others."""
+    if not view.count(CLOSED):
+        return tuple(NOT_CLOSED for _ in keys)
+    return tuple(_closed(view, names, PlaceBehind(tenant, target, key)) for key in keys)
+
+
+def _closed(view: View, names: KeyedNames, place: PlaceBehind) -> ClosedKey:
+    own, prefix = names.closed(*place), names.closed_by_anybody(place.target, place.key)
+    mine = others = False
+    for found in view.keys(CLOSED, prefix):
+        if not found.startswith(prefix):
+            break
+        mine, others = mine or found == own, others or found != own
+    return ClosedKey(mine=mine, others=others)
