@@ -21,10 +21,12 @@ import msgspec
 from proxy.compose import app
 from proxy.compose.app import Composition
 from proxy.embed.embedding import resolve_embedder
+from proxy.fronts.backend_writes import TEND_S
 from tests.integration.running import running
 
 SETTLING_S = 60.0
 _POLL_S = 0.01
+_HASTE = 1_000
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,16 @@ class _Killer:
         self._passes -= 1
 
 
+def _hasty_ns() -> int:
+    """A clock on which the minutes pass in which a write that is not there may still arrive."""
+    return time.monotonic_ns() * _HASTE
+
+
+async def _wait(seconds: float) -> None:
+    """Wait between two rounds; those of look-ups come at once."""
+    await asyncio.sleep(_POLL_S if seconds == TEND_S else seconds)
+
+
 async def _warm() -> None:
     """Start one sidecar and end it, so that what is imported and compiled late is there.
 
@@ -81,7 +93,7 @@ async def _serve(wanted: Wanted) -> None:
     killer = _Killer(wanted.point, wanted.passes)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, killer.arm)
     table = f'[[backend]]\nname = "store"\nadapter = "{wanted.adapter}"\nurl = "{wanted.server}"\n'
-    composition = Composition(failpoint=killer)
+    composition = Composition(failpoint=killer, wait=_wait, monotonic_ns=_hasty_ns)
     async with running(Path(wanted.root), composition, tables=table) as sidecar:
         store = sidecar.sidecar.store
         until_s = time.monotonic() + SETTLING_S
