@@ -9,6 +9,7 @@ import msgspec
 from storage.audit import VerifierKey
 from storage.behind.followed import EmbeddedFollowed
 from storage.behind.intents import EmbeddedForwards
+from storage.behind.kept_here import EmbeddedKeptHere
 from storage.behind.pinned_tools import EmbeddedPins
 from storage.derived.catalogue import Catalogue
 from storage.derived.keeper import DerivedState
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         Failpoint,
         Followed,
         Forwards,
+        KeptHere,
         MemoryReader,
         Objections,
         Pins,
@@ -136,6 +138,7 @@ class EmbeddedStore:
         self.retained: Retained = EmbeddedRetained(store, names)
         self.forwards: Forwards = EmbeddedForwards(engine, writer)
         self.followed: Followed = EmbeddedFollowed(engine)
+        self.kept_here: KeptHere = EmbeddedKeptHere(engine)
         self.pins: Pins = EmbeddedPins(engine, writer)
         self.drift: Drift = EmbeddedDrift(engine, writer)
         self.incidents: Incidents = EmbeddedIncidents(engine, writer, options.incident_batch_len)

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         ClosedKey,
         Contents,
         Hand,
+        KeptBehind,
         Moved,
         Objection,
         Pending,
@@ -497,6 +498,25 @@ class Followed(Protocol):
         ...
 
 
+class KeptHere(Protocol):
+    """What the store knows of the memories that a server behind keeps. Any thread."""
+
+    def under(
+        self, target: str, keys: tuple[str, ...], tenants: tuple[Tenant, ...]
+    ) -> tuple[KeptBehind | None, ...]:
+        """For each key of a server: the memory that stands under it, of whichever tenant."""
+        ...
+
+    def after(
+        self, target: str, number: int, count: int
+    ) -> tuple[tuple[KeptBehind, ...], int | None]:
+        """The memories of a server among the next `count` rows from a row's number on.
+
+        Beside them, the number to go on with; None at the end.
+        """
+        ...
+
+
 class Pins(Protocol):
     """The tools of servers behind the gate. Coroutines on any loop, reads on any thread."""
 
@@ -588,6 +608,7 @@ class Store(Protocol):
     retained: Retained
     forwards: Forwards
     followed: Followed
+    kept_here: KeptHere
     pins: Pins
     drift: Drift
     incidents: Incidents

@@ -431,6 +431,21 @@ class ClosedKey(NamedTuple):
     others: bool  # for another tenant
 
 
+class KeptBehind(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory that stands under one key of a server behind, by the verdicts of this gate.
+
+    `candidate` is the newest change that the server was sent; `number` is that of its row.
+    """
+
+    number: int
+    tenant: Tenant
+    memory_id: MemoryId
+    candidate_id: CandidateId
+    key: str
+    stands: Stands  # LIVE, QUARANTINED, or FORWARDING while a change is on its way
+    candidate: Candidate
+
+
 class QuarantinedText(msgspec.Struct, frozen=True, kw_only=True):
     """What a memory under quarantine says, or said in an earlier version.
 

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
 
     from proxy.admin.adopting import Adopting
     from proxy.admin.answers_blamed import WrongAnswers
+    from proxy.admin.backends_compared import BackendsCompared
     from proxy.admin.dry_run import Explainer
     from proxy.admin.failing import Failing
     from proxy.admin.judge_tests import JudgeTests
@@ -142,6 +143,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     retaining: Retaining
     behind: ServersBehind
     adopting: Adopting
+    backends: BackendsCompared
     registering: Registering
     recalled: RecalledReads
     failing: Failing

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.guard import Unsettled
+    from proxy.seams.guard import Item, Unsettled
 
 _INNER_DEPTH_MAX: Final = 2
 # A name with no room for a sentence: a key, an id, a part of a namespace.
@@ -77,7 +77,7 @@ def request_again(item: Unsettled) -> HttpRequest:
     return json_request(method, path, body)
 
 
-def request_parts(item: Unsettled) -> tuple[str, str, dict[str, JsonValue]]:
+def request_parts(item: Item | Unsettled) -> tuple[str, str, dict[str, JsonValue]]:
     """Method, path and body of the request that an item was kept of.
 
     Raises:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.admin.wire.upkeep import ADOPTED_AT_ONCE, AdoptRequest, AdoptView
+from proxy.admin.wire.upkeep import AdoptRequest, AdoptView
 from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.item_portions import portions
 from proxy.cli.terminal import inert
 from proxy.dialects.mcp.kept_before import digest_of_all, digest_of_item, items_listed
 from proxy.dialects.mcp.maps import MapError
@@ -30,7 +31,6 @@ from proxy.transport.upstream import Upstream
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
     from proxy.cli.client import Operator
     from proxy.cli.command import Context
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 60.0
 _SHOWN: Final = 20
-_CHARACTERS_AT_ONCE: Final = 65_536
 _BEGINS: Final = 60
 _DIGEST_LEN: Final = 64
 _DIGEST_SHOWN: Final = 16
@@ -191,7 +190,7 @@ async def _taken_in(
     api: Operator, server: str, tool: str, items: tuple[Item, ...], asked: _Adopt
 ) -> tuple[AdoptedRow, ...]:
     rows: list[AdoptedRow] = []
-    for some in _portions(items):
+    for some in portions(items):
         request = AdoptRequest(
             tenant=asked.tenant,
             tool=tool,
@@ -208,21 +207,6 @@ async def _taken_in(
             for item, one in zip(some, done.adopted, strict=True)
         ]
     return tuple(rows)
-
-
-def _portions(items: tuple[Item, ...]) -> Iterator[tuple[Item, ...]]:
-    """The items in portions that one request has room for."""
-    some: list[Item] = []
-    room = _CHARACTERS_AT_ONCE
-    for item in items:
-        size = len(item.arguments) + sum(map(len, item.pieces))
-        if some and (size > room or len(some) == ADOPTED_AT_ONCE):
-            yield tuple(some)
-            some, room = [], _CHARACTERS_AT_ONCE
-        some.append(item)
-        room -= size
-    if some:
-        yield tuple(some)
 
 
 async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, Listed]:

@@ -39,7 +39,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "audit": ("audit", "export"),
     "policy": ("policy",),
     "retention": ("retention",),
-    "backend": ("backend",),
+    "backend": ("backend", "backend_check", "backend_adopt"),
     "backup": ("backup",),
     "restore": ("backup",),
 }

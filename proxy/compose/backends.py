@@ -66,6 +66,16 @@ def adapters_of(
     return tuple(found)
 
 
+def adapters_by_name(servers: tuple[BackendServer, ...]) -> dict[str, HttpBackend]:
+    """The adapter of each server, by the name of its table, for an operator's commands.
+
+    Raises:
+        SettingsError: An adapter is not known.
+    """
+    found = zip(servers, adapters_of(servers, ()), strict=True)
+    return {server.name: adapter for server, adapter in found}
+
+
 class BackendServing:
     """The configured memory servers, built once. Event loop only."""
 

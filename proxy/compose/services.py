@@ -12,6 +12,7 @@ import msgspec
 from policy.labels.forwarded_call import HTTP, MCP
 from proxy.admin.adopting import Adopting
 from proxy.admin.answers_blamed import WrongAnswers
+from proxy.admin.backends_compared import BackendsCompared
 from proxy.admin.commands import Operate
 from proxy.admin.confirm_links import Confirming
 from proxy.admin.dry_run import Explainer
@@ -40,6 +41,7 @@ from proxy.aftermath.rule_watch import RuleWatch
 from proxy.aftermath.rules import Spoken
 from proxy.aftermath.screening import KnownRules, Screening
 from proxy.aftermath.trial import Trials
+from proxy.compose.backends import adapters_by_name
 from proxy.compose.scrape import Scrape
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
@@ -295,6 +297,13 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         keys = GuardingKeys(http, HTTP, sieve=sieve, forwards=store.forwards, pins=store.pins)
         return Guards(mcp=mcp, http=http, keys=keys)
 
+    def backends(self, guard: Guarding) -> BackendsCompared:
+        """What an operator may ask about memory servers that speak HTTP."""
+        store = self.store
+        adopting = Adopting(guard, store.reader, store.writer)
+        adapters = adapters_by_name(self.settings.backends)
+        return BackendsCompared(store.kept_here, store.reader, adopting, store.forwards, adapters)
+
     def _guard(
         self,
         target_prefix: str,
@@ -384,6 +393,7 @@ class Services:
             retaining=self.retaining,
             behind=ServersBehind(store.pins, store.forwards),
             adopting=Adopting(self.guard, store.reader, store.writer),
+            backends=foundation.backends(self.guards.http),
             failing=Failing(store.failures, self.feedback),
             judge_tests=JudgeTests(Judges(settings.judges)),
             registering=foundation.registering(canaries),

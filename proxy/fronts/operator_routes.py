@@ -59,6 +59,7 @@ from proxy.admin.wire.upkeep import (
 from proxy.admin.wire.wrong_answers import BlameRequest, BlameView, CaseView
 from proxy.dialects.openapi import Described
 from proxy.dialects.query import NoQuery
+from proxy.fronts.backend_routes import BACKENDS
 from proxy.fronts.registered_routes import RULES
 from proxy.ledger.wire import SessionList, SessionView, ToolList, ToolRequest
 
@@ -497,6 +498,7 @@ ROUTES: Final = tuple(
         ("GET", "/mcp", _servers, TenantQuery, None, ServerList),
         ("POST", "/mcp/{server}/approve", _approve, NoQuery, ApproveRequest, ServerView),
         ("POST", "/mcp/{server}/adopt", _adopt, NoQuery, AdoptRequest, AdoptView),
+        *BACKENDS,
         ("GET", "/unsettled", _unsettled, AnyTenantQuery, None, UnsettledList),
         ("POST", "/unsettled/{candidate_id}", _settle, NoQuery, SettleRequest, UnsettledList),
         ("POST", "/retention", _retention, NoQuery, RetentionRequest, RetentionView),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from policy.model import Forwarded  # noqa: TC001 - msgspec reads the annotation
+from proxy.seams.backend_listing import ListsAll
 from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
-class HttpBackend(Protocol):
+class HttpBackend(ListsAll, Protocol):
     """The adapter of one kind of server. Pure; all decoding is strict; any thread.
 
     Every method that reads a client's request raises `MalformedRequest` for what the server would

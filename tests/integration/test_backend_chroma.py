@@ -22,6 +22,7 @@ from tests.integration.memory_servers.chroma_behind import (
     records,
     vector,
 )
+from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY
 from tests.unit.proxy.guarded import STEERING
 
@@ -302,3 +303,44 @@ async def test_the_server_has_the_routes_of_the_table(server: Server) -> None:
     shipped = Path(__file__).parents[1] / "unit/proxy/backends/chroma/routes_1.5.9.json"
     known = {(method, path) for method, path in json.loads(shipped.read_text())}
     assert {(one.upper(), path) for path, methods in listed.items() for one in methods} == known
+
+
+async def test_an_operator_finds_what_came_past_the_gate_and_hides_it(
+    server: Server, tmp_path: Path
+) -> None:
+    async with behind(tmp_path, server.url) as gate:
+        await gate.ask(TENANTS, {"name": "walked"}, key=None)
+        for database in ("default_database", "another"):
+            await gate.ask(f"{TENANTS}/walked/databases", {"name": database}, key=None)
+        mine = await gate.made("one", f"{TENANTS}/walked/databases/default_database/collections")
+        other = await gate.made("two", f"{TENANTS}/walked/databases/another/collections")
+        key = await gate.sidecar.key("of-walked", tenant="walked")
+        body = records(0, 3, "Ada keeps bees", 0.0)
+        body["metadatas"] = [{"hall": "north", "n": number} for number in range(3)]
+        for path in (mine, other):
+            assert (await gate.ask(f"{path}/add", body, key=key))[0] == 201
+        # What the server merges is the same as what was judged.
+        merged: Json = {"ids": ["r1"], "documents": ["Ada sold her bees"], "metadatas": [{"n": 7}]}
+        assert (await gate.ask(f"{mine}/update", merged, key=key))[0] == 200
+        words = ("backend", "check", "notes", "--tenant", "walked", "--json")
+        clean = await line(gate.sidecar, *words)
+        assert (clean.code, clean.data["same"]) == (0, 6)
+        # Control: somebody writes to the server itself.
+        await gate.ask(f"{mine}/add", records(7, 1, STEERING, 0.0), key=None)
+        await gate.ask(
+            f"{other}/update", {"ids": ["r0"], "metadatas": [{"hall": STEERING}]}, key=None
+        )
+        await gate.ask(f"{other}/delete", {"ids": ["r2"]}, key=None)
+        found = await line(gate.sidecar, *words)
+        told = {name: found.data[name] for name in ("same", "foreign", "different", "missing")}
+        assert (found.code, told) == (
+            *(1, {"same": 4, "foreign": 1, "different": 1, "missing": 1}),
+        )
+        assert STEERING not in found.out
+        more = records(8, 1, "Grace keeps the spare key", 0.0)
+        await gate.ask(f"{mine}/add", more, key=None)
+        adopted = await line(
+            gate.sidecar, *("backend", "adopt", "notes", "--tenant", "walked", "--quarantine")
+        )
+        assert adopted.code == 0
+        assert "Grace keeps the spare key 8" not in await gate.documents(mine, key=key)

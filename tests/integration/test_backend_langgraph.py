@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.memory_servers.langgraph import langgraph_python, langgraph_server
+from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY, running
 
 if TYPE_CHECKING:
@@ -48,6 +49,21 @@ async def bytes_of(front: Running, url: str, method: str, target: str, body: obj
         return await answer.read()
 
 
+async def compared(front: Running, url: str) -> None:
+    """An operator sees no difference; and once somebody wrote to the server itself, just that."""
+    words = ("backend", "check", "store", "--json")
+    clean = await line(front, *words)
+    assert (clean.code, clean.data["foreign"], clean.data["same"] > 0) == (0, 0, True)
+    body = {"namespace": ["memories"], "key": "past", "value": {"text": "Grace has the spare key"}}
+    async with front.client.put(f"{url}/store/items", json=body) as past:
+        assert past.status == 204
+    found = await line(front, *words)
+    assert (found.code, found.data["foreign"], found.data["missing"]) == (1, 1, 0)
+    taken = await line(front, "backend", "adopt", "store", "--json")
+    assert taken.data["states"] == {"unknown": 1}
+    assert (await line(front, *words)).code == 0
+
+
 async def test_the_sdk_sees_the_same_through_the_gate_and_a_refused_write_never_forms(
     tmp_path: Path,
 ) -> None:
@@ -79,6 +95,7 @@ async def test_the_sdk_sees_the_same_through_the_gate_and_a_refused_write_never_
             assert json.loads(told) == {"text": "hello there"}
             pending = front.sidecar.store.forwards.pending()
             assert pending == ()
+            await compared(front, url)
     # All the same but for the refused write: its observation, and nothing there.
     assert through[:-2] == direct[:-2]
     assert direct[-2] == "stored"

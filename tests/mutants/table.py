@@ -8,6 +8,7 @@ from tests.mutants.after_table import AFTER
 from tests.mutants.backends_table import BACKENDS
 from tests.mutants.cases_table import CASES
 from tests.mutants.chroma_table import CHROMA
+from tests.mutants.compared_table import COMPARED
 from tests.mutants.confirm_table import CONFIRM
 from tests.mutants.drift_table import DRIFT
 from tests.mutants.echo_table import ECHOES
@@ -78,4 +79,5 @@ MUTANTS: Final = (
     *DRIFT,
     *FILES,
     *BACKENDS,
+    *COMPARED,
 )

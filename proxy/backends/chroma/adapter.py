@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.backends.chroma import collections, reads, writes
+from proxy.backends.chroma import collections, reads, whole_server, writes
 from proxy.backends.chroma.records import found_in, invalid
 from proxy.backends.chroma.routes import (
     ADD,
@@ -28,8 +28,9 @@ from proxy.seams.operation import HttpReply, HttpRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from policy.model import CandidateId
-    from proxy.seams.guard import Judged, Unsettled
+    from policy.model import CandidateId, Tenant
+    from proxy.seams.backend_listing import WalkedPage
+    from proxy.seams.guard import Item, Judged, Unsettled
     from proxy.seams.http_backend import Outcome, Page, Routed, Sending, ShownMemory
     from proxy.seams.operation import Refusal
 
@@ -106,7 +107,7 @@ class Chroma:
         named = tenant_of(request)
         if tenant == _DEFAULT_THERE:
             return False
-        return named is None or named == {_DEFAULT: _DEFAULT_THERE}.get(tenant, tenant)
+        return named is None or named == _there(tenant)
 
     def place(self, request: HttpRequest) -> HttpRequest | None:
         """The read of the collection by its uuid.
@@ -200,6 +201,28 @@ class Chroma:
         """The same read for the first records."""
         return reads.from_start(request, count)
 
+    # ---- what an operator's commands ask ---------------------------------------------------------
+
+    def listing(self, tenant: Tenant) -> HttpRequest:
+        """The tenant's databases: the server names no tenants."""
+        return whole_server.databases_of(_there(tenant))
+
+    def listed(self, request: HttpRequest, reply: HttpReply) -> WalkedPage:
+        """The records of a page of a collection; further databases, collections and pages."""
+        return whole_server.listed(request, reply)
+
+    def reading(self, kept: Unsettled) -> HttpRequest:
+        """The read of the record."""
+        return writes.question(kept)
+
+    def says_same(self, kept: Unsettled, found: Item) -> bool:
+        """Whether the record has what was sent, and shows no text that was not judged with it."""
+        return writes.says_same(kept, found)
+
+    def attempts(self) -> tuple[HttpRequest, ...]:
+        """A read of the server's databases, and an `add` without its columns."""
+        return whole_server.attempts(_DEFAULT_THERE)
+
     # ---- answers of our own ----------------------------------------------------------------------
 
     def answer(
@@ -235,6 +258,11 @@ class Chroma:
             headers += (("WWW-Authenticate", 'Bearer realm="mnemogate"'),)
         other = _INTERNAL if refusal.status >= _SERVER_ERRORS else _INVALID
         return _error(refusal.status, _ERRORS.get(refusal.status, other), refusal.detail, headers)
+
+
+def _there(tenant: str) -> str:
+    """The name that a tenant of Mnemogate has on the server."""
+    return {_DEFAULT: _DEFAULT_THERE}.get(tenant, tenant)
 
 
 def _error(

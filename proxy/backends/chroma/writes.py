@@ -194,6 +194,31 @@ def told(item: Unsettled, reply: HttpReply) -> Outcome | None:
     return Outcome(state=Forwarded.DONE) if there.after(kept.record()) == unchanged else None
 
 
+def record_item(place: CollectionPath, record: Record) -> Item:
+    """What the write of this very record, new and without a vector, is kept as.
+
+    Raises:
+        MalformedRequest: No write through the gate could have made it.
+    """
+    return _written(place, record, None).item
+
+
+def says_same(kept: Unsettled, found: Item) -> bool:
+    """Whether a record (`record_item`) has every part that was sent, and no other text.
+
+    What a merge left standing was judged with the write, so it is among the kept pieces.
+    """
+    _, sent = _kept_of(kept)
+    _, stands = _kept_of(found)
+    there = stands.record()
+    unchanged = there.after(Record(there.record_id))
+    return (
+        there.after(sent.record()) == unchanged
+        and {*there.strings()} <= {*kept.pieces}
+        and {*kept.pieces} <= {*found.pieces, kept.key}
+    )
+
+
 def _removed(place: CollectionPath, record_id: str) -> Sending:
     key = place.key(record_id)
     kept = kept_request(_POST, place.path, {"ids": [record_id]}, texts=(), key=key)
@@ -225,7 +250,7 @@ def _written(place: CollectionPath, record: Record, there: Record | None) -> Sen
     return Sending(item=item, blob=record.vector or b"")
 
 
-def _kept_of(item: Unsettled) -> tuple[CollectionPath, _KeptRecord]:
+def _kept_of(item: Item | Unsettled) -> tuple[CollectionPath, _KeptRecord]:
     _, path, body = request_parts(item)
     # A request is kept under the path of its collection, without an operation.
     return place_of(path), convert(body, _KeptRecord)

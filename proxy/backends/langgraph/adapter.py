@@ -17,6 +17,7 @@ from proxy.backends.kept_request import (
     strings_of,
     telling_names,
 )
+from proxy.backends.langgraph import whole_store
 from proxy.backends.langgraph.routes import (
     GET,
     NAMESPACES,
@@ -58,8 +59,9 @@ from proxy.seams.operation import HttpReply, HttpRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from policy.model import CandidateId
+    from policy.model import CandidateId, Tenant
     from proxy.dialects.strict_json.strict import JsonValue
+    from proxy.seams.backend_listing import WalkedPage
     from proxy.seams.guard import Judged, Unsettled
     from proxy.seams.http_backend import Routed
     from proxy.seams.operation import Refusal
@@ -264,6 +266,30 @@ class LangGraph:
         shape = ItemsSearch if route_of(request) is SEARCH else NamespacesSearch
         _, value = list_of(request, shape)
         return json_request("POST", request.path, {**value, "limit": count, "offset": 0})
+
+    # ---- what an operator's commands ask ---------------------------------------------------------
+
+    def listing(self, tenant: Tenant) -> HttpRequest:
+        """The search for everything: a namespace is nobody's place."""
+        del tenant
+        return whole_store.page_from(0)
+
+    def listed(self, request: HttpRequest, reply: HttpReply) -> WalkedPage:
+        """The items of a page of that search, or the one of an exact read."""
+        return whole_store.listed(request, reply)
+
+    def reading(self, kept: Unsettled) -> HttpRequest:
+        """The exact read of an item, which does not make it live longer."""
+        _, _, body = request_parts(kept)
+        return whole_store.reading(*place_of(body))
+
+    def says_same(self, kept: Unsettled, found: Item) -> bool:
+        """Whether the value on the server is the one that was sent: a put replaces all of it."""
+        return request_parts(kept)[2].get("value") == request_parts(found)[2].get("value")
+
+    def attempts(self) -> tuple[HttpRequest, ...]:
+        """A search of the store, and a put without its members."""
+        return (whole_store.page_from(0), json_request("PUT", ITEMS, {}))
 
     # ---- answers of our own ----------------------------------------------------------------------
 

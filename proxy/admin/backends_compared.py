@@ -1,0 +1,152 @@
+"""Memory servers behind the gate, for an operator: what they have beside what was let in."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from policy.labels.forwarded_call import HTTP, call_of, target_of
+from policy.model import ChangeKind, Tenant
+from proxy.admin.wire.backend_comparison import ComparedView, CompareView, KeptList, KeptView
+from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.seams.guard import Unsettled
+from proxy.seams.tenants import DEFAULT_TENANT
+from storage.values import Stands
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from policy.model import Principal
+    from proxy.admin.adopting import Adopting
+    from proxy.admin.wire.upkeep import AdoptRequest, AdoptView
+    from proxy.seams.backend_listing import ListsAll
+    from proxy.seams.guard import Item
+    from storage.interfaces import Forwards, KeptHere, MemoryReader
+    from storage.values import ClosedKey, KeptBehind
+
+_ROWS_AT_ONCE: Final = 1_000
+# A key that is closed for one tenant is closed for another.
+_ANYBODY: Final = Tenant(DEFAULT_TENANT)
+# What was erased here, or came after its look-up: nobody is shown it.
+_CLOSED: Final = ComparedView(state="hidden")
+_STATES: Final = {Stands.QUARANTINED: "hidden", Stands.FORWARDING: "unsettled"}
+
+
+class BackendsCompared:
+    """One method per command; event loop only. It asks no server: the caller has read that."""
+
+    def __init__(
+        self,
+        kept: KeptHere,
+        reader: MemoryReader,
+        adopting: Adopting,
+        forwards: Forwards,
+        adapters: Mapping[str, ListsAll],
+    ) -> None:
+        """`adapters` are those of the configured servers, by the names of their tables."""
+        self._kept = kept
+        self._reader = reader
+        self._adopting = adopting
+        self._forwards = forwards
+        self._adapters = adapters
+
+    async def compare(self, backend: str, items: tuple[Item, ...]) -> CompareView:
+        """How memories that a server has stand here, whosever they are.
+
+        Raises:
+            NotFound: No server of that name is configured.
+            MalformedRequest: An item was not made by the server's adapter.
+        """
+        adapter = self._adapter(backend)
+        keys = tuple(one.key for one in items)
+        found, closed = await asyncio.to_thread(self._known, target_of(HTTP, backend), keys)
+        views = (
+            _CLOSED if kept is None and any(hidden) else _compared(adapter, item, kept)
+            for item, kept, hidden in zip(items, found, closed, strict=True)
+        )
+        return CompareView(compared=tuple(views))
+
+    async def kept(self, backend: str, after: int) -> KeptList:
+        """Some of the live memories that the server should have.
+
+        Raises:
+            NotFound: No server of that name is configured.
+        """
+        self._adapter(backend)
+        target = target_of(HTTP, backend)
+        found, following = await asyncio.to_thread(self._kept.after, target, after, _ROWS_AT_ONCE)
+        live = (_kept_view(one) for one in found if one.stands is Stands.LIVE)
+        return KeptList(kept=tuple(one for one in live if one is not None), next=following)
+
+    async def adopt(self, by: Principal, backend: str, asked: AdoptRequest) -> AdoptView:
+        """Take in what the server has and no verdict let in; see `Adopting.adopt`.
+
+        Raises:
+            NotFound: No server of that name is configured.
+            MalformedRequest: An item is too large, or no new memory; none was taken in.
+            StorageError: Not every item is recorded.
+        """
+        self._adapter(backend)
+        if asked.lift or asked.vouch:
+            raise MalformedRequest("lift, vouch: nobody says so of what was found on a server")
+        return await self._adopting.adopt(by, backend, asked)
+
+    def _adapter(self, backend: str) -> ListsAll:
+        found = self._adapters.get(backend)
+        if found is None:
+            raise NotFound("no [[backend]] table has that name")
+        return found
+
+    def _known(
+        self, target: str, keys: tuple[str, ...]
+    ) -> tuple[tuple[KeptBehind | None, ...], tuple[ClosedKey, ...]]:
+        """What stands under each key of a server, and whether the key is closed, for anybody."""
+        tenants = tuple(one.tenant for one in self._reader.usage())
+        # The keys are read after the rows, so that what is erased meanwhile is never nowhere.
+        found = self._kept.under(target, keys, tenants)
+        return found, self._forwards.closed(_ANYBODY, target, keys)
+
+
+def _compared(adapter: ListsAll, item: Item, kept: KeptBehind | None) -> ComparedView:
+    if kept is None:
+        return ComparedView(state="foreign")
+    state = _STATES.get(kept.stands)
+    if state is None:
+        known = _unsettled(kept)
+        same = known is not None and adapter.says_same(known, item)
+        state = "same" if same else "different"
+    return ComparedView(
+        state=state, tenant=kept.tenant, memory_id=kept.memory_id, number=kept.number
+    )
+
+
+def _unsettled(kept: KeptBehind) -> Unsettled | None:
+    """The sent item in the form in which adapters read one; None if it is no call any more."""
+    call = call_of(kept.candidate)
+    if call is None:
+        return None
+    return Unsettled(
+        candidate_id=kept.candidate_id,
+        tool=call.tool,
+        change=kept.candidate.change,
+        arguments=call.arguments,
+        pieces=call.pieces,
+        key=kept.key,
+        sent=True,
+    )
+
+
+def _kept_view(kept: KeptBehind) -> KeptView | None:
+    known = _unsettled(kept)
+    if known is None or known.change is ChangeKind.DELETE:
+        return None
+    return KeptView(
+        number=kept.number,
+        tenant=kept.tenant,
+        memory_id=kept.memory_id,
+        candidate_id=known.candidate_id,
+        tool=known.tool,
+        key=known.key,
+        arguments=known.arguments,
+        piece_count=len(known.pieces),
+    )

@@ -1,0 +1,244 @@
+"""`mnemogate backend adopt`: take in what a memory server has and no verdict let in.
+
+All of it may be an attack, so it is labelled `unknown`; with `--quarantine` no agent sees it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import Tenant
+from proxy.admin.wire.upkeep import AdoptRequest, AdoptView, QuarantineRequest, StandingView
+from proxy.cli.backend_walk import compared, digest_of, plain_key, walking
+from proxy.cli.client import PATIENT_S, part
+from proxy.cli.command import Command
+from proxy.cli.connect import operator
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.item_portions import portions
+from proxy.cli.progress import working
+from proxy.seams.backend_listing import ListedMemory
+from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import AsyncGenerator
+
+    from proxy.admin.wire.upkeep import AdoptedView
+    from proxy.cli.backend_walk import Walk
+    from proxy.cli.client import Operator
+    from proxy.cli.command import Context
+    from proxy.cli.terminal import Terminal
+    from proxy.seams.guard import Item
+
+SHOWN: Final = 20
+_DIGEST_SHOWN: Final = 16
+_FOREIGN: Final = "foreign"
+_NOT_TAKEN: Final = "not taken in"
+_HIDDEN: Final = "hidden"
+# The operation that a memory counts as written by: none of the server's own.
+_TOOL: Final = "adopt"
+_REASON: Final = "found on the server, let in by no verdict"
+
+
+class _Adopt(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    tenant: TenantName | None = None
+    dry_run: bool = False
+    quarantine: bool = False
+    item: Annotated[str, Meta(pattern=f"^[0-9a-f]{{{_DIGEST_SHOWN},64}}$")] | None = None
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory that a server had. It never has the memory's text."""
+
+    digest: str
+    key: str  # "" where it has room for a sentence
+    # "unknown": taken in. "hidden": taken in, and under quarantine. "flagged" and "held": judged an
+    # order, or for a person to see; no memory here. "gone": taken in before, removed here since.
+    # "not taken in": with --dry-run.
+    state: str
+    memory_id: str | None = None
+    # Why it has no memory here, as a code of docs/reasons.md.
+    reason: str | None = None
+
+
+class AdoptedOfBackend(msgspec.Struct, frozen=True, kw_only=True):
+    """What `backend adopt --json` prints."""
+
+    backend: str
+    tenant: str
+    known: int  # memories that a verdict had let in already, or an earlier run
+    states: dict[str, int]
+    unreadable: int  # memories that cannot be taken in, because of their size or their form
+    # The first of them; those without a memory here come first.
+    adopted: tuple[Adopted, ...]
+    left_out: int
+
+
+class _Taken:
+    """Counts, and the first results."""
+
+    def __init__(self) -> None:
+        self.states: Counter[str] = Counter()
+        self.known = 0
+        self.unreadable = 0
+        self._without: list[Adopted] = []
+        self._within: list[Adopted] = []
+
+    def take(self, one: Adopted) -> None:
+        self.states[one.state] += 1
+        some = self._within if one.memory_id else self._without
+        if len(some) < SHOWN:
+            some.append(one)
+
+    @property
+    def shown(self) -> tuple[Adopted, ...]:
+        return (*self._without, *self._within)[:SHOWN]
+
+
+async def _adopt(context: Context) -> Exit:
+    asked, taken = context.arguments(_Adopt), _Taken()
+    async with walking(context, asked.name) as walk, operator(context) as api:
+        tenant = asked.tenant or walk.settings.tenant or DEFAULT_TENANT
+        async with working(context.terminal, "reading the server"):
+            async for items in _foreign(walk, api, tenant, asked, taken):
+                for some in portions(items):
+                    await _take_in(api, some, tenant, asked, taken)
+    if asked.item is not None and not taken.states:
+        raise CommandFailed(
+            Exit.NOT_FOUND,
+            "the server has nothing of that digest that no verdict let in; nothing was taken in",
+            then=f"look again: mnemogate backend check {asked.name}",
+        )
+    shown = taken.shown
+    done = AdoptedOfBackend(
+        backend=asked.name,
+        tenant=tenant,
+        known=taken.known,
+        states=dict(sorted(taken.states.items())),
+        unreadable=taken.unreadable,
+        adopted=shown,
+        left_out=taken.states.total() - len(shown),
+    )
+    if context.terminal.as_json:
+        context.terminal.data(done)
+    else:
+        _told(context.terminal, done)
+    return Exit.OK
+
+
+async def _foreign(
+    walk: Walk, api: Operator, tenant: str, asked: _Adopt, taken: _Taken
+) -> AsyncGenerator[tuple[Item, ...]]:
+    """What no verdict let in, a page at a time."""
+    async for _, memories in walk.memories((Tenant(tenant),)):
+        items = tuple(one.item for one in memories if one.item is not None)
+        taken.unreadable += len(memories) - len(items)
+        views = await compared(api, asked.name, items)
+        foreign = tuple(
+            one for one, view in zip(items, views, strict=True) if view.state == _FOREIGN
+        )
+        taken.known += len(items) - len(foreign)
+        yield tuple(one for one in foreign if _is_chosen(one, asked))
+
+
+async def _take_in(
+    api: Operator, items: tuple[Item, ...], tenant: str, asked: _Adopt, taken: _Taken
+) -> None:
+    if asked.dry_run:
+        for item in items:
+            taken.take(_row(item, _NOT_TAKEN))
+        return
+    request = AdoptRequest(tenant=tenant, tool=_TOOL, items=items)
+    path = f"/backends/{part(asked.name)}/adopt"
+    done = await api.post(path, AdoptView, request, timeout_s=PATIENT_S)
+    for item, one in zip(items, done.adopted, strict=True):
+        state = await _hidden(api, one, tenant) if asked.quarantine else one.state
+        taken.take(_row(item, state, one))
+
+
+async def _hidden(api: Operator, one: AdoptedView, tenant: str) -> str:
+    """Put a memory under quarantine that was taken in; its state after that."""
+    if one.memory_id is None or one.reason is not None or one.state == "gone":
+        return one.state
+    body = QuarantineRequest(tenant=tenant, reason=_REASON)
+    await api.post(f"/memories/{part(one.memory_id)}/quarantine", StandingView, body)
+    return _HIDDEN
+
+
+def _is_chosen(item: Item, asked: _Adopt) -> bool:
+    return asked.item is None or _digest(item).startswith(asked.item)
+
+
+def _digest(item: Item) -> str:
+    return digest_of(ListedMemory(key=item.key, item=item))
+
+
+def _row(item: Item, state: str, one: AdoptedView | None = None) -> Adopted:
+    return Adopted(
+        digest=_digest(item),
+        key=plain_key(item.key),
+        state=state,
+        memory_id=None if one is None else one.memory_id,
+        reason=None if one is None else one.reason,
+    )
+
+
+def _told(terminal: Terminal, done: AdoptedOfBackend) -> None:
+    terminal.table(
+        ("digest", "key", "label here", "why", "memory"),
+        [
+            (
+                one.digest[:_DIGEST_SHOWN],
+                one.key or "-",
+                one.state,
+                one.reason or "-",
+                one.memory_id or "-",
+            )
+            for one in done.adopted
+        ],
+        nothing="nothing that no verdict let in",
+    )
+    if done.left_out:
+        terminal.say(f"{done.left_out} more")
+    said = ", ".join(f"{count} {state}" for state, count in done.states.items()) or "none"
+    terminal.say(f"{done.backend}, tenant {done.tenant}: {said}; {done.known} known before")
+    if done.unreadable:
+        terminal.say(f"{done.unreadable} more are too long, or of another form: no memories here")
+    if done.states.keys() & {"flagged", "held"}:
+        terminal.say(
+            "what was flagged or held has no memory here, and agents may still be shown it: remove "
+            'it on the server, or set before = "hide" in its [[backend]] table'
+        )
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", help="the name of the [[backend]] table")
+    parser.add_argument(
+        "--tenant",
+        help="whose memories they become (default: the `tenant` of the table, or "
+        f"{DEFAULT_TENANT}); on Chroma, whose collections are read",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only list; nothing is taken in, no leaf is left"
+    )
+    parser.add_argument(
+        "--quarantine", action="store_true", help="hide what is taken in from every agent"
+    )
+    parser.add_argument(
+        "--item", metavar="DIGEST", help="only the one of this digest, from `backend check`"
+    )
+
+
+COMMANDS = (
+    Command(
+        words=("backend", "adopt"),
+        summary="take in, as of unknown origin, what a memory server has and no verdict let in",
+        act=_adopt,
+        arguments=_arguments,
+    ),
+)

@@ -1,0 +1,339 @@
+"""`mnemogate backend check`: what a memory server has, beside what the gate let in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import CandidateId, ChangeKind
+from proxy.admin.wire.backend_comparison import KeptList
+from proxy.cli.backend_walk import (
+    compared,
+    digest_of,
+    digest_of_key,
+    placed,
+    plain_key,
+    tenants_of,
+    walking,
+)
+from proxy.cli.client import PATIENT_S, part
+from proxy.cli.command import Command
+from proxy.cli.connect import operator
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.progress import working
+from proxy.cli.terminal import inert
+from proxy.seams.guard import Unsettled
+from storage.trusted_files import reason
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Generator
+
+    from proxy.admin.wire.backend_comparison import ComparedView, KeptView
+    from proxy.cli.backend_walk import Walk
+    from proxy.cli.client import Operator
+    from proxy.cli.command import Context
+    from proxy.cli.terminal import Terminal
+    from proxy.seams.backend_listing import ListedMemory
+
+SHOWN: Final = 20
+"""How many differences are printed; the file has all of them."""
+_AT_ONCE: Final = 16
+_DIGEST_SHOWN: Final = 16
+_FOREIGN: Final = "foreign"
+_DIFFERENT: Final = "different"
+_MISSING: Final = "missing"
+_DIFFERENCES: Final = (_FOREIGN, _DIFFERENT, _MISSING)
+
+
+class _Check(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    tenant: str | None = None
+    to: str | None = None
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory in which server and gate differ. It never has a text of the memory."""
+
+    # "foreign": the server has it, and no verdict let it in. "different": the server says something
+    # else than was sent. "missing": it was sent and done, and the server has it no longer.
+    what: str
+    # SHA-256 (hex) of the memory as the server has it; of its key where it is missing.
+    digest: str
+    # "" where the key has room for a sentence.
+    key: str
+    tenant: str | None = None
+    memory_id: str | None = None
+    # False for a memory that cannot be taken in, because of its size or its form.
+    adoptable: bool = True
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What `backend check --json` prints: how many memories stand how, and some differences."""
+
+    backend: str
+    same: int
+    hidden: int
+    unsettled: int
+    foreign: int
+    different: int
+    missing: int
+    differences: tuple[Difference, ...]
+    # How many more there are than `differences` has; they are in the file of `--to`.
+    left_out: int
+
+
+class _Tally:
+    """Counts, the first differences, and which rows of the store were seen on the server."""
+
+    def __init__(self, file: IO[bytes] | None) -> None:
+        self.counts: Counter[str] = Counter()
+        self.shown: list[Difference] = []
+        self._file = file
+        # One bit for each row, so that a large store needs little room.
+        self._seen = bytearray()
+
+    def take(self, view: ComparedView, difference: Difference | None) -> None:
+        self.counts[view.state] += 1
+        if view.number is not None:
+            self._tick(view.number)
+        if difference is not None:
+            self.note(difference)
+
+    def note(self, difference: Difference) -> None:
+        if len(self.shown) < SHOWN:
+            self.shown.append(difference)
+        if self._file is not None:
+            self._file.write(msgspec.json.encode(difference) + b"\n")
+
+    def has_seen(self, number: int) -> bool:
+        place, bit = divmod(number, 8)
+        return place < len(self._seen) and bool(self._seen[place] >> bit & 1)
+
+    def _tick(self, number: int) -> None:
+        place, bit = divmod(number, 8)
+        if place >= len(self._seen):
+            self._seen.extend(bytes(place + 1 - len(self._seen)))
+        self._seen[place] |= 1 << bit
+
+
+class _Checking:
+    """One check of one server: first all that it has, then all that it should have."""
+
+    def __init__(self, walk: Walk, api: Operator, found: _Tally) -> None:
+        self._walk = walk
+        self._api = api
+        self._found = found
+        self._name = walk.settings.name
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
+
+    async def on_the_server(self, asked: str | None) -> None:
+        """Compare everything that the server has."""
+        tenants = await tenants_of(self._api, self._walk.settings, asked)
+        async for _, memories in self._walk.memories(tenants):
+            await self._compare(memories)
+
+    async def in_the_store(self, asked: str | None) -> None:
+        """Look for what the server should have, and the walk did not meet."""
+        after: int | None = 0
+        while after is not None:
+            page = await self._kept(after)
+            for one in page.kept:
+                other = asked is not None and one.tenant != asked
+                if not other and not self._found.has_seen(one.number):
+                    await self._look_for(one)
+            after = page.next
+
+    async def _compare(self, memories: tuple[ListedMemory, ...]) -> None:
+        for one in memories:
+            if one.item is None:
+                self._found.counts[_FOREIGN] += 1
+                self._found.note(_difference(_FOREIGN, one, None))
+        known = tuple(one for one in memories if one.item is not None)
+        items = tuple(one.item for one in known if one.item is not None)
+        views = await compared(self._api, self._name, items)
+        async with asyncio.TaskGroup() as tasks:
+            for one, view in zip(known, views, strict=True):
+                if view.state in _DIFFERENCES:
+                    tasks.create_task(self._once_more(one))
+                else:
+                    self._found.take(view, None)
+
+    async def _once_more(self, memory: ListedMemory) -> None:
+        """Ask for one memory again: an agent may have changed it since the page was read."""
+        if memory.item is None:
+            return
+        async with self._at_once:
+            again = await self._walk.one(placed(memory.item))
+            if again is None:
+                return
+            if again.item is None:
+                self._found.counts[_FOREIGN] += 1
+                self._found.note(_difference(_FOREIGN, again, None))
+                return
+            (view,) = await compared(self._api, self._name, (again.item,))
+        differs = view.state in _DIFFERENCES
+        self._found.take(view, _difference(view.state, again, view) if differs else None)
+
+    async def _look_for(self, kept: KeptView) -> None:
+        there = await self._walk.one(_of_kept(kept))
+        if there is not None:
+            await self._compare((there,))
+            return
+        # It may have been deleted, or changed, since the page of the store was read.
+        now = await self._kept(kept.number)
+        if kept.number in {one.number for one in now.kept[:1]}:
+            self._found.counts[_MISSING] += 1
+            self._found.note(
+                Difference(
+                    what=_MISSING,
+                    digest=digest_of_key(kept.key),
+                    key=plain_key(kept.key),
+                    tenant=kept.tenant,
+                    memory_id=kept.memory_id,
+                )
+            )
+
+    async def _kept(self, after: int) -> KeptList:
+        path = f"/backends/{part(self._name)}/kept"
+        return await self._api.get(path, KeptList, timeout_s=PATIENT_S, after=after)
+
+
+async def _check(context: Context) -> Exit:
+    asked = context.arguments(_Check)
+    with _written(asked.to) as file:
+        async with walking(context, asked.name) as walk, operator(context) as api:
+            found = _Tally(file)
+            checking = _Checking(walk, api, found)
+            async with working(context.terminal, "reading the server"):
+                try:
+                    await checking.on_the_server(asked.tenant)
+                    await checking.in_the_store(asked.tenant)
+                except ExceptionGroup as several:
+                    # The others have the same cause.
+                    raise several.exceptions[0] from None
+    counts = found.counts
+    differences = sum(counts[what] for what in _DIFFERENCES)
+    checked = Checked(
+        backend=asked.name,
+        same=counts["same"],
+        hidden=counts["hidden"],
+        unsettled=counts["unsettled"],
+        foreign=counts[_FOREIGN],
+        different=counts[_DIFFERENT],
+        missing=counts[_MISSING],
+        differences=tuple(found.shown),
+        left_out=differences - len(found.shown),
+    )
+    if context.terminal.as_json:
+        context.terminal.data(checked)
+    else:
+        _told(context.terminal, checked)
+    return Exit.FAILED if differences else Exit.OK
+
+
+def _of_kept(kept: KeptView) -> Unsettled:
+    return Unsettled(
+        candidate_id=CandidateId(kept.candidate_id),
+        tool=kept.tool,
+        change=ChangeKind.CREATE,
+        arguments=kept.arguments,
+        pieces=("",) * kept.piece_count,
+        key=kept.key,
+        sent=True,
+    )
+
+
+def _difference(what: str, memory: ListedMemory, view: ComparedView | None) -> Difference:
+    return Difference(
+        what=what,
+        digest=digest_of(memory),
+        key=plain_key(memory.key),
+        tenant=None if view is None else view.tenant,
+        memory_id=None if view is None else view.memory_id,
+        adoptable=memory.item is not None,
+    )
+
+
+@contextmanager
+def _written(to: str | None) -> Generator[IO[bytes] | None]:
+    """The file for all differences, which is not there yet and only its owner may read."""
+    if to is None:
+        yield None
+        return
+    try:
+        made = os.open(Path(to), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise CommandFailed(
+            Exit.USAGE,
+            f"--to {inert(to)}: {reason(error)}",
+            then="name a file that is not there yet, in a directory that is",
+        ) from error
+    with os.fdopen(made, "wb") as file:
+        yield file
+
+
+def _told(terminal: Terminal, checked: Checked) -> None:
+    terminal.table(
+        ("what", "digest", "key", "tenant", "memory"),
+        [
+            (
+                one.what,
+                one.digest[:_DIGEST_SHOWN],
+                one.key or "-",
+                one.tenant or "-",
+                one.memory_id or "-",
+            )
+            for one in checked.differences
+        ],
+        nothing="no difference",
+    )
+    if checked.left_out:
+        terminal.say(f"{checked.left_out} more: --to FILE writes all of them")
+    terminal.say(
+        f"{checked.backend}: {checked.same} the same, {checked.hidden} hidden, "
+        f"{checked.unsettled} on their way; {checked.foreign} foreign, "
+        f"{checked.different} different, {checked.missing} missing"
+    )
+    name = checked.backend
+    if checked.foreign:
+        terminal.say(
+            "ALARM: no verdict let the foreign ones in: somebody wrote past the gate, or the "
+            "server had them before it.\n"
+            f"hide them all: mnemogate backend adopt {name} --quarantine\n"
+            f"hide one: mnemogate backend adopt {name} --quarantine --item DIGEST"
+        )
+    if checked.different:
+        terminal.say(
+            "ALARM: what is different was changed past the gate; hide it by its id: "
+            "mnemogate memory quarantine MEMORY"
+        )
+    if checked.missing:
+        terminal.say(
+            "what is missing was deleted past the gate, expired there, or is lost with a backup "
+            "that was restored"
+        )
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", help="the name of the [[backend]] table")
+    parser.add_argument("--tenant", help="look at this tenant's memories alone (default: all)")
+    parser.add_argument(
+        "--to", metavar="FILE", help="write every difference here, a line of JSON each"
+    )
+
+
+COMMANDS = (
+    Command(
+        words=("backend", "check"),
+        summary="compare what a memory server has with what the gate let in; no text is printed",
+        act=_check,
+        arguments=_arguments,
+    ),
+)

@@ -1,0 +1,172 @@
+"""A walk over a memory server behind the gate, with the sidecar's own settings and credential."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from policy.model import CandidateId, Tenant
+from proxy.admin.wire.backend_comparison import CompareRequest, CompareView
+from proxy.admin.wire.upkeep import UsageList
+from proxy.cli.client import PATIENT_S, part
+from proxy.cli.connect import settings_of
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.item_portions import portions
+from proxy.cli.terminal import inert
+from proxy.compose.backends import adapters_by_name
+from proxy.dialects.mcp.kept_before import digest_of_item
+from proxy.fronts.backend_behind import BackendBehind
+from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
+from proxy.seams.guard import Unsettled
+from proxy.seams.tenants import DEFAULT_TENANT
+from proxy.transport.upstream import Upstream, UpstreamLimits
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from proxy.admin.wire.backend_comparison import ComparedView
+    from proxy.cli.client import Operator
+    from proxy.cli.command import Context
+    from proxy.seams.backend_listing import ListedMemory, WalkedPage
+    from proxy.seams.guard import Item
+    from proxy.seams.operation import HttpRequest
+    from proxy.settings.backend import BackendServer
+
+# A key with room for a sentence is somebody's text, and is never printed.
+_PLAIN_KEY: Final = re.compile(r"""[\w.:@/+=\[\]",-]{0,160}""")
+_NO_CANDIDATE: Final = CandidateId("")
+
+
+class Walk:
+    """One configured server, read page by page. Event loop only."""
+
+    def __init__(self, behind: BackendBehind) -> None:
+        self._behind = behind
+
+    @property
+    def settings(self) -> BackendServer:
+        """The server's table."""
+        return self._behind.settings
+
+    async def memories(
+        self, tenants: Iterable[Tenant]
+    ) -> AsyncGenerator[tuple[Tenant, tuple[ListedMemory, ...]]]:
+        """All that the server has for these tenants, a page at a time; each walk is made once.
+
+        Raises:
+            CommandFailed: The server does not answer, or in a form that nobody can read.
+        """
+        walked: list[HttpRequest] = []
+        for tenant in tenants:
+            first = self._behind.adapter.listing(tenant)
+            if first in walked:
+                continue
+            walked.append(first)
+            waiting = [first]
+            while waiting:
+                found = await self._read(waiting.pop())
+                waiting.extend(reversed(found.further))
+                if found.memories:
+                    yield tenant, found.memories
+
+    async def one(self, kept: Unsettled) -> ListedMemory | None:
+        """What stands under the key of a kept item now; None where nothing does.
+
+        Raises:
+            CommandFailed: The server does not answer, or in a form that nobody can read.
+        """
+        found = await self._read(self._behind.adapter.reading(kept))
+        return next((one for one in found.memories if one.key == kept.key), None)
+
+    async def _read(self, request: HttpRequest) -> WalkedPage:
+        try:
+            return self._behind.adapter.listed(request, await self._behind.ask(request))
+        except (UpstreamError, MalformedRequest, Busy) as error:
+            raise CommandFailed(
+                Exit.UNREACHABLE,
+                f"{self._behind.settings.name}: {inert(str(error)) or 'it does not answer'}",
+                then="nothing is known of what it has: look at the server, and ask again",
+            ) from None
+
+
+@asynccontextmanager
+async def walking(context: Context, name: str) -> AsyncGenerator[Walk]:
+    """The walk over a configured server.
+
+    Raises:
+        CommandFailed: No [[backend]] table has the name, or its settings cannot be used.
+    """
+    settings = settings_of(context)
+    table = next((one for one in settings.backends if one.name == name), None)
+    if table is None:
+        known = ", ".join(one.name for one in settings.backends) or "none is configured"
+        raise CommandFailed(
+            Exit.NOT_FOUND,
+            f"no [[backend]] table of that name: {inert(name)}",
+            then=f"--config names the file of settings; in it: {known}",
+        )
+    adapter = adapters_by_name((table,))[name]
+    seconds = table.answer_seconds
+    limits = UpstreamLimits(head_seconds=seconds, body_seconds=seconds)
+    async with Upstream(table.url, headers=table.headers, limits=limits) as upstream:
+        yield Walk(BackendBehind(table, adapter, upstream, check_sent_on=_has_no_keys))
+
+
+def _has_no_keys(_where: str, _texts: Iterable[str]) -> None:
+    """Nothing of an agent is sent by a walk, so no key of one can go on."""
+
+
+async def tenants_of(api: Operator, table: BackendServer, asked: str | None) -> tuple[Tenant, ...]:
+    """The tenants whose places are walked: the one that was asked for, or all that there are."""
+    if asked is not None or table.tenant is not None:
+        return (Tenant(asked or table.tenant or DEFAULT_TENANT),)
+    used = await api.get("/usage", UsageList)
+    return tuple(Tenant(one) for one in dict.fromkeys((DEFAULT_TENANT, *_names(used))))
+
+
+def _names(used: UsageList) -> tuple[str, ...]:
+    return tuple(one.tenant for one in used.tenants)
+
+
+async def compared(
+    api: Operator, backend: str, items: tuple[Item, ...]
+) -> tuple[ComparedView, ...]:
+    """How each of these memories of a server stands in the store."""
+    found: list[ComparedView] = []
+    for some in portions(items):
+        path = f"/backends/{part(backend)}/compare"
+        body = CompareRequest(items=some)
+        found += (await api.post(path, CompareView, body, timeout_s=PATIENT_S)).compared
+    return tuple(found)
+
+
+def placed(item: Item) -> Unsettled:
+    """A listed item in the form by which the server is asked for it once more."""
+    return Unsettled(
+        candidate_id=_NO_CANDIDATE,
+        tool="",
+        change=item.change,
+        arguments=item.arguments,
+        pieces=item.pieces,
+        key=item.key,
+        sent=True,
+    )
+
+
+def plain_key(key: str) -> str:
+    """A key as it may be printed; "" for one with room for a sentence."""
+    return key if _PLAIN_KEY.fullmatch(key) else ""
+
+
+def digest_of(memory: ListedMemory) -> str:
+    """The digest by which a command names a memory that the server has: of its key and content."""
+    if memory.item is not None:
+        return digest_of_item(memory.item)
+    return digest_of_key(memory.key)
+
+
+def digest_of_key(key: str) -> str:
+    """The digest that stands for a key alone."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

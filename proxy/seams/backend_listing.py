@@ -1,0 +1,79 @@
+"""What an operator's commands ask of the adapter of a memory server: all that the server has.
+
+A walk over a server is a chain of reads. Each answer gives some memories, and the reads that the
+walk goes on with, so that nobody ever holds more than one page.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
+from proxy.seams.operation import HttpRequest  # noqa: TC001 - msgspec reads the annotation
+
+if TYPE_CHECKING:
+    from policy.model import Tenant
+    from proxy.seams.guard import Unsettled
+    from proxy.seams.operation import HttpReply
+
+
+class ListedMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory that the server has.
+
+    `item` is what a write of this very memory would be kept as (`Sending.item`, a creation); None
+    where no write through the gate could have made it, because of its size or its form.
+    """
+
+    # In the words of `Item.key`; as near to them as can be where `item` is None.
+    key: str
+    item: Item | None
+
+
+class WalkedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of a walk: some memories, and the reads that the walk goes on with."""
+
+    memories: tuple[ListedMemory, ...] = ()
+    further: tuple[HttpRequest, ...] = ()
+
+
+class ListsAll(Protocol):
+    """How one kind of server is walked. Pure, as the rest of its adapter is."""
+
+    def listing(self, tenant: Tenant) -> HttpRequest:
+        """The first read of a walk over all that the server has for a tenant.
+
+        A server that has no places of tenants has one walk, the same for each of them.
+        """
+        ...
+
+    def listed(self, request: HttpRequest, reply: HttpReply) -> WalkedPage:
+        """What the answer to a read of a walk shows; also to one that `reading` made.
+
+        Raises:
+            MalformedRequest: The answer cannot be read, so nobody knows what the server has.
+        """
+        ...
+
+    def reading(self, kept: Unsettled) -> HttpRequest:
+        """The read of the one memory that stands under the key of a kept item.
+
+        Only the places in the item count: its texts may be left out.
+        """
+        ...
+
+    def says_same(self, kept: Unsettled, found: Item) -> bool:
+        """Whether a memory on the server says what was judged, its texts above all.
+
+        Raises:
+            MalformedRequest: One of the two was not made by this adapter.
+        """
+        ...
+
+    def attempts(self) -> tuple[HttpRequest, ...]:
+        """Requests by which `doctor` tries to go past the gate: a read, and a write.
+
+        The write is of no form that the server takes, so it changes nothing where it is let in.
+        """
+        ...

@@ -1,0 +1,223 @@
+"""An operator's commands about a memory server behind the gate: approve, check, adopt."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from proxy.cli import backend_check
+from proxy.cli.backend_walk import compared
+from tests.integration.memory_servers.recorder import recorder
+from tests.integration.operator_line import line
+from tests.integration.test_backend_store import ALICE, GOOD, guarded
+from tests.unit.proxy.guarded import STEERING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from proxy.admin.wire.backend_comparison import ComparedView
+    from proxy.cli.client import Operator
+    from proxy.seams.guard import Item
+    from tests.integration.operator_line import Line
+    from tests.integration.test_backend_store import Guarded
+
+BEFORE = "Grace keeps the spare key of the shed under the third flower pot"
+COUNTED = ("same", "hidden", "unsettled", "foreign", "different", "missing")
+
+
+async def check(gate: Guarded, *more: str) -> Line:
+    return await line(gate.sidecar, "backend", "check", "store", "--json", *more)
+
+
+async def adopt(gate: Guarded, *more: str) -> Line:
+    return await line(gate.sidecar, "backend", "adopt", "store", "--json", *more)
+
+
+def counts(done: Line) -> dict[str, int]:
+    """The counts of a check that are not zero."""
+    return {name: done.data[name] for name in COUNTED if done.data[name]}
+
+
+async def test_writes_to_a_server_of_an_unknown_version_go_on_once_an_operator_approves(
+    tmp_path: Path,
+) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        early = await line(gate.sidecar, "backend", "approve", "store")
+        assert (early.code, "no write to a server 'store'" in early.out) == (4, True)
+        server.version = "9.9.9"
+        # Control: nobody approved it.
+        assert (await gate.put(GOOD))[0] == 403
+        done = await line(gate.sidecar, "backend", "approve", "store")
+        assert (done.code, "writes to store go on" in done.out) == (0, True)
+        assert (await gate.put(GOOD))[0] == 204
+        other = await line(gate.sidecar, "backend", "approve", "elsewhere")
+        assert other.code == 4
+
+
+async def test_a_check_tells_what_came_past_the_gate_what_was_changed_and_what_is_gone(
+    tmp_path: Path,
+) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        for number in range(3):
+            assert (await gate.put(f"{GOOD} {number}", f"k{number}"))[0] == 204
+        assert (await gate.put(f"{GOOD} 0, and then again", "k0"))[0] == 204
+        # Control: nobody wrote past the gate.
+        clean = await check(gate)
+        assert (clean.code, counts(clean)) == (0, {"same": 3})
+        place = tuple(ALICE)
+        server.items[place, "k1"] = {"text": f"{GOOD} 1", "approved": True}
+        del server.items[place, "k2"]
+        server.put("theirs", {"text": STEERING})
+        server.put(f"{STEERING} in a key", {"text": BEFORE})
+        done = await check(gate)
+        assert done.code == 1
+        assert counts(done) == {"same": 1, "foreign": 2, "different": 1, "missing": 1}
+        # No text, and no key with room for one.
+        for text in (STEERING, BEFORE, GOOD):
+            assert text not in done.out
+        found = {(one["what"], one["key"]): one for one in done.data["differences"]}
+        assert ("foreign", '["memories","alice","theirs"]') in found
+        assert found["different", '["memories","alice","k1"]']["memory_id"]
+        assert found["missing", '["memories","alice","k2"]']["memory_id"]
+        said = await line(gate.sidecar, "backend", "check", "store")
+        assert "mnemogate backend adopt store --quarantine" in said.out
+        assert STEERING not in said.out
+
+
+async def test_what_an_agent_changes_during_a_check_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        for name in ("gone", "changed", "stays"):
+            assert (await gate.put(f"{GOOD} for {name}", name))[0] == 204
+        asked: list[str] = []
+
+        async def meanwhile(
+            api: Operator, backend: str, items: tuple[Item, ...]
+        ) -> tuple[ComparedView, ...]:
+            if not asked:
+                asked.append(backend)
+                body = {"namespace": ALICE, "key": "gone"}
+                assert (await gate.ask("DELETE", "/store/items", body))[0] == 204
+                assert (await gate.put(f"{GOOD} as it is now", "changed"))[0] == 204
+                assert (await gate.put(f"{GOOD} and more", "new"))[0] == 204
+            return await compared(api, backend, items)
+
+        monkeypatch.setattr(backend_check, "compared", meanwhile)
+        done = await check(gate)
+        assert (done.code, counts(done)) == (0, {"same": 3})
+
+
+async def test_a_check_prints_a_bounded_part_and_its_file_has_everything(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        for number in range(450):
+            server.put(f"old{number}", {"text": f"{BEFORE} {number}"})
+        # Too long for the gate: nothing that went through it.
+        server.put("long", {"text": "much " * 20_000})
+        file = tmp_path / "differences"
+        done = await check(gate, "--to", str(file))
+        assert (done.code, counts(done)) == (1, {"foreign": 451})
+        assert (len(done.data["differences"]), done.data["left_out"]) == (20, 431)
+        lines = [json.loads(one) for one in file.read_text().splitlines()]
+        assert len({one["digest"] for one in lines}) == 451
+        assert [one["adoptable"] for one in lines].count(False) == 1
+        assert BEFORE not in file.read_text()
+        assert file.stat().st_mode & 0o777 == 0o600
+        # No page is longer than the walk asks for.
+        asked = [json.loads(one.body) for one in server.seen if one.target.endswith("/search")]
+        assert [one["offset"] for one in asked] == [0, 200, 400]
+        assert not any(one["refresh_ttl"] for one in asked)
+        # A file that is there already is not written over.
+        assert (await check(gate, "--to", str(file))).code == 2
+
+
+async def test_a_check_that_cannot_read_the_server_is_no_check(tmp_path: Path) -> None:
+    async with recorder() as (server, url):
+        async with guarded(tmp_path, server, url) as gate:
+            assert (await line(gate.sidecar, "backend", "check", "elsewhere")).code == 4
+            server.items[tuple(ALICE), "broken"] = []  # type: ignore[assignment]
+            assert (await check(gate)).code == 1
+        async with guarded(tmp_path, server, "http://127.0.0.1:1") as gate:
+            assert (await check(gate)).code == 3
+
+
+async def test_what_was_there_before_is_taken_in_as_of_unknown_origin_once(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        server.put("before", {"text": BEFORE})
+        server.put("order", {"text": STEERING})
+        assert (await gate.put(GOOD))[0] == 204
+        writes = len(server.writes)
+        listed = await adopt(gate, "--dry-run")
+        assert (listed.data["states"], listed.data["known"]) == ({"not taken in": 2}, 1)
+        assert await memories(gate) == {GOOD}
+        done = await adopt(gate)
+        assert done.data["states"] == {"flagged": 1, "unknown": 1}
+        assert STEERING not in done.out
+        assert BEFORE not in done.out
+        kept = await line(gate.sidecar, "memory", "list", "--json")
+        (taken,) = [one for one in kept.data["memories"] if BEFORE in one["text"]]
+        assert (taken["source"], taken["ceiling"]) == ("unknown", "unknown")
+        # Once more: nothing is taken in twice, and no leaf is left.
+        leaves = await leaf_count(gate)
+        again = await adopt(gate)
+        assert (again.data["states"], again.data["known"]) == ({"flagged": 1}, 2)
+        assert await leaf_count(gate) == leaves
+        # What was taken in is not foreign any more, and the server was only read.
+        assert counts(await check(gate)) == {"same": 2, "foreign": 1}
+        assert len(server.writes) == writes
+        # It is the tenant's now: it changes it without a person's word on somebody else's text.
+        assert await gate.get("before") is not None
+
+
+async def test_what_was_taken_in_is_recalled_by_its_id_and_can_be_hidden(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        server.put("before", {"text": BEFORE})
+        (one,) = (await adopt(gate)).data["adopted"]
+        assert await gate.texts() == [BEFORE]
+        recalls = await line(gate.sidecar, "recall", "list", "--memory", one["memory_id"], "--json")
+        assert recalls.data["recalls"], "a read that shows it names it"
+        hidden = await line(gate.sidecar, "memory", "quarantine", one["memory_id"])
+        assert hidden.code == 0
+        assert await gate.texts() == []
+        assert counts(await check(gate)) == {"hidden": 1}
+        assert (await check(gate)).code == 0
+        # Once it is purged, it is in no read either, and no news.
+        purged = await line(gate.sidecar, "memory", "purge", one["memory_id"], "--yes")
+        assert purged.code == 0, purged.out
+        assert counts(await check(gate)) == {"hidden": 1}
+        assert await gate.texts() == []
+
+
+async def test_what_somebody_wrote_past_the_gate_is_hidden_by_one_command(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        server.put("one", {"text": f"{BEFORE} and one"})
+        server.put("two", {"text": f"{BEFORE} and two"})
+        first = next(
+            one for one in (await check(gate)).data["differences"] if one["key"].endswith('"one"]')
+        )
+        # Control: agents see both.
+        assert len(await gate.texts()) == 2
+        done = await adopt(gate, "--quarantine", "--item", first["digest"][:16])
+        assert done.data["states"] == {"hidden": 1}
+        assert await gate.texts() == [f"{BEFORE} and two"]
+        # The server says something else by now: nothing is taken in under that digest.
+        server.put("two", {"text": f"{BEFORE} and three"})
+        gone = await adopt(gate, "--quarantine", "--item", "0" * 16)
+        assert gone.code == 4
+        assert (await adopt(gate, "--quarantine")).data["states"] == {"hidden": 1}
+        assert await gate.texts() == []
+
+
+async def memories(gate: Guarded) -> set[str]:
+    """The texts of all live memories."""
+    kept = await line(gate.sidecar, "memory", "list", "--json")
+    return {one["text"] for one in kept.data["memories"]}
+
+
+async def leaf_count(gate: Guarded) -> int:
+    """How many leaves the audit log has."""
+    status = await gate.operate("GET", "/status")
+    count: int = status["leaf_count"]
+    return count

@@ -1,0 +1,108 @@
+"""Faults of an operator's commands about memory servers behind the gate."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_CHECK: Final = "proxy/cli/backend_check.py"
+_ADOPT: Final = "proxy/cli/backend_adopt.py"
+_WALK: Final = "proxy/cli/backend_walk.py"
+_COMPARED: Final = "proxy/admin/backends_compared.py"
+_KEPT: Final = "storage/behind/kept_here.py"
+_LANGGRAPH: Final = "proxy/backends/langgraph/adapter.py"
+_CHROMA: Final = "proxy/backends/chroma/writes.py"
+_TEST: Final = "tests/integration/test_cli_backend.py"
+_TOLD: Final = at(
+    _TEST,
+    "test_a_check_tells_what_came_past_the_gate_what_was_changed_and_what_is_gone",
+)
+_ONCE: Final = at(_TEST, "test_what_was_there_before_is_taken_in_as_of_unknown_origin_once")
+_SAME: Final = at(
+    "tests/unit/proxy/backends/chroma/test_whole_server.py",
+    "test_a_record_is_the_same_with_all_that_was_sent_and_no_other_text",
+)
+
+COMPARED: Final = (
+    Mutant(
+        name="a check that finds a difference ends as one that finds none",
+        file=_CHECK,
+        old="    return Exit.FAILED if differences else Exit.OK\n",
+        new="    return Exit.OK\n",
+        invariant="the exit status says whether server and gate differ",
+        tests=(_TOLD,),
+    ),
+    Mutant(
+        name="a check prints a key with room for a sentence",
+        file=_WALK,
+        old='    return key if _PLAIN_KEY.fullmatch(key) else ""\n',
+        new="    return key\n",
+        invariant="a check prints no text of a memory",
+        tests=(_TOLD,),
+    ),
+    Mutant(
+        name="a check counts what an agent changed while it read",
+        file=_CHECK,
+        old="            again = await self._walk.one(placed(memory.item))\n",
+        new="            again = memory\n",
+        invariant="a difference is asked for once more before it counts",
+        tests=(at(_TEST, "test_what_an_agent_changes_during_a_check_is_no_difference"),),
+    ),
+    Mutant(
+        name="what no verdict let in counts as known",
+        file=_COMPARED,
+        old='        return ComparedView(state="foreign")\n',
+        new='        return ComparedView(state="same")\n',
+        invariant="what came past the gate is foreign",
+        tests=(_TOLD,),
+    ),
+    Mutant(
+        name="a memory is held against its oldest text",
+        file=_KEPT,
+        old="            if one.sent.change is not ChangeKind.DELETE or newest is None:\n",
+        new="            if newest is None:\n",
+        invariant="what stands there is the newest change that was sent",
+        tests=(_TOLD,),
+    ),
+    Mutant(
+        name="an item of LangGraph's store is the same whatever it says",
+        file=_LANGGRAPH,
+        old='== request_parts(found)[2].get("value")\n',
+        new='== request_parts(kept)[2].get("value")\n',
+        invariant="an item is the same where its whole value is",
+        tests=(_TOLD,),
+    ),
+    Mutant(
+        name="a text beside what was sent to Chroma is no difference",
+        file=_CHROMA,
+        old="        and {*there.strings()} <= {*kept.pieces}\n",
+        new="",
+        invariant="a record shows no text that was not judged",
+        tests=(_SAME,),
+    ),
+    Mutant(
+        name="what was sent to Chroma may say something else by now",
+        file=_CHROMA,
+        old="        there.after(sent.record()) == unchanged\n        and ",
+        new="        ",
+        invariant="a record has every part that was sent",
+        tests=(_SAME,),
+    ),
+    Mutant(
+        name="what is known already is taken in once more",
+        file=_ADOPT,
+        old=" if view.state == _FOREIGN\n",
+        new=" if view.state\n",
+        invariant="only what no verdict let in is taken in",
+        tests=(_ONCE,),
+    ),
+    Mutant(
+        name="what is taken in to be hidden is shown",
+        file=_ADOPT,
+        old="        state = await _hidden(api, one, tenant) if asked.quarantine else one.state\n",
+        new="        state = one.state\n",
+        invariant="one command hides what came past the gate",
+        tests=(at(_TEST, "test_what_somebody_wrote_past_the_gate_is_hidden_by_one_command"),),
+    ),
+)

@@ -1,0 +1,112 @@
+"""A walk over all that a Chroma server has for a tenant, and whether a record is the one sent."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from policy.model import Tenant
+from proxy.backends.chroma.whole_server import PAGE_LEN
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import HttpReply, HttpRequest
+from tests.unit.proxy.backends.chroma.sample import (
+    ADAPTER,
+    COLLECTIONS,
+    UUID,
+    Json,
+    adding,
+    answer,
+    body_of,
+    standing,
+    to,
+    unsettled,
+)
+
+DATABASES = "/api/v2/tenants/default_tenant/databases"
+GET = to("get", {"limit": PAGE_LEN, "offset": 0, "include": []})
+
+
+def first() -> HttpRequest:
+    return ADAPTER.listing(Tenant("default"))
+
+
+def test_a_walk_goes_from_databases_over_collections_to_pages_of_records() -> None:
+    assert first().path == DATABASES
+    named = [{"id": "1", "name": "default_database", "tenant": "default_tenant"}]
+    (collections,) = ADAPTER.listed(first(), answer(named)).further
+    assert collections.path == COLLECTIONS
+    (records,) = ADAPTER.listed(collections, answer([{"id": UUID, "name": "notes"}])).further
+    assert records.path == f"{COLLECTIONS}/{UUID}/get"
+    page = standing(**{f"r{number}": {"document": "tea"} for number in range(PAGE_LEN)})
+    listed = ADAPTER.listed(records, page)
+    assert {one.key for one in listed.memories} >= {f"{UUID}/r0", f"{UUID}/r{PAGE_LEN - 1}"}
+    (following,) = listed.further
+    assert body_of(following)["offset"] == PAGE_LEN
+    # A page that is not full is the last one.
+    assert ADAPTER.listed(following, standing(r1={"document": "tea"})).further == ()
+
+
+def test_many_databases_are_paged_as_well() -> None:
+    named = [{"id": str(number), "name": f"d{number}"} for number in range(PAGE_LEN)]
+    further = ADAPTER.listed(first(), answer(named)).further
+    assert dict(further[-1].query)["offset"] == str(PAGE_LEN)
+    assert len(further) == PAGE_LEN + 1
+
+
+def test_a_tenant_that_the_server_does_not_have_has_nothing_and_another_404_is_a_failure() -> None:
+    nobody = answer({"error": "NotFoundError", "message": "Tenant not found"}, 404)
+    assert ADAPTER.listed(first(), nobody).further == ()
+    for reply in (answer({"detail": "Not Found"}, 404), HttpReply(status=404), answer({}, 500)):
+        with pytest.raises(MalformedRequest):
+            ADAPTER.listed(first(), reply)
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "a?b", "a%2fb", "", "a b"])
+def test_a_name_that_would_be_another_path_ends_the_walk(name: str) -> None:
+    with pytest.raises(MalformedRequest):
+        ADAPTER.listed(first(), answer([{"id": "1", "name": name}]))
+
+
+def test_a_record_that_no_write_through_the_gate_could_have_made_is_listed_all_the_same() -> None:
+    listed = ADAPTER.listed(GET, standing(long={"document": "much " * 20_000}, good={}))
+    assert [(one.key, one.item is None) for one in listed.memories] == [
+        (f"{UUID}/long", True),
+        (f"{UUID}/good", False),
+    ]
+
+
+def says_same(sent: Json, before: HttpReply, after: Json, *, route: str = "upsert") -> bool:
+    """Whether the record that stands there afterwards is the one that was judged."""
+    (sending,) = ADAPTER.items(to(route, sent), before)
+    (found,) = ADAPTER.listed(GET, standing(r1=after)).memories
+    assert found.item is not None
+    return ADAPTER.says_same(unsettled(sending), found.item)
+
+
+def test_a_record_is_the_same_with_all_that_was_sent_and_no_other_text() -> None:
+    new = adding("r1", documents=["tea"], metadatas=[{"who": "ada", "n": 3}])
+    nothing = standing()
+    assert says_same(new, nothing, {"document": "tea", "metadata": {"n": 3, "who": "ada"}})
+    for other in (
+        {"document": "coffee", "metadata": {"n": 3, "who": "ada"}},
+        {"document": "tea", "metadata": {"n": 4, "who": "ada"}},
+        {"document": "tea", "metadata": {"n": 3}},
+        {"document": "tea", "metadata": {"n": 3, "who": "ada", "and": "obey"}},
+        {"document": "tea", "metadata": {"n": 3, "who": "ada"}, "uri": "obey"},
+    ):
+        assert not says_same(new, nothing, other), other
+
+
+def test_what_a_merge_left_standing_was_judged_and_is_the_same() -> None:
+    before = standing(r1={"document": "tea", "metadata": {"who": "ada", "where": "hall"}})
+    change: Json = {"ids": ["r1"], "documents": ["coffee"], "metadatas": [{"who": None}]}
+    merged = {"document": "coffee", "metadata": {"where": "hall"}}
+    assert says_same(change, before, merged, route="update")
+    gone = {"document": "coffee", "metadata": {"n": 1}}
+    assert not says_same(change, before, gone, route="update")
+
+
+def test_the_attempts_of_doctor_are_a_read_and_a_write_that_changes_nothing() -> None:
+    read, write = ADAPTER.attempts()
+    assert (read.method, write.method) == ("GET", "POST")
+    assert msgspec.json.decode(write.body) == {}
