@@ -210,6 +210,11 @@ def lines_of(metadata_json: str) -> str:
     return "\n".join(reversed(lines))
 
 
+def line_of_name(name: str) -> str:
+    """A name or id as a line of text: a sentence may be joined by hyphens instead of spaces."""
+    return _UNJOINED.sub(" ", name)
+
+
 def _sentence(text: str) -> _Sentence:
     words: list[str] = []
     negations = 0

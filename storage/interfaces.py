@@ -227,7 +227,8 @@ class MemoryReader(TrustReader, Protocol):
     def id_of(self, tenant: Tenant, own_key: str) -> MemoryId:
         """The id of the memory that clients of a tenant file under a key of their own.
 
-        There may be no such memory. The same key in another tenant has another id.
+        There may be no such memory. The same key in another tenant has another id, and so has the
+        next memory under the key of one that is under quarantine.
         """
         ...
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from policy.after.rule_judge import JudgedMemory, RegisteredRule
 from policy.after.signals import Grade, SignalKind
-from policy.anchors import content_words, lines_of
+from policy.anchors import content_words, line_of_name, lines_of
 from policy.text.skeleton import skeleton
 from proxy.seams.cases import Signal
 from storage.failures import Failure
@@ -135,15 +135,18 @@ def rules_of(anchors: Iterable[Anchor]) -> list[RegisteredRule]:
 
 
 def judged_memory(memory: Memory) -> JudgedMemory:
-    """A memory as rules judge it: its text, with its metadata as lines."""
+    """A memory as rules judge it: its text, with its metadata and names as lines."""
+    scope = memory.scope
+    ids = (scope.user_id, scope.agent_id, scope.run_id, scope.app_id)
     return JudgedMemory(
         memory_id=memory.memory_id,
-        text=judged_text(memory.text, memory.metadata_json),
+        text=judged_text(memory.text, memory.metadata_json, memory.role, memory.actor, *ids),
         label=memory.source,
         memory_class=memory.memory_class,
     )
 
 
-def judged_text(text: str, metadata_json: str | None) -> str:
-    """A text as rules judge it, with the metadata beside it as lines."""
-    return text if metadata_json is None else f"{text}\n{lines_of(metadata_json)}"
+def judged_text(text: str, metadata_json: str | None, *names: str | None) -> str:
+    """A text as rules judge it, with the metadata and the names beside it as lines."""
+    beside = () if metadata_json is None else (lines_of(metadata_json),)
+    return "\n".join((text, *beside, *(line_of_name(one) for one in names if one)))

@@ -6,9 +6,12 @@ place of a hit that is left out is filled by the next one (`MemoryReader.searche
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from policy.after.rule_judge import JudgedMemory, RuleJudge
+from policy.anchors import line_of_name
 from policy.labels.forwarded_call import call_of
 from policy.model import Channel, MemoryId, SourceKind
 from proxy.aftermath.rule_signals import judged_memory, judged_text, rules_of
@@ -19,12 +22,16 @@ if TYPE_CHECKING:
     from policy.model import HistoryEntry, Memory, Principal, Tenant
     from storage.values import Anchor, Moved
 
-_TENANTS_MAX: Final = 64
-_VERDICTS_MAX: Final = 100_000
+_TENANTS_MAX: Final = 4_096
+"""Tenants whose rules are kept; the rules of the tenant that was read longest ago go first."""
+_VERDICTS_MAX: Final = 200_000
+"""Verdicts that are kept for all tenants together."""
 
 # The name of a verdict. A row of the store keeps its text for good, but a person may raise its
 # label; a memory behind a server may have another text at any time.
 _Row = tuple[int, SourceKind] | tuple[str, int, SourceKind]
+# By the rules that were tried, and the row: the ids of the anchors that the row contradicts.
+_Verdicts = dict[tuple[object, _Row], tuple[str, ...]]
 
 
 class TenantRules:
@@ -33,30 +40,37 @@ class TenantRules:
     Any thread: two threads that try the same row come to the same verdict.
     """
 
-    def __init__(self, anchors: tuple[Anchor, ...]) -> None:
+    def __init__(self, anchors: tuple[Anchor, ...], verdicts: _Verdicts | None = None) -> None:
+        """`verdicts` may be shared by several tenants."""
         self.anchors = anchors
         # The rows for which a case was opened; only the event loop adds to them.
         self.told: set[int] = set()
         self._judge: RuleJudge | None = None
-        self._verdicts: dict[_Row, tuple[str, ...]] = {}
+        self._verdicts: _Verdicts = {} if verdicts is None else verdicts
+        self._mark = object()
 
     def failed_by(self, memory: Memory) -> tuple[str, ...]:
         """The ids of the anchors that a memory contradicts and that are trusted more than it is."""
         row = (memory.ordinal, memory.source)
-        known = self._verdicts.get(row)
+        known = self._verdicts.get((self._mark, row))
         if known is None:
             known = self._noted(row, self._tried(judged_memory(memory)))
         return known
 
     def deny(self, entry: HistoryEntry, text: str | None) -> bool:
-        """Whether a text of one step in a memory's life contradicts an anchor above that step."""
-        if text is None:
-            return False
+        """Whether one step in a memory's life, with this text, contradicts an anchor above it."""
         tried = JudgedMemory(
             memory_id=MemoryId(""),
-            text=judged_text(text, entry.metadata_json),
+            text=judged_text(text or "", entry.metadata_json, entry.role, entry.actor),
             label=entry.source,
             memory_class=entry.memory_class,
+        )
+        return bool(self._tried(tried))
+
+    def deny_name(self, name: str) -> bool:
+        """Whether a name that memories are filed under contradicts an anchor."""
+        tried = JudgedMemory(
+            memory_id=MemoryId(""), text=line_of_name(name), label=SourceKind.UNKNOWN
         )
         return bool(self._tried(tried))
 
@@ -71,7 +85,7 @@ class TenantRules:
             return False
         text = "\n".join(call.pieces)
         row = (moved.name, hash(text), moved.source)
-        known = self._verdicts.get(row)
+        known = self._verdicts.get((self._mark, row))
         if known is None:
             tried = JudgedMemory(
                 memory_id=MemoryId(moved.name),
@@ -85,7 +99,7 @@ class TenantRules:
     def _noted(self, row: _Row, verdict: tuple[str, ...]) -> tuple[str, ...]:
         if len(self._verdicts) >= _VERDICTS_MAX:
             self._verdicts.clear()
-        self._verdicts[row] = verdict
+        self._verdicts[self._mark, row] = verdict
         return verdict
 
     def _tried(self, memory: JudgedMemory) -> tuple[str, ...]:
@@ -103,20 +117,26 @@ class KnownRules:
     """The rules of all tenants, kept until an anchor changes. Any thread."""
 
     def __init__(self, anchors: Callable[[Tenant], tuple[Anchor, ...]]) -> None:
-        """`anchors` returns the same tuple until an anchor changes."""
+        """`anchors` returns the anchors of a tenant, as the same tuple until an anchor changes."""
         self._anchors = anchors
-        self._known: dict[Tenant, TenantRules] = {}
+        self._known: OrderedDict[Tenant, TenantRules] = OrderedDict()
+        self._verdicts: _Verdicts = {}
+        self._turn = threading.Lock()
 
     def of(self, tenant: Tenant) -> TenantRules | None:
         """The rules of a tenant; None for a tenant without anchors."""
         anchors = self._anchors(tenant)
         if not anchors:
             return None
-        known = self._known.get(tenant)
-        if known is None or known.anchors is not anchors:
-            if len(self._known) >= _TENANTS_MAX:
-                self._known.clear()
-            known = self._known[tenant] = TenantRules(anchors)
+        with self._turn:
+            known = self._known.get(tenant)
+            if known is None or (known.anchors is not anchors and known.anchors != anchors):
+                known = self._known[tenant] = TenantRules(anchors, self._verdicts)
+            # Another tenant's change gives equal anchors as another tuple.
+            known.anchors = anchors
+            self._known.move_to_end(tenant)
+            if len(self._known) > _TENANTS_MAX:
+                self._known.popitem(last=False)
         return known
 
 
@@ -143,12 +163,24 @@ class Screen:
     def history(self, entries: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
         """The steps of a memory's life without those that tell a text which may not be shown."""
         denied = {one.new_text for one in entries if self._rules.deny(one, one.new_text)}
+        # A step without a text may tell a lie in its metadata or in a name.
+        beside = {
+            one.version for one in entries if one.new_text is None and self._rules.deny(one, None)
+        }
         # The text before the first step that is told belongs to a step that is not told.
         denied |= {one.old_text for one in entries[:1] if self._rules.deny(one, one.old_text)}
         denied.discard(None)
         return tuple(
-            one for one in entries if one.new_text not in denied and one.old_text not in denied
+            one
+            for one in entries
+            if one.new_text not in denied
+            and one.old_text not in denied
+            and one.version not in beside
         )
+
+    def shows_name(self, name: str) -> bool:
+        """Whether the read may show a name that memories are filed under."""
+        return not self._rules.deny_name(name)
 
 
 class Screening:

@@ -41,6 +41,7 @@ from proxy.seams.operation import (
     Search,
     Write,
     Written,
+    WrittenItem,
     without_store_numbers,
 )
 from proxy.seams.recalls import ReadAnswer
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
-    from policy.model import Principal, PrincipalId, Tenant
+    from policy.model import Entity, Principal, PrincipalId, Tenant
     from policy.ruleset import Ruleset
     from proxy.intercept.budgets import Budgets
     from proxy.intercept.graphs import Graphs
@@ -154,7 +155,7 @@ class Operations:
         if isinstance(operation, Write):
             proposals = tuple(self._settled(principal.tenant, one) for one in operation.proposals)
             items = await self._writing.judge(principal, proposals, dialect, trace)
-            return Written(items=items)
+            return Written(items=await self._told(principal, proposals, items))
         if isinstance(operation, DeleteWhere):
             proposals = await self._matching(principal, operation)
             items = await self._writing.judge(principal, proposals, dialect, trace)
@@ -231,6 +232,26 @@ class Operations:
         )
         return recall_id
 
+    async def _told(
+        self,
+        principal: Principal,
+        proposals: tuple[Proposal, ...],
+        items: tuple[WrittenItem, ...],
+    ) -> tuple[WrittenItem, ...]:
+        """The items of a write's answer, without texts that a read may not show.
+
+        A change that brings no text is answered with the text that was there before.
+        """
+        screen = self._screens.screen(principal)
+        if screen is None or all(one.text is not None for one in proposals):
+            return items
+        told: list[WrittenItem] = []
+        for one, item in zip(proposals, items, strict=True):
+            before = None if one.text is not None else item.memory
+            shows = before is None or await self._in_thread(screen.shows, before)
+            told.append(item if shows else replace(item, memory=None))
+        return tuple(told)
+
     def _settled(self, tenant: Tenant, proposal: Proposal) -> Proposal:
         """A proposal with the id of a client's own key, and the end of a time to live.
 
@@ -290,15 +311,23 @@ class Operations:
                 told = History(memory_id=MemoryId(operation.memory_id), entries=entries)
                 return _answered(operation, told, "get_history", len(entries))
             case ListEntities():
-                ids = await self._in_thread(self._reader.entities, tenant, operation.offset)
-                if ids.cut and not operation.by_offset:
-                    # This protocol has no way to ask for the rest of a list, and an incomplete list
-                    # would look complete.
-                    raise MalformedRequest("entities: too many for one answer of this protocol")
-                listed = Entities(total=ids.total, entities=ids.entities)
-                return _answered(operation, listed, "list_entities", len(ids.entities))
+                return await self._entities(tenant, operation, screen)
             case _:
                 assert_never(operation)
+
+    async def _entities(
+        self, tenant: Tenant, operation: ListEntities, screen: ScreensRead | None
+    ) -> ReadAnswer:
+        ids = await self._in_thread(self._reader.entities, tenant, operation.offset)
+        if ids.cut and not operation.by_offset:
+            # This protocol has no way to ask for the rest of a list, and an incomplete list would
+            # look complete.
+            raise MalformedRequest("entities: too many for one answer of this protocol")
+        named = ids.entities
+        if screen is not None:
+            named = await self._in_thread(_named, named, screen)
+        listed = Entities(total=ids.total, entities=named)
+        return _answered(operation, listed, "list_entities", len(named))
 
     async def _searched(
         self, tenant: Tenant, operation: Search, screen: ScreensRead | None
@@ -357,6 +386,10 @@ class Operations:
         # not, because FAISS and LMDB release the interpreter lock.
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, call, *args)
+
+
+def _named(entities: tuple[Entity, ...], screen: ScreensRead) -> tuple[Entity, ...]:
+    return tuple(one for one in entities if screen.shows_name(one.name))
 
 
 def _without(answered: ReadAnswer, screen: ScreensRead | None) -> ReadAnswer:

@@ -61,6 +61,10 @@ class ScreensRead(Protocol):
         """The steps of a memory's life without those that tell a text which may not be shown."""
         ...
 
+    def shows_name(self, name: str) -> bool:
+        """Whether the read may show a name that memories are filed under."""
+        ...
+
 
 class ScreensReads(Protocol):
     """Tells what reads may show. Any thread."""

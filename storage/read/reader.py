@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 Selected = TypeVar("Selected")
 
+LIVES_MAX: Final = 64
+"""After so many hidden memories of one client's key, what is put there stays hidden as well."""
 HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -113,8 +115,21 @@ class EmbeddedReader(TrustReads):
             return self._shown(view, known.ordinal, tenant)
 
     def id_of(self, tenant: Tenant, own_key: str) -> MemoryId:
-        """The id of the memory that clients of a tenant file under a key of their own."""
-        return self._names.own(tenant, own_key)
+        """The id of the memory that clients of a tenant file under a key of their own.
+
+        A memory under quarantine keeps its id, as evidence. What is filed under its key from then
+        on is another memory: otherwise one lie would make the key useless to everybody.
+        """
+        newest = self._names.own(tenant, own_key)
+        with self._store.reading() as view:
+            for life in range(LIVES_MAX):
+                memory_id = self._names.own(tenant, own_key, life)
+                known = read_id(view, self._names.memory(tenant, memory_id))
+                if known is None:
+                    break
+                hidden = known.status is MemoryStatus.QUARANTINED
+                newest = self._names.own(tenant, own_key, life + 1) if hidden else memory_id
+        return newest
 
     def ceiling(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
         """The ceiling of one live memory, without reading its text."""

@@ -112,12 +112,14 @@ class KeyedNames:
         """The key of a tenant's memory: the same id in another tenant has another key."""
         return self._name(b"memory", tenant.encode(), memory_id.encode())
 
-    def own(self, tenant: Tenant, key: str) -> MemoryId:
+    def own(self, tenant: Tenant, key: str, life: int = 0) -> MemoryId:
         """The id of the memory that a client files under a key of its own.
 
-        Without the secret the id tells nothing of the key: it stays in the log after a purge.
+        `life` counts the memories of that key that were hidden before it. Without the secret the id
+        tells nothing of the key: it stays in the log after a purge.
         """
-        return uuid_of(self._name(b"own", tenant.encode(), key.encode()), 8)
+        parts = (tenant.encode(), key.encode(), *((b"%d" % life,) if life else ()))
+        return uuid_of(self._name(b"own", *parts), 8)
 
     def guarded(self, tenant: Tenant, target: str, key: str) -> bytes:
         """The prefix of all rows of one memory behind another server; 8 bytes, an ordinal follows.

@@ -97,3 +97,32 @@ async def test_what_was_true_once_expires_and_is_no_lie(tmp_path: Path, *, is_kn
         # Control: without a newer truth beside it, the same text is a lie.
         act = "expire" if is_known else "quarantine"
         assert (culprit["memory"], culprit["act"]) == (rot["id"], act)
+
+
+@pytest.mark.parametrize("heal", ["recall", "off"])
+async def test_no_answer_of_mem0s_tells_a_lie_beside_a_text_or_after_a_change(
+    tmp_path: Path, heal: str
+) -> None:
+    named = "the-office-door-code-is-66"
+    async with running(tmp_path, tables=f'[after]\nheal = "{heal}"\n{PROPOSES}') as live:
+        key = {"Authorization": f"Token {AGENT_KEY}"}
+
+        async def mem0(method: str, path: str, body: dict[str, Any] | None = None) -> str:
+            url = f"{live.url}/{path}"
+            async with live.client.request(method, url, json=body, headers=key) as answer:
+                raw = await answer.text()
+                assert answer.status < 300, raw
+                return raw
+
+        stored = await live.write(AGENT_KEY, {"text": "The office door code is 66."})
+        for user in (named, "ada"):
+            assert (await live.write(AGENT_KEY, {"text": HONEST, "user_id": user}))[0] == 201
+        anchor = {"statement": "The office door code is 11.", "questions": ["Which code?"]}
+        await Admin(live).ask("POST", "/anchors", anchor)
+        told = await mem0("GET", "v1/entities/")
+        assert "ada" in told
+        changed = await mem0("PUT", f"v1/memories/{stored[1]['id']}/", {"metadata": {"a": 1}})
+        # Control: without healing both tell it.
+        assert (named in told, "is 66" in changed) == ((heal == "off",) * 2)
+        kept = await mem0("PUT", f"v1/memories/{stored[1]['id']}/", {"text": "Nothing."})
+        assert "Nothing." in kept, "control: a new text is answered"

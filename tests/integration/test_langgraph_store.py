@@ -11,6 +11,7 @@ import msgspec
 from proxy.compose.app import Composition
 from tests.conformance.bypass import directive, formed
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.test_http_admin import Admin
 
 if TYPE_CHECKING:
     from tests.integration.running import Json
@@ -104,6 +105,31 @@ async def test_an_item_belongs_to_its_tenant(tmp_path: Path) -> None:
         assert await got(live, "k", stranger) == other
         # Control: a colleague of the same tenant sees it.
         assert await got(live, "k", await live.key("colleague")) == FACT
+
+
+async def test_what_is_put_under_the_key_of_a_hidden_item_is_shown(tmp_path: Path) -> None:
+    lie, other = {"text": "Ada moved to Porto in March."}, {"text": "Ada moved to Faro in May."}
+    async with running(tmp_path) as live:
+        operated = Admin(live)
+        assert (await store(live, "PUT", "items", item("k", lie)))[0] == 204
+        _, found = await live.call("POST", "/v1/search", AGENT_KEY, {"query": "Ada"})
+        [hidden] = [one["id"] for one in found["results"]]
+        await operated.ask("POST", f"/memories/{hidden}/quarantine", {"reason": "a lie"})
+        assert await got(live, "k") is None, "control: the item is hidden"
+        named = {"namespace": ["memories", "alice"], "key": "k"}
+        assert await store(live, "DELETE", "items", named) == (204, None)
+        assert await got(live, "k") is None
+        for value in (FACT, other):
+            assert (await store(live, "PUT", "items", item("k", value)))[0] == 204
+            assert await got(live, "k") == value
+        assert await live.texts(AGENT_KEY) == [other["text"]]
+        # The evidence keeps its id and its text, and the way back is as it was.
+        [told] = (await operated.ask("GET", "/quarantined"))["memories"]
+        assert told["memory_id"] == hidden
+        paroled = {"reason": "read it", "without_trial": True}
+        await operated.ask("POST", f"/memories/{hidden}/parole", paroled)
+        assert sorted(await live.texts(AGENT_KEY)) == sorted([lie["text"], other["text"]])
+        assert await got(live, "k") == other, "the key means what was put last"
 
 
 async def test_an_item_ends_with_its_time_to_live(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ from tests.mutants.mutant import Mutant, at
 
 _CHECKED: Final = "tests/unit/proxy/aftermath/test_reply_checks.py"
 _HEALING: Final = "tests/unit/proxy/model/test_healing.py"
+_SCREENED: Final = "tests/unit/proxy/aftermath/test_screening.py"
+_RECALL: Final = "tests/integration/test_heal_recall.py"
+_BESIDE: Final = "test_no_answer_of_mem0s_tells_a_lie_beside_a_text_or_after_a_change"
 
 HEAL: Final = (
     Mutant(
@@ -96,5 +99,68 @@ HEAL: Final = (
         new="",
         invariant="what hiding did not put right is left to a person",
         tests=(at(_CHECKED, "test_a_case_whose_reply_stays_wrong_waits_for_a_person"),),
+    ),
+    Mutant(
+        name="what is put under the key of a hidden item stays hidden",
+        file="storage/read/reader.py",
+        old="self._names.own(tenant, own_key, life + 1) if hidden else memory_id\n",
+        new="memory_id\n",
+        invariant="one lie makes no key useless to others",
+        tests=(
+            at(
+                "tests/integration/test_langgraph_store.py",
+                "test_what_is_put_under_the_key_of_a_hidden_item_is_shown",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a lie in a memory's names is held against no anchor",
+        file="proxy/aftermath/rule_signals.py",
+        old="for one in names if one)))\n",
+        new="for one in names[:0] if one)))\n",
+        invariant="no read shows a lie beside a text",
+        tests=(at(_SCREENED, "test_a_lie_beside_the_text_is_left_out_as_well"),),
+    ),
+    Mutant(
+        name="a deleted step tells a lie in its names",
+        file="proxy/aftermath/screening.py",
+        old="            and one.version not in beside\n",
+        new="",
+        invariant="a history tells no lie beside a text",
+        tests=(at(_SCREENED, "test_a_deleted_step_does_not_tell_a_lie_in_its_names"),),
+    ),
+    Mutant(
+        name="the answer to a change tells a text that no read shows",
+        file="proxy/intercept/operations.py",
+        old="            told.append(item if shows else replace(item, memory=None))\n",
+        new="            told.append(item)\n",
+        invariant="no answer tells a lie, that to a write included",
+        tests=(at(_RECALL, _BESIDE),),
+    ),
+    Mutant(
+        name="ids are listed whatever they say",
+        file="proxy/intercept/operations.py",
+        old="    return tuple(one for one in entities if screen.shows_name(one.name))\n",
+        new="    return entities\n",
+        invariant="no list of ids tells a lie",
+        tests=(at(_RECALL, _BESIDE),),
+    ),
+    Mutant(
+        name="the anchor of one tenant makes the rules of all load anew",
+        file="proxy/aftermath/screening.py",
+        old="(known.anchors is not anchors and known.anchors != anchors)",
+        new="known.anchors is not anchors",
+        invariant="the rules of a tenant stay until its own anchors change",
+        tests=(
+            at(_SCREENED, "test_the_rules_of_many_tenants_stay_until_their_own_anchors_change"),
+        ),
+    ),
+    Mutant(
+        name="tenants share verdicts",
+        file="proxy/aftermath/screening.py",
+        old="        self._mark = object()\n",
+        new="        self._mark = None\n",
+        invariant="a verdict counts for the anchors that it was found by",
+        tests=(at(_SCREENED, "test_two_tenants_share_no_verdict"),),
     ),
 )

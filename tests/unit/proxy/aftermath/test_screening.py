@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from policy.after.matchers import Matcher
-from policy.model import Channel, MemoryId, Principal, PrincipalId, SourceKind
+from policy.model import Channel, MemoryId, Principal, PrincipalId, Scope, SourceKind, Tenant
 from policy.query import EVERYTHING
 from proxy.aftermath.screening import KnownRules, Screen, Screening
 from storage.values import Anchor
@@ -134,3 +134,59 @@ def test_words_that_no_memory_may_say_are_left_out_as_well(store: EmbeddedStore)
     truth(store, "Bread comes on Mondays.")
     put(store, anchor("bread", "Bread comes from the bakery Hill.", "Marlow"))
     assert searched(store, screen_of(store), 5) == ["Bread comes on Mondays."]
+
+
+@pytest.mark.parametrize("place", ["role", "actor", "scope"])
+def test_a_lie_beside_the_text_is_left_out_as_well(store: EmbeddedStore, place: str) -> None:
+    said = "the-office-door-code-is-66"
+    given: dict[str, object] = {place: Scope(app_id=said) if place == "scope" else said}
+    false = lie(store, "See my name.", **given)
+    true = lie(store, "The kitchen opens at nine.", actor="ada", scope=Scope(user_id="ada"))
+    put(store, anchor())
+    screen = screen_of(store)
+    assert screen is not None
+    assert searched(store, screen, 5) == ["The kitchen opens at nine."]
+    if place != "scope":
+        assert screen.history(store.reader.history(TENANT, false)) == ()
+    assert len(screen.history(store.reader.history(TENANT, true))) == 1, "control"
+    assert not screen.shows_name(said)
+    assert screen.shows_name("ada"), "control"
+
+
+def test_a_deleted_step_does_not_tell_a_lie_in_its_names(store: EmbeddedStore) -> None:
+    false = lie(store, "See my name.", actor="the office door code is 66")
+    put(store, anchor())
+    screen = screen_of(store)
+    assert screen is not None
+    [step] = store.reader.history(TENANT, false)
+    gone = replace(step, new_text=None, old_text=None, version=9)
+    assert screen.history((gone,)) == ()
+    assert screen.history((replace(gone, actor="ada"),)) != (), "control"
+
+
+def test_the_rules_of_many_tenants_stay_until_their_own_anchors_change() -> None:
+    tenants = [Tenant(f"t{number}") for number in range(100)]
+    statement = dict.fromkeys(tenants, STATEMENT)
+
+    def anchors(tenant: Tenant) -> tuple[Anchor, ...]:
+        # The store reads the anchors of all tenants again after each change of one.
+        return (replace(anchor(statement=statement[tenant]), tenant=tenant),)
+
+    known = KnownRules(anchors)
+    first = {one: known.of(one) for one in tenants}
+    assert all(known.of(one) is first[one] for one in tenants)
+    statement[tenants[7]] = "The office door code is 66."
+    assert [one for one in tenants if known.of(one) is not first[one]] == [tenants[7]]
+
+
+def test_two_tenants_share_no_verdict(store: EmbeddedStore) -> None:
+    memory_id = lie(store, "The office door code is 66.")
+    memory = store.reader.get(TENANT, memory_id)
+    assert memory is not None
+    statement = {Tenant("a"): STATEMENT, Tenant("b"): "The office door code is 66."}
+    known = KnownRules(lambda tenant: (anchor(statement=statement[tenant]),))
+    denied, allowed = (known.of(one) for one in statement)
+    assert denied is not None
+    assert allowed is not None
+    assert denied.failed_by(memory) == ("code",)
+    assert allowed.failed_by(memory) == ()

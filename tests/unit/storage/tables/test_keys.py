@@ -49,8 +49,10 @@ def test_the_id_of_a_clients_own_key_is_a_uuid_of_tenant_and_key_that_needs_the_
         NAMES.own(Tenant("ab"), "c"),
         NAMES.own(Tenant("a"), "bd"),
         KeyedNames(b"K" * 32).own(Tenant("a"), "bc"),
+        NAMES.own(Tenant("a"), "bc", 1),
+        NAMES.own(Tenant("a"), "bc", 2),
     }
-    assert len({own, *others}) == 5
+    assert len({own, *others}) == 7
 
 
 @pytest.mark.parametrize("field", ["text", "target", "nonce", "principal_id"])
