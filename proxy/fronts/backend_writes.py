@@ -91,13 +91,17 @@ class BackendWrites:
         self, principal: Principal, request: HttpRequest, routed: Routed, traceparent: str | None
     ) -> HttpReply:
         adapter = self._behind.adapter
-        hidden_from = principal if _is_blind(routed) else None
-        sendings = await self._places.standing(request, hidden_from)
+        if _is_blind(routed):
+            sendings = await self._places.standing(request, hidden_from=principal)
+            merged = frozenset[str]()
+        else:
+            sendings, merged = await self._places.merged(request, principal)
+        sendings += await self._unseen(principal, request, sendings)
         if len(sendings) > MEMORIES_MAX:
             raise MalformedRequest(_TOO_MANY, status=413)
         if not sendings:
             return adapter.answer(request, (), ())
-        judged = await self._judged(principal, routed, sendings, traceparent)
+        judged = await self._judged(principal, routed, sendings, traceparent, unjudged=merged)
         admitted = {
             at: one.candidate_id
             for at, one in enumerate(judged)
@@ -108,6 +112,23 @@ class BackendWrites:
             parts = [{at: one} for at, one in admitted.items()]
         replies = await self._all_sent(principal, request, sendings, parts)
         return adapter.answer(request, judged, replies)
+
+    async def _unseen(
+        self, principal: Principal, request: HttpRequest, found: tuple[Sending, ...]
+    ) -> tuple[Sending, ...]:
+        """The deletions of what the principal's tenant has, and a read does not show.
+
+        The server may have let the memory expire: without its deletion here the key would be its
+        tenant's for ever. Or the memory is hidden: then its tenant is told what becomes of it.
+        """
+        seen = {one.item.key for one in found}
+        named = [one for one in self._behind.adapter.named(request) if one.item.key not in seen]
+        if not named:
+            return ()
+        asked = tuple(ShownMemory(key=one.item.key, strings=(), place=0) for one in named)
+        name = self._behind.settings.name
+        ours = await self._keys.belongs_to(principal, name, asked, forgotten=True)
+        return tuple(one for one, own in zip(named, ours, strict=True) if own)
 
     async def tend(self, tenants: frozenset[Tenant]) -> None:
         """Send what was released, and look up what was lost, for each of these tenants."""
@@ -138,8 +159,13 @@ class BackendWrites:
         routed: Routed,
         sendings: tuple[Sending, ...],
         traceparent: str | None,
+        *,
+        unjudged: frozenset[str],
     ) -> tuple[Judged, ...]:
-        """One verdict per item. What only another tenant has does not exist for this one."""
+        """One verdict per item. What only another tenant has does not exist for this one.
+
+        Nor does what is under the keys `unjudged`.
+        """
         name = self._behind.settings.name
         asked = tuple(
             ShownMemory(key=one.item.key, strings=(), place=at) for at, one in enumerate(sendings)
@@ -149,7 +175,10 @@ class BackendWrites:
         unsettled = await self._keys.unsettled_keys(principal, name)
         if any(one.item.key in unsettled for one in sendings):
             raise UpstreamError(_LOOKED_UP, sent=False)
-        theirs = await self._keys.belongs_to_others(principal, name, asked)
+        others = await self._keys.belongs_to_others(principal, name, asked)
+        theirs = tuple(
+            other or one.item.key in unjudged for one, other in zip(sendings, others, strict=True)
+        )
         ours = await self._keys.belongs_to(principal, name, asked)
         items = tuple(
             _over(one, ours=own)
@@ -287,22 +316,54 @@ class _Places:
             UpstreamError: The server did not say what stands there.
             Busy: Too many requests to this server are under way.
         """
-        adapter = self._behind.adapter
-        question = adapter.first(request)
+        question, known = await self._known(request)
+        if question is not None and known is not None and hidden_from is not None:
+            known = await self._seen_by(hidden_from, question, known)
+        return self._behind.adapter.items(request, known)
+
+    async def merged(
+        self, request: HttpRequest, principal: Principal
+    ) -> tuple[tuple[Sending, ...], frozenset[str]]:
+        """The same, and the keys of what would be merged with words that are hidden here.
+
+        A verdict on such words would tell them, piece by piece.
+
+        Raises:
+            MalformedRequest, UpstreamError, Busy: As for `standing`.
+        """
+        question, known = await self._known(request)
+        sendings = self._behind.adapter.items(request, known)
+        if question is None or known is None:
+            return sendings, frozenset()
+        seen = await self._seen_by(principal, question, known, by_keys=True)
+        alone = {one.item.key: one.item.pieces for one in self._behind.adapter.items(request, seen)}
+        pairs = ((one.item.key, one.item.pieces) for one in sendings)
+        return sendings, frozenset(key for key, pieces in pairs if alone.get(key) != pieces)
+
+    async def _known(self, request: HttpRequest) -> tuple[HttpRequest | None, HttpReply | None]:
+        question = self._behind.adapter.first(request)
         known = None if question is None else await self._behind.ask(question)
         if known is not None and known.status >= _FAILED and known.status != _MISSING:
             raise UpstreamError(_NOT_KNOWN)
-        if question is not None and known is not None and hidden_from is not None:
-            known = await self._seen_by(hidden_from, question, known)
-        return adapter.items(request, known)
+        return question, known
 
     async def _seen_by(
-        self, principal: Principal, question: HttpRequest, known: HttpReply
+        self,
+        principal: Principal,
+        question: HttpRequest,
+        known: HttpReply,
+        *,
+        by_keys: bool = False,
     ) -> HttpReply:
+        """The answer without what must not be shown; `by_keys` for that which its key tells."""
         if known.status >= _FAILED:
             return known
         adapter, settings = self._behind.adapter, self._behind.settings
         shown = adapter.shown(question, known)
+        if not shown:
+            return known
+        if by_keys:
+            shown = tuple(msgspec.structs.replace(one, strings=()) for one in shown)
         hidden = await self._keys.hides(
             principal, settings.name, shown, hides_unknown=settings.before is Before.HIDE
         )

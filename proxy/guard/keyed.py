@@ -68,14 +68,22 @@ class GuardingKeys:
         return tuple(one is Owned.OTHERS for one in owned)
 
     async def belongs_to(
-        self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]
+        self,
+        principal: Principal,
+        server: str,
+        shown: tuple[ShownMemory, ...],
+        *,
+        forgotten: bool = False,
     ) -> tuple[bool, ...]:
         """For each memory: True where the principal's tenant has it, shown or hidden.
+
+        `forgotten`: also where the gate knows nothing of it any more, and the server may have it.
 
         Raises:
             StorageError: The answer is unknown; change none of them.
         """
-        owned = await self._by_rows(principal, server, shown)
+        whose = self._owned if forgotten else self._by_rows
+        owned = await whose(principal, server, shown)
         return tuple(one in {Owned.MINE, Owned.HIDDEN} for one in owned)
 
     async def unsettled_keys(self, principal: Principal, server: str) -> frozenset[str]:

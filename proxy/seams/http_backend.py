@@ -179,6 +179,13 @@ class HttpBackend(ListsAll, Protocol):
         """
         ...
 
+    def named(self, request: HttpRequest) -> tuple[Sending, ...]:
+        """The deletions of the keys that a deletion names by themselves, whatever stands there.
+
+        () for a filter, which tells what it finds, and for a write.
+        """
+        ...
+
     def forward(
         self,
         request: HttpRequest,
@@ -283,9 +290,17 @@ class GuardsKeys(Protocol):
         ...
 
     async def belongs_to(
-        self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]
+        self,
+        principal: Principal,
+        server: str,
+        shown: tuple[ShownMemory, ...],
+        *,
+        forgotten: bool = False,
     ) -> tuple[bool, ...]:
-        """For each memory: True where the principal's tenant has it, shown or hidden."""
+        """For each memory: True where the principal's tenant has it, shown or hidden.
+
+        `forgotten`: also where the gate knows nothing of it any more, and the server may have it.
+        """
         ...
 
     async def unsettled_keys(self, principal: Principal, server: str) -> frozenset[str]:

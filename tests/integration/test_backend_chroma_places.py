@@ -172,6 +172,37 @@ async def test_a_hidden_record_is_deleted_and_changed_as_one_that_is_not_there(
         assert [*server.records] == ["h"]
 
 
+async def test_the_answer_to_a_write_over_a_hidden_record_says_nothing_of_its_words(
+    tmp_path: Path,
+) -> None:
+    async with gated(tmp_path) as (gate, server):
+        other = await gate.sidecar.key("other")
+        for one, words in zip("abcd", (HALF, "Ada likes tea") * 2, strict=True):
+            new = {"ids": [one], "embeddings": [vector(0.1, 1, 0)], "documents": [words]}
+            assert (await gate.ask(f"{PATH}/add", new, key=other))[0] == 201
+        over = {"embeddings": [vector(0.1, 1, 0)], "metadatas": [{"data": REST}]}
+        shown = [(await gate.ask(f"{PATH}/upsert", {**over, "ids": [one]}))[0] for one in "ab"]
+        # Control: beside words that are shown, the verdict is about what both spell.
+        assert shown == [403, 200]
+        await gate.operate("POST", "/isolate", {"principal": "other"})
+        waiting = len((await gate.operate("GET", "/review"))["held"])
+        hidden = [await gate.ask(f"{PATH}/upsert", {**over, "ids": [one]}) for one in "cd"]
+        assert hidden[0] == hidden[1]
+        assert (hidden[0][0], b"target_missing" in hidden[0][1]) == (403, True)
+        assert len((await gate.operate("GET", "/review"))["held"]) == waiting
+        assert not any(server.records[one].get("metadatas") for one in "cd")
+
+
+async def test_a_hidden_record_that_is_named_is_deleted_by_a_person_alone(tmp_path: Path) -> None:
+    async with gated(tmp_path) as (gate, server):
+        await hidden_beside_shown(gate)
+        status, said = await gate.ask(f"{PATH}/delete", {"ids": ["h", "m", "nobodys"]})
+        assert (status, b"1 of 2 records" in said) == (403, True)
+        assert [*server.records] == ["h"]
+        (one,) = (await gate.operate("GET", "/review"))["held"]
+        assert one["reason"] == "person_required"
+
+
 async def test_a_held_record_is_sent_with_its_own_vector_once_a_person_lets_it_in(
     tmp_path: Path,
 ) -> None:

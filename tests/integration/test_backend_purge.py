@@ -89,3 +89,75 @@ async def test_a_lost_write_that_arrives_after_it_counts_as_failed_is_shown_to_n
         assert await gate.texts(other) == []
         await forget_closed_keys(gate)
         assert await gate.texts(other) == [BANK], "the control"
+
+
+async def deleted(gate: Guarded, key: str = AGENT_KEY) -> tuple[int, str]:
+    """Status and detail of the answer to a deletion of the item."""
+    body = {"namespace": ALICE, "key": "k1"}
+    status, said, _ = await gate.ask("DELETE", "/store/items", body, key)
+    return status, "" if said is None else said["detail"]
+
+
+async def test_an_item_that_expired_on_its_server_is_its_tenants_until_that_deletes_it(
+    tmp_path: Path,
+) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        other = await gate.sidecar.key("other", tenant="other")
+        assert (await gate.put(BANK))[0] == 204
+        server.items.clear()
+        # To the other tenant it is as a key that nobody has, and stays another's.
+        assert await deleted(gate, other) == (204, "")
+        assert len(server.writes) == 1
+        assert (await gate.put("Grace keeps bees", key=other))[0] == 403
+        assert await deleted(gate) == (204, "")
+        assert [one.method for one in server.writes] == ["PUT", "DELETE"]
+        assert gate.unsettled() == []
+        # Control: now it is free.
+        assert (await gate.put("Grace keeps bees", key=other))[0] == 204
+        assert await gate.texts(other) == ["Grace keeps bees"]
+        # Of a key that was never there nothing is sent.
+        assert await deleted(gate) == (204, "")
+        assert len(server.writes) == 3
+
+
+async def test_the_deletion_of_what_is_hidden_from_its_own_tenant_waits_for_a_person(
+    tmp_path: Path,
+) -> None:
+    turns = Turns()
+    composition = Composition(wait=turns)
+    async with (
+        recorder() as (server, url),
+        guarded(tmp_path, server, url, composition=composition) as gate,
+    ):
+        other = await gate.sidecar.key("other", tenant="other")
+        assert (await gate.put(BANK))[0] == 204
+        (found,) = (await gate.operate("GET", "/memories"))["memories"]
+        place = f"/memories/{found['memory_id']}"
+        await gate.operate("POST", f"{place}/quarantine", {"reason": "a lie"})
+        for purged in (False, True):
+            if purged:
+                await gate.operate("POST", f"{place}/purge", {})
+            assert await deleted(gate, other) == (204, "")
+            status, said = await deleted(gate)
+            assert (status, "person_required" in said) == (403, True)
+        assert len(server.writes) == 1
+        one = (await gate.operate("GET", "/review"))["held"][0]
+        await gate.operate("POST", f"/review/{one['candidate_id']}/release", {})
+        await turns.turn(TEND_S)
+        assert server.items == {}
+        # Control: the deletion has opened the key.
+        assert (await gate.put("Grace keeps bees", key=other))[0] == 204
+
+
+async def test_a_deletion_of_what_is_looked_up_is_told_to_wait(tmp_path: Path) -> None:
+    composition = Composition(wait=Turns())
+    async with (
+        recorder() as (server, url),
+        guarded(tmp_path, server, url, composition=composition) as gate,
+    ):
+        other = await gate.sidecar.key("other", tenant="other")
+        server.fault = Fault.CUT
+        assert (await gate.put(BANK))[0] == 502
+        assert (await deleted(gate))[0] == 503
+        assert (await deleted(gate, other))[0] == 204
+        assert len(server.writes) == 1

@@ -80,8 +80,8 @@ BACKENDS: Final = (
     Mutant(
         name="a deletion concerns what its principal must not see",
         file=_WRITES,
-        old="        hidden_from = principal if _is_blind(routed) else None\n",
-        new="        hidden_from = None\n",
+        old="            sendings = await self._places.standing(request, hidden_from=principal)\n",
+        new="            sendings = await self._places.standing(request)\n",
         invariant="a filter of a deletion finds nothing hidden",
         tests=(
             _SHOWN,
@@ -403,5 +403,46 @@ BACKENDS: Final = (
         new="                if not self._may_arrive(item.candidate_id):\n",
         invariant="a write that a read does not find may still be on its way",
         tests=(_LATE,),
+    ),
+    Mutant(
+        name="what expired on its server is its tenant's for ever",
+        file=_WRITES,
+        old="        return tuple(one for one, own in zip(named, ours, strict=True) if own)\n",
+        new="        return tuple(one for one, own in zip(named, ours, strict=True) if not ours)\n",
+        invariant="the tenant that has a key can free it",
+        tests=(
+            at(
+                _PURGE,
+                "test_an_item_that_expired_on_its_server_is_its_tenants_until_that_deletes_it",
+            ),
+            at(
+                _PURGE, "test_the_deletion_of_what_is_hidden_from_its_own_tenant_waits_for_a_person"
+            ),
+        ),
+    ),
+    Mutant(
+        name="a deletion frees another tenant's key",
+        file=_WRITES,
+        old="        ours = await self._keys.belongs_to(principal, name, asked, forgotten=True)\n",
+        new="        ours = tuple(bool(name) for _ in asked)\n",
+        invariant="to another tenant a key is as one that nobody has",
+        tests=(
+            at(
+                _PURGE,
+                "test_an_item_that_expired_on_its_server_is_its_tenants_until_that_deletes_it",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a verdict is given on a merge with hidden words",
+        file=_WRITES,
+        old="            other or one.item.key in unjudged for",
+        new="            other for",
+        invariant="no verdict tells hidden words",
+        tests=(
+            at(
+                _PLACES, "test_the_answer_to_a_write_over_a_hidden_record_says_nothing_of_its_words"
+            ),
+        ),
     ),
 )

@@ -126,9 +126,9 @@ SETTLE: Final = (
     Mutant(
         name="a write counts as done before the server has it",
         file="proxy/fronts/backend_writes.py",
-        old="        reply = await self._sent(forwarding, outgoing, tuple(admitted.values()))\n",
-        new="        await forwarding.settle(tuple(admitted.values()), Forwarded.DONE)\n"
-        "        reply = await self._sent(forwarding, outgoing, tuple(admitted.values()))\n",
+        old="                replies.append(await self._sent(forwarding, outgoing, ids))\n",
+        new="                await forwarding.settle(ids, Forwarded.DONE)\n"
+        "                replies.append(await self._sent(forwarding, outgoing, ids))\n",
         invariant="a write is done once the server says so",
         tests=(_KILLS,),
     ),

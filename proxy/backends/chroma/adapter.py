@@ -140,6 +140,10 @@ class Chroma:
             raise MalformedRequest("ids: what stands there has to be known first")
         return writes.sendings_of(request, place_of(request.path), found_in(known))
 
+    def named(self, request: HttpRequest) -> tuple[Sending, ...]:
+        """The deletions of records by their ids, where no filter chooses among these."""
+        return writes.named(request, place_of(request.path))
+
     def forward(
         self,
         request: HttpRequest,

@@ -123,6 +123,16 @@ def sendings_of(
     return tuple(sendings)
 
 
+def named(request: HttpRequest, place: CollectionPath) -> tuple[Sending, ...]:
+    """The deletions of the ids that a deletion names without a filter or a limit."""
+    if route_of(request) is not DELETE:
+        return ()
+    removal = decode_as(request.body, Removal)
+    if any(one is not None for one in (removal.where, removal.where_document, removal.limit)):
+        return ()
+    return tuple(_removed(place, record_id) for record_id in removal.ids or ())
+
+
 def forwarded(
     request: HttpRequest,
     place: CollectionPath,

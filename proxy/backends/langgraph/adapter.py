@@ -157,6 +157,13 @@ class LangGraph:
         )
         return (Sending(item=item),)
 
+    def named(self, request: HttpRequest) -> tuple[Sending, ...]:
+        """The deletion of the item that is named."""
+        if route_of(request) is PUT:
+            return ()
+        gone = deletion_of(request)
+        return (_deletion(gone.namespace, gone.key),)
+
     def forward(
         self,
         request: HttpRequest,
