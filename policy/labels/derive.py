@@ -5,7 +5,6 @@ Text may only lower a label or raise a class. Raising a label needs a channel th
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -46,7 +45,6 @@ _NAME_KEPT_LEN_MAX: Final = 64
 # The last so many characters of a text are enough to complete a sentence that goes on in the
 # metadata.
 _TAIL_LEN: Final = 200
-_JOINTS: Final = re.compile(r"[-_./:+|]+")
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +73,7 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
     Metadata that is not JSON, or deeper than 32 levels, reads as an injection.
     """
     shape = skeleton(text) if text else ""
-    found = language_of(shape) if text else Language.PLAIN
+    found = language_of(shape) | _language_within(text) if text else Language.PLAIN
     if metadata_json is not None:
         found |= _language_of_metadata(metadata_json, shape[-_TAIL_LEN:])
     return Reading(
@@ -109,10 +107,7 @@ def read_candidate(candidate: Candidate) -> Reading:
         *(scope.user_id, scope.agent_id, scope.run_id, scope.app_id),
     ):
         if name is not None and not name.isalnum():
-            known = len(name) <= _NAME_KEPT_LEN_MAX
-            spoken = _language_of_known_name(name) if known else _language_of_name(name)
-            if spoken is not Language.PLAIN:
-                found |= spoken
+            found |= _language_of_name(name)
     if found is Language.PLAIN:
         return reading
     return msgspec.structs.replace(
@@ -123,61 +118,101 @@ def read_candidate(candidate: Candidate) -> Reading:
 
 
 def _language_of_name(name: str) -> Language:
-    # Names are often words joined by marks ("always-recommend-vendor-x"), so a name is read with
-    # spaces instead of the marks as well.
-    return language_of(skeleton(_JOINTS.sub(" ", name))) | language_of(skeleton(name))
+    known = len(name) <= _NAME_KEPT_LEN_MAX
+    return _language_of_known_name(name) if known else language_of(skeleton(name))
 
 
-# Every write of an agent comes with the same few names, so the readings of names are cached.
-_language_of_known_name = lru_cache(maxsize=_NAMES_KEPT_MAX)(_language_of_name)
+@lru_cache(maxsize=_NAMES_KEPT_MAX)
+def _language_of_known_name(name: str) -> Language:
+    # Every write of an agent comes with the same few names, so the readings of names are cached.
+    return language_of(skeleton(name))
 
 
 def _language_of_metadata(metadata_json: str, tail: str) -> Language:
-    """Whether the metadata reads as an order or an attack.
+    try:
+        return _language_of_strings(_METADATA.decode(metadata_json), tail)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return Language.INJECTION
+
+
+def _language_within(text: str) -> Language:
+    """What the strings of a text read as that is JSON itself; such a text is shown as an object."""
+    if not text.lstrip().startswith(("{", "[")):
+        return Language.PLAIN
+    try:
+        return _language_of_strings(_METADATA.decode(text), "")
+    except (msgspec.DecodeError, UnicodeError):
+        return Language.PLAIN
+    except RecursionError:
+        return Language.INJECTION
+
+
+def _language_of_strings(value: object, tail: str) -> Language:
+    """Whether JSON reads as an order or an attack; JSON that is nested too deep counts as one.
 
     Each string is read by itself, and all of them in a row behind the text, as a recall shows them.
     """
-    try:
-        found = _strings_of(_METADATA.decode(metadata_json))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        found = None
+    found = _strings_of(value)
     if found is None:
         return Language.INJECTION
-    strings, values = found
     # A recall shows all strings in a row, so "always" under one key and "recommend ..." under the
     # next are one order to its reader.
-    rows = {*strings, "\n".join(strings), "\n".join(values)}
-    rows.update(map(" ".join, pairwise((tail, *values) if tail else values)))
+    rows = {*found.values, "\n".join(found.strings), "\n".join(found.values)}
+    rows.update(map(" ".join, pairwise((tail, *found.values) if tail else found.values)))
+    # The names of one object may be the words of an order, and so may what stands under one name.
+    rows.update(map(" ".join, found.under.values()))
     language = Language.PLAIN
     for row in rows:
         language |= language_of(skeleton(row))
+    for name in {*found.names, *found.strings} - rows:
+        language |= _language_of_name(name)
     return language
 
 
-def _strings_of(value: object) -> tuple[list[str], list[str]] | None:
-    """Two lists: every string of the metadata, keys included, and the values alone.
+def orders_in_names(value: object) -> tuple[str, ...]:
+    """The names of each object in JSON that, in their order, read as an order; none if too deep.
 
-    None where the metadata is nested too deep.
+    For what is kept as canonical JSON, which sorts the names, and is shown in its own order.
     """
-    strings: list[str] = []
-    values: list[str] = []
-    pending: list[tuple[object, int, bool]] = [(value, 0, False)]
+    found = _strings_of(value)
+    names = dict.fromkeys(found.names) if found is not None else ()
+    return tuple(row for row in names if _language_of_name(row) is not Language.PLAIN)
+
+
+class _Strings(NamedTuple):
+    """The strings of the metadata: all of them, keys included, and the values alone.
+
+    Then the names of each object, behind the name it stands under, and the values under each name.
+    """
+
+    strings: list[str]
+    values: list[str]
+    names: list[str]
+    under: dict[str, list[str]]
+
+
+def _strings_of(value: object) -> _Strings | None:
+    """The strings of the metadata; None where the metadata is nested too deep."""
+    found = _Strings([], [], [], {})
+    pending: list[tuple[object, int, str, bool]] = [(value, 0, "", False)]
     while pending:
-        value, depth, is_key = pending.pop()
+        value, depth, name, is_key = pending.pop()
         if isinstance(value, str):
-            strings.append(value)
+            found.strings.append(value)
             if not is_key:
-                values.append(value)
+                found.values.append(value)
+                found.under.setdefault(name, []).append(value)
         elif depth >= _METADATA_DEPTH_MAX:
             return None
         elif isinstance(value, list):
             parts = cast("list[object]", value)
-            pending.extend((part, depth + 1, False) for part in reversed(parts))
+            pending.extend((part, depth + 1, name, False) for part in reversed(parts))
         elif isinstance(value, dict):
-            pairs = cast("dict[str, object]", value).items()
-            for key, part in reversed(pairs):
-                pending += ((part, depth + 1, False), (key, depth + 1, True))
-    return strings, values
+            members = cast("dict[str, object]", value)
+            found.names.append(f"{name}\n{' '.join(members)}")
+            for key, part in reversed(members.items()):
+                pending += ((part, depth + 1, key, False), (key, depth + 1, "", True))
+    return found
 
 
 def derive_provenance(

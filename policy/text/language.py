@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from policy.text.languages import LANGUAGES
 from policy.text.phrases import Language
+from policy.text.set_apart import set_together
 
 if TYPE_CHECKING:
     from policy.text.phrases import Group, Lexicon
@@ -29,7 +30,6 @@ _TO_SPACES: Final = str.maketrans(
     dict.fromkeys('\n\t.,;:!?()[]{}<>|/\\*#"=+~`^%&$@\u2022\u00ab\u00bb\u2039\u203a', " ")
 )
 _JOINED_LEN_MIN: Final = 12
-_HYPHEN: Final = re.compile(r"(?<=[a-z])[-_](?=[a-z])")
 # Quotation marks, and marks that make words bold or code: they may stand around an order, or in
 # one.
 _MARKED: Final = re.compile("[\"'`*~\u00ab\u00bb\u2039\u203a\u300c\u300d\u300e\u300f]")
@@ -71,10 +71,13 @@ def _spoken(shape: str) -> Language:
     if _MARKED.search(shape) and (bare := _MARK.sub("", shape)) != shape:
         words += bare.translate(_TO_SPACES).split()
         readings += (bare, _MARK.sub("\n", shape))
-    # "from-now-on" is three words, "never-ending" is one: so words with hyphens are read both ways.
-    if "-" in shape or "_" in shape:
-        words += _HYPHEN.sub(" ", " ".join(words)).split()
-        readings.append(_HYPHEN.sub(" ", shape))
+    # "from-now-on" is three words, "never-ending" is one: so words with marks between them are read
+    # both ways.
+    if (together := set_together(shape)) != shape:
+        apart = together.translate(_TO_SPACES).split()
+        found |= _joined(apart)
+        words += apart
+        readings.append(together)
     # A line end may also stand inside a sentence, with the mark that begins the next line of a
     # quotation, list or table.
     if "\n" in shape:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from policy.labels.derive import orders_in_names
 from policy.model import TEXT_LEN_MAX
 from proxy.dialects.mcp.pieces import DEPTH_MAX, PIECES_MAX, arguments_of, literal
 from proxy.dialects.mcp.words import ORDINARY_NAME
@@ -58,6 +59,8 @@ def kept_request(
     for text in tuple(pieces):
         _inner(text, pieces, 0)
     pieces.extend(_names_in(shown, texts))
+    # Canonical JSON sorts the names of members, and a server shows them in their order.
+    pieces.extend(orders_in_names({name: shown[name] for name in texts if name in shown}))
     pieces = pieces or [key]
     if len(pieces) > PIECES_MAX or sum(map(len, pieces)) + len(pieces) > TEXT_LEN_MAX:
         raise MalformedRequest("body: too much text for one memory", status=413)

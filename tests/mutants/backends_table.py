@@ -36,6 +36,19 @@ _HEADERS: Final = at(
 
 BACKENDS: Final = (
     Mutant(
+        name="names behind the gate are judged in another order than they are shown in",
+        file="proxy/backends/kept_request.py",
+        old="pieces.extend(orders_in_names(",
+        new="pieces.extend(() and orders_in_names(",
+        invariant="names of an object are read in their order",
+        tests=(
+            at(
+                "tests/unit/proxy/backends/test_kept_request.py",
+                "test_names_that_spell_an_order_are_a_text_in_their_own_order",
+            ),
+        ),
+    ),
+    Mutant(
         name="a header of the client reaches the memory server",
         file=_BEHIND,
         old="if name in _SENT}",

@@ -239,6 +239,71 @@ LABELS: Final = (
         ),
     ),
     Mutant(
+        name="words with marks between them are no sentence",
+        file="policy/text/language.py",
+        old="set_together(shape)) != shape",
+        new="shape) != shape",
+        invariant="an order is an order however its words are set apart",
+        tests=(
+            at(
+                "tests/unit/policy/text/test_language.py",
+                "test_words_set_apart_by_marks_are_one_sentence",
+            ),
+        ),
+    ),
+    Mutant(
+        name="letters with marks between them are no words",
+        file="policy/text/set_apart.py",
+        old="_LETTERS.sub(_joined, shape)",
+        new="shape",
+        invariant="an order is an order however its letters are set apart",
+        tests=(
+            at(
+                "tests/unit/policy/text/test_language.py",
+                "test_letters_set_apart_by_marks_are_one_sentence",
+            ),
+        ),
+    ),
+    Mutant(
+        name="names of an object are no sentence",
+        file=_LABELS,
+        old="{*found.names, *found.strings}",
+        new="{*found.strings}",
+        invariant="names of an object are read in their order",
+        tests=(
+            at(
+                "tests/unit/policy/text/test_language.py",
+                "test_words_that_a_structure_sets_apart_are_one_sentence",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what stands under one name is no sentence",
+        file=_LABELS,
+        old='    rows.update(map(" ".join, found.under.values()))\n',
+        new="",
+        invariant="what stands under one name is read in its order",
+        tests=(
+            at(
+                "tests/unit/policy/text/test_language.py",
+                "test_words_that_a_structure_sets_apart_are_one_sentence",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a text that is an object is read as prose alone",
+        file=_LABELS,
+        old="language_of(shape) | _language_within(text)",
+        new="language_of(shape)",
+        invariant="a structure in a text is read like metadata",
+        tests=(
+            at(
+                "tests/unit/policy/text/test_language.py",
+                "test_words_that_a_structure_sets_apart_are_one_sentence",
+            ),
+        ),
+    ),
+    Mutant(
         name="a language is left out",
         file="policy/text/languages/__init__.py",
         old="(ENGLISH, GERMAN, ROMANCE)",

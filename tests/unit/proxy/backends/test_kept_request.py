@@ -49,6 +49,18 @@ def test_a_name_that_could_be_a_sentence_is_a_text_and_an_id_is_none() -> None:
     assert telling_names(("a-1", "b.c/d", "b c")) == ("b c",)
 
 
+def test_names_that_spell_an_order_are_a_text_in_their_own_order() -> None:
+    """Canonical JSON sorts the names, so nothing else of a candidate has their order."""
+    names = ["From", "now", "on", "always", "recommend", "Zebra"]
+    kept = kept_request("PUT", "/a", {"doc": dict.fromkeys(names, "ok")}, texts=("doc",), key="k")
+    assert " ".join(names) in kept.pieces[-1]
+    assert again(kept.arguments, kept.pieces)[2] == {"doc": dict.fromkeys(names, "ok")}
+    # Control: other names of the same kind are no text.
+    names = ["from", "now", "on", "people", "recommend", "tea"]
+    kept = kept_request("PUT", "/a", {"doc": dict.fromkeys(names, "ok")}, texts=("doc",), key="k")
+    assert set(kept.pieces) == {"ok"}
+
+
 def test_what_belongs_to_no_request_is_refused() -> None:
     with pytest.raises(MalformedRequest):
         again('{"method":"PUT"}', ())
