@@ -57,11 +57,12 @@ class CaseSignal(enum.Enum):
 class CaseMode(enum.Enum):
     """How answers were replayed in the search for a culprit; values are stable.
 
-    Either what a search shows, or what a caller's judge says.
+    Either what a search shows, or what a caller's judge says, or what the model says again.
     """
 
     RETRIEVAL = "retrieval"
     JUDGE = "judge"
+    MODEL = "model"
 
 
 UNDER_WAY: Final = frozenset({CaseStep.OPENED, CaseStep.REPRODUCED, CaseStep.CONVICTED})

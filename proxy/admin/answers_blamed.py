@@ -50,7 +50,7 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             MalformedRequest: Not exactly one answer or memory is named, or a word cannot be looked
-                for, or no judge has this name.
+                for, or no judge or model has this name.
             NotFound: No record of the answer is kept.
         """
         named = (asked.reply_id, asked.recall_id, asked.memory_id)
@@ -68,6 +68,7 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
             recall_id=asked.recall_id,
             memory_id=asked.memory_id,
             judge=asked.judge,
+            through=asked.through,
             expect=asked.expect,
             forbid=asked.forbid,
         )

@@ -2,7 +2,8 @@
 
 A case (one wrong answer) is on disk before anything is replayed, and each of its steps before it is
 acted on. Cases are handled one after the other, so two cases about one memory never act at once:
-the second finds the memory hidden already.
+the second finds the memory hidden already. Cases for which a model is asked again are slow and only
+propose, so they have a line of their own.
 """
 
 from __future__ import annotations
@@ -16,26 +17,17 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.after.attribution import (
-    Ask,
-    Control,
-    Ending,
-    Limits,
-    Open,
-    Plan,
-    Suspect,
-    believed_first,
-)
+from policy.after.attribution import Ask, Ending, Limits, Plan
 from policy.after.matchers import Matcher, check_matcher
 from policy.after.rule_judge import RuleJudge
 from policy.after.signals import SignalKind
-from policy.model import PrincipalId, SourceKind
+from policy.model import PrincipalId
 from policy.text.whole_words import EntryError
 from policy.verdict import InvariantBroken
 from proxy.aftermath.replay import NothingKept
-from proxy.aftermath.rule_signals import judged_memory
+from proxy.aftermath.rounds import judged_alone, nobody_judges, planned, suspects_among
 from proxy.aftermath.rules import Spoken, accused, rules_for
-from proxy.seams.cases import OnConviction, ShownMemory
+from proxy.seams.cases import NoModels, OnConviction, ShownMemory
 from proxy.seams.faults import MalformedRequest
 from storage.cases import CaseMode, CaseSignal, CaseStep, Opening, Progress
 from storage.errors import StorageError
@@ -44,10 +36,10 @@ from telemetry.events import IncidentAsk, IncidentStepped
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
 
-    from policy.after.attribution import Done
     from policy.model import MemoryId
     from proxy.aftermath.replay import Evidence, Place, Replays
-    from proxy.seams.cases import AsksJudges, Signal
+    from proxy.aftermath.rounds import Round
+    from proxy.seams.cases import AsksJudges, ReplaysModels, Signal
     from proxy.seams.surroundings import Surroundings
     from storage.cases import Case, Cases, Named
     from storage.interfaces import MemoryReader
@@ -58,11 +50,8 @@ ROUNDS_MAX: Final = 5
 """How often what the same search finds now is looked at again, before a person is asked."""
 ASKS_MAX: Final = 500
 _ASKS_TRACED_MAX: Final = 200
-_STATEMENT_WORDS_MIN: Final = 3
 ON_CONVICTION: Final = OnConviction()
-_OF_SIGNAL: Final = "signal"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_TRUSTED: Final = SourceKind.USER_INPUT
 _KINDS: Final = {
     SignalKind.OPERATOR: CaseSignal.OPERATOR,
     SignalKind.PERSON: CaseSignal.PERSON,
@@ -72,21 +61,6 @@ _KINDS: Final = {
 }
 
 
-class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one round of replays.
-
-    `why` is a fixed word for why it could not name a culprit.
-    """
-
-    ending: Ending
-    places: tuple[Place, ...]
-    culprits: tuple[Place, ...]
-    suspects: int
-    asks: int
-    controls: dict[str, bool]
-    why: str = ""
-
-
 class _Told(msgspec.Struct):
     """What telemetry tells about a case, collected while the case is handled."""
 
@@ -94,6 +68,26 @@ class _Told(msgspec.Struct):
     error_type: str = ""
     asks: list[IncidentAsk] = []
     closures: list[tuple[int, int]] = []
+
+
+class _Line:
+    """Cases that are handled one after the other."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[str] = deque()
+        self._ready = asyncio.Event()
+
+    def put(self, case_id: str) -> None:
+        """Have a case handled behind those that wait."""
+        self._waiting.append(case_id)
+        self._ready.set()
+
+    async def next(self) -> str:
+        """Wait for the next case."""
+        while not self._waiting:
+            self._ready.clear()
+            await self._ready.wait()
+        return self._waiting.popleft()
 
 
 class Blaming:
@@ -110,6 +104,7 @@ class Blaming:
         reader: MemoryReader,
         judges: AsksJudges,
         surroundings: Surroundings,
+        models: ReplaysModels | None = None,
         on_conviction: OnConviction = ON_CONVICTION,
         spoken: Spoken | None = None,
         implicated: Callable[[Signal], tuple[MemoryId, ...]] = lambda _: (),
@@ -122,6 +117,7 @@ class Blaming:
         self._replays = replays
         self._reader = reader
         self._judges = judges
+        self._models = models or NoModels()
         self._out = surroundings
         self._acts = on_conviction
         self._spoken = spoken or Spoken()
@@ -129,8 +125,7 @@ class Blaming:
         # What the answer should have said is content, so it is kept in memory only, and a restart
         # loses it.
         self._signals: dict[str, tuple[Signal, bool]] = {}
-        self._waiting: deque[str] = deque()
-        self._ready = asyncio.Event()
+        self._acting, self._asking = _Line(), _Line()
         self._done: dict[str, asyncio.Event] = {}
         self._told: dict[str, _Told] = {}
 
@@ -198,14 +193,16 @@ class Blaming:
         """
         for case in await asyncio.to_thread(self._cases.all):
             if resumes and case.under_way and case.case_id not in self._signals:
-                self._waiting.append(case.case_id)
-        self._ready.set()
+                self._acting.put(case.case_id)
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._for_ever())
+            tasks = [
+                group.create_task(self._for_ever(line)) for line in (self._acting, self._asking)
+            ]
             try:
                 yield
             finally:
-                task.cancel()
+                for task in tasks:
+                    task.cancel()
 
     # ---- handling one case after the other -------------------------------------------------------
 
@@ -213,15 +210,32 @@ class Blaming:
         """Whether anything is kept of the answer, and the words can be looked for.
 
         Raises:
-            NothingKept: There is no record of what was shown.
-            MalformedRequest: A word cannot be looked for, or no judge has this name.
+            NothingKept: There is no record of what was shown, or of what the model was asked.
+            MalformedRequest: A word cannot be looked for, or no judge or model has this name.
         """
         self._check(signal)
-        await asyncio.to_thread(self._replays.evidence, signal)
+        evidence = await asyncio.to_thread(self._replays.evidence, signal)
+        if not self._can_ask_again(signal, evidence):
+            raise NothingKept("the request behind this reply is not kept any more")
+
+    def _can_ask_again(self, signal: Signal, evidence: Evidence) -> bool:
+        """Whether the model that a signal names, if any, can be asked again about its reply.
+
+        What a purged memory said cannot be taken out of the request, so that is not sent again.
+        """
+        if signal.through is None:
+            return True
+        kept = self._models.has(signal.through, signal.tenant, signal.reply_id or "")
+        return kept and not evidence.lost
 
     def _check(self, signal: Signal) -> None:
         if signal.judge is not None and signal.judge not in self._judges.names():
             raise MalformedRequest("no judge has this name")
+        if signal.through is not None:
+            if signal.through not in self._models.names():
+                raise MalformedRequest("through: `[after.replay]` names no such model")
+            if signal.reply_id is None or signal.judge is not None:
+                raise MalformedRequest("through: a model is asked about a reply, without a judge")
         if signal.forbid:
             try:
                 check_matcher(Matcher(must_not=signal.forbid))
@@ -249,31 +263,33 @@ class Blaming:
         self._told[case.case_id] = _Told(started_ns=self._out.clock_ns())
         self._tell(case)
         self._signals[case.case_id] = signal, whole_cause
-        self._waiting.append(case.case_id)
-        self._ready.set()
+        line = self._acting if signal.through is None else self._asking
+        line.put(case.case_id)
         return case.case_id
 
-    async def _for_ever(self) -> None:
+    async def _for_ever(self, line: _Line) -> None:
         while True:
-            await self._ready.wait()
-            while self._waiting:
-                case_id = self._waiting.popleft()
-                try:
-                    await self._seen_through(case_id)
-                except StorageError as error:
-                    # After a failure the case keeps its present step, and the next start continues
-                    # it.
-                    _LOG.warning(
-                        "a case could not go on",
-                        extra={"fields": {"incident": case_id, "why": type(error).__name__}},
-                    )
-                finally:
-                    self._signals.pop(case_id, None)
-                    self._told.pop(case_id, None)
-                    done = self._done.pop(case_id, None)
-                    if done is not None:
-                        done.set()
-            self._ready.clear()
+            case_id = await line.next()
+            try:
+                await self._seen_through(case_id)
+            except StorageError as error:
+                # After a failure the case keeps its present step, and the next start continues it.
+                _LOG.warning(
+                    "a case could not go on",
+                    extra={"fields": {"incident": case_id, "why": type(error).__name__}},
+                )
+            finally:
+                self._end(case_id)
+
+    def _end(self, case_id: str) -> None:
+        """Forget what was in memory for a case, and tell who waits for its end."""
+        signal, _ = self._signals.pop(case_id, (None, False))
+        if signal is not None and signal.through is not None:
+            self._models.forget(signal.tenant, signal.reply_id or "")
+        self._told.pop(case_id, None)
+        done = self._done.pop(case_id, None)
+        if done is not None:
+            done.set()
 
     async def _seen_through(self, case_id: str) -> None:
         """Take one case to its end. A fault in the code ends this case alone, and blames nobody."""
@@ -303,6 +319,9 @@ class Blaming:
         except NothingKept:
             await self._moved(case, CaseStep.NEEDS_PERSON, _open("nothing_kept"))
             return
+        if not self._can_ask_again(signal, evidence):
+            await self._moved(case, CaseStep.NEEDS_PERSON, _open("request_gone"))
+            return
         places = await asyncio.to_thread(self._replays.still_shown, evidence)
         for number in range(1, ROUNDS_MAX + 1):
             found = await self._round(case_id, signal, evidence, places, whole_cause=whole_cause)
@@ -318,7 +337,7 @@ class Blaming:
     async def _after_round(
         self, case: Case, signal: Signal, evidence: Evidence, found: Round, *, first: bool
     ) -> Case:
-        mode = CaseMode.RETRIEVAL if signal.judge is None else CaseMode.JUDGE
+        mode = _mode(signal)
         progress = Progress(
             mode=mode,
             suspects=found.suspects,
@@ -339,8 +358,13 @@ class Blaming:
             case = await self._moved(case, CaseStep.REPRODUCED, Progress(mode=mode))
         guilty = await asyncio.to_thread(accused, found.culprits, found.places)
         related = await asyncio.to_thread(self._cases.related, evidence.tenant, guilty)
-        by_judge, acts = mode is CaseMode.JUDGE, self._acts
-        proposes = acts.judges_propose if by_judge else acts.rules_propose
+        acts = self._acts
+        proposes = {
+            CaseMode.RETRIEVAL: acts.rules_propose,
+            CaseMode.JUDGE: acts.judges_propose,
+            # A model is no judge: what it says again is evidence with noise, for a person.
+            CaseMode.MODEL: True,
+        }[mode]
         started_ns = self._out.clock_ns()
         case = await self._cases.convict(
             case.case_id, guilty, BLAME, progress, proposes=proposes, blast_max=acts.blast_max
@@ -398,25 +422,42 @@ class Blaming:
         whole_cause: bool,
     ) -> Round:
         """Find out which of these memories are to blame, in one round of replays."""
+        judge = None
         if signal.judge is None:
-            rules = rules_for(signal, self._reader)
-            if not rules:
-                return _nobody_judges(len(places))
-            try:
-                judge = await asyncio.to_thread(RuleJudge, rules)
-            except EntryError:
-                return _nobody_judges(len(places))
-            started_ns = self._out.clock_ns()
-            found = await asyncio.to_thread(_judged, judge, places)
-            self._note(case_id, started_ns, len(places), fails=bool(found.culprits))
-            return found
-        plan = self._plan(signal.judge, places, whole_cause=whole_cause)
+            judge = await asyncio.to_thread(_rule_judge, signal, self._reader)
+            if judge is None:
+                return nobody_judges(len(places))
+            if signal.through is None:
+                started_ns = self._out.clock_ns()
+                found = await asyncio.to_thread(judged_alone, judge, places)
+                self._note(case_id, started_ns, len(places), fails=bool(found.culprits))
+                return found
+        plan = self._plan(signal, places, whole_cause=whole_cause)
         while isinstance(ask := plan.next(), Ask):
-            fails = await self._asked(
-                case_id, signal, evidence, places, ask.present, repeat=ask.repeat
-            )
+            if judge is None:
+                fails = await self._asked(
+                    case_id, signal, evidence, places, ask.present, repeat=ask.repeat
+                )
+            else:
+                fails = await self._said_again(case_id, signal, judge, evidence, ask)
             plan.tell(ask, fails=fails)
-        return _planned(ask, places)
+        return planned(ask, places)
+
+    async def _said_again(
+        self, case_id: str, signal: Signal, judge: RuleJudge, evidence: Evidence, ask: Ask
+    ) -> bool | None:
+        """Whether the model is wrong again, by the rules, where it reads these memories alone."""
+        started_ns = self._out.clock_ns()
+        shown = [one.memory for one in evidence.shown]
+        # What was hidden or changed since is in no question, so that it is never sent again.
+        present = [one for one in shown if one.memory_id in ask.present]
+        out = [one for one in shown if one.memory_id not in ask.present]
+        said = await self._models.said(signal.tenant, signal.reply_id or "", present, out)
+        fails = None
+        if said is not None:
+            fails = bool(await asyncio.to_thread(judge.failed_by, "\n".join(said)))
+        self._note(case_id, started_ns, len(ask.present), fails=fails, repeat=ask.repeat)
+        return fails
 
     async def _fails(
         self, case_id: str, signal: Signal, evidence: Evidence, places: tuple[Place, ...]
@@ -470,86 +511,29 @@ class Blaming:
             )
         )
 
-    def _plan(self, judge: str, places: Iterable[Place], *, whole_cause: bool) -> Plan:
-        suspects, trusted = _suspects(places)
-        limits = Limits(deterministic=self._judges.deterministic(judge), asks_max=ASKS_MAX)
+    def _plan(self, signal: Signal, places: Iterable[Place], *, whole_cause: bool) -> Plan:
+        suspects, trusted = suspects_among(places)
+        if signal.judge is None:
+            limits = Limits(asks_max=self._models.asks_left())
+        else:
+            deterministic = self._judges.deterministic(signal.judge)
+            limits = Limits(deterministic=deterministic, asks_max=ASKS_MAX)
         return Plan(suspects, trusted, limits, whole_cause=whole_cause)
 
 
-def _judged(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
-    """Judge each memory alone. The answer is wrong if one memory is, so no set is replayed.
-
-    If a rule contradicts a memory that is trusted as much as the rule itself, that rule blames
-    nobody, and at the end a person is needed.
-    """
-    found = judge.judged(judged_memory(one.memory) for one in places)
-    ids = {one.memory_id for one in found.blamed}
-    culprits = tuple(one for one in places if one.memory.memory_id in ids)
-    fails = bool(found.failing or found.doubted)
-    ending = Ending.NEEDS_PERSON if fails else Ending.NOT_REPRODUCED
-    controls = {Control.EVERYTHING.value: fails}
-    if fails:
-        controls[Control.NO_SUSPECT.value] = bool(found.doubted)
-    if culprits:
-        ending = Ending.CONVICTED
-    return Round(
-        ending=ending,
-        places=places,
-        culprits=culprits,
-        suspects=len(places),
-        asks=len(places),
-        controls=controls,
-        why=Open.TRUSTED_MEMORY.value if ending is Ending.NEEDS_PERSON else "",
-    )
+def _rule_judge(signal: Signal, reader: MemoryReader) -> RuleJudge | None:
+    """The rules that a signal is judged by; None if there are none, or one cannot be used."""
+    rules = rules_for(signal, reader)
+    try:
+        return RuleJudge(rules) if rules else None
+    except EntryError:
+        return None
 
 
-def _planned(done: Done, places: tuple[Place, ...]) -> Round:
-    named = frozenset((*done.culprits, *done.accomplices))
-    return Round(
-        ending=done.ending,
-        places=places,
-        culprits=tuple(one for one in places if one.memory.memory_id in named),
-        suspects=len(places),
-        asks=done.asks,
-        controls=done.controls,
-        why="" if done.open is None else done.open.value,
-    )
-
-
-def _suspects(places: Iterable[Place]) -> tuple[tuple[Suspect, ...], frozenset[str]]:
-    """The memories that are trusted less than an operator's word, the most believed first.
-
-    And all others.
-
-    Only the former may be to blame.
-    """
-    trusted: set[str] = set()
-    suspects: list[Suspect] = []
-    for one in places:
-        if one.memory.source is SourceKind.OPERATOR:
-            trusted.add(one.memory.memory_id)
-            continue
-        suspects.append(
-            Suspect(
-                memory_id=one.memory.memory_id,
-                trust=one.memory.source.trust / SourceKind.OPERATOR.trust,
-                at_ms=one.memory.updated_at_ms,
-                score=one.score,
-            )
-        )
-    return believed_first(suspects), frozenset(trusted)
-
-
-def _nobody_judges(suspects: int) -> Round:
-    return Round(
-        ending=Ending.NEEDS_PERSON,
-        places=(),
-        culprits=(),
-        suspects=suspects,
-        asks=0,
-        controls={},
-        why="no_judge",
-    )
+def _mode(signal: Signal) -> CaseMode:
+    if signal.through is not None:
+        return CaseMode.MODEL
+    return CaseMode.RETRIEVAL if signal.judge is None else CaseMode.JUDGE
 
 
 def _plain(reply_id: str | None) -> str:

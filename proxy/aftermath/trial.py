@@ -22,6 +22,7 @@ from proxy.aftermath.replay import Evidence, NothingKept, Place
 from proxy.aftermath.rule_signals import judged_memory
 from proxy.aftermath.rules import accused, rules_for
 from proxy.seams.cases import ShownMemory, Signal
+from storage.cases import CaseMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +88,9 @@ class Trials:
         count, against = 0, None
         for case in hidden.cases:
             count += 1
-            against = await self._failure(hidden, case)
+            # What a model was asked again is forgotten with its case.
+            gone = case.mode is CaseMode.MODEL
+            against = Against.GONE if gone else await self._failure(hidden, case)
             if against is not None:
                 break
         return StepDone(step=TrialStep.FAILURES, count=count, against=against)

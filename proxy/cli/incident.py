@@ -40,6 +40,7 @@ class _Blame(msgspec.Struct, frozen=True, kw_only=True):
     expect: Annotated[list[str], Meta(max_length=SAID_MAX)] = []
     forbid: Annotated[list[str], Meta(max_length=SAID_MAX)] = []
     judge: str | None = None
+    through: str | None = None
     whole_cause: bool = False
     dry_run: bool = False
 
@@ -74,6 +75,7 @@ async def _blame(context: Context) -> Exit:
         expect=tuple(asked.expect),
         forbid=tuple(asked.forbid),
         judge=asked.judge,
+        through=asked.through,
         whole_cause=asked.whole_cause,
         dry_run=asked.dry_run,
     )
@@ -242,6 +244,11 @@ def _blame_arguments(parser: argparse.ArgumentParser) -> None:
         "--forbid", metavar="TEXT", action="append", help="words that are wrong; repeatable"
     )
     parser.add_argument("--judge", metavar="NAME", help="ask this configured judge instead")
+    parser.add_argument(
+        "--through",
+        metavar="MODEL",
+        help="ask this model again, with memories left out; [after.replay] names it",
+    )
     parser.add_argument(
         "--whole-cause", action="store_true", help="also ask each other suspect alone"
     )

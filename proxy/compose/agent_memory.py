@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from policy.model import Principal, Tenant
     from proxy.model.memory_seam import Coupling
+    from proxy.model.replaying import ModelReplays
     from proxy.seams.cases import ChecksReplies, HealsReplies
     from proxy.seams.recalls import Shown
     from proxy.seams.surroundings import Surroundings
@@ -46,16 +47,19 @@ class ModelMemory:
         codes: Codes,
         drift: Drift,
         replies: ReplyNotes,
+        *,
+        replays: ModelReplays,
     ) -> None:
         self._log = log
         self._replies = replies
         self._drift = drift
+        self.replays = replays
         self.sessions = sessions
         self.withholding = withholding
         self.codes = codes
 
     @classmethod
-    async def opened(cls, store: Store, surroundings: Surroundings) -> Self:
+    async def opened(cls, store: Store, surroundings: Surroundings, replays: ModelReplays) -> Self:
         """Open the session ledger and the withholding with what was stored before the last stop.
 
         Raises:
@@ -69,7 +73,7 @@ class ModelMemory:
         sessions.restore(records, withholding, codes)
         await asyncio.to_thread(withholding.resolve)
         replies = ReplyNotes(store.recalls, surroundings.now_ms)
-        return cls(log, sessions, withholding, codes, store.drift, replies)
+        return cls(log, sessions, withholding, codes, store.drift, replies, replays=replays)
 
     def knows_answers(self, models: tuple[ModelUpstream, ...]) -> None:
         """Give the ledger the fixed texts of servers' answers to writes, from the tool maps."""
@@ -78,13 +82,20 @@ class ModelMemory:
         self.sessions.knows_files(files_of(tuple(model.maps for model in models)))
 
     async def close(self) -> None:
-        """Write what is not yet on disk, and close the log's file."""
+        """Write what is not yet on disk, close the log's file, and forget kept requests."""
+        self.replays.close()
         await self.sessions.close()
 
     def coupled(self, inner: Coupling, checks: ChecksReplies) -> Coupling:
         """Wrap the coupling that judges a model's calls with the ledger and withholding."""
         return Coupled(
-            inner, self.sessions, self.withholding, self._drift, self._replies, checks=checks
+            inner,
+            self.sessions,
+            self.withholding,
+            self._drift,
+            self._replies,
+            checks=checks,
+            replays=self.replays,
         )
 
     def healing(self, heals: HealsReplies, halt: Callable[[], None]) -> Healing:

@@ -33,6 +33,7 @@ from proxy.fronts.mcp_http import ROUTES as MCP_ROUTES
 from proxy.fronts.memory import routes_of
 from proxy.fronts.model import ROUTES as MODEL_ROUTES
 from proxy.mcp.relay import limits_of
+from proxy.model.replaying import ModelReplays
 from proxy.seams.surroundings import RandomPool, Surroundings
 from proxy.settings.model import unset_in
 from proxy.settings.wider import wider_rules, wider_settings
@@ -215,7 +216,8 @@ async def _foundation(
 ) -> Foundation:
     memory = None
     if settings.models:
-        memory = await ModelMemory.opened(store, surroundings)
+        replays = ModelReplays(settings.models, settings.replay, surroundings.now_ms)
+        memory = await ModelMemory.opened(store, surroundings, replays)
         memory.knows_answers(settings.models)
         stack.push_async_callback(memory.close)
     return Foundation(

@@ -204,6 +204,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             reader=store.reader,
             judges=Judges(self.settings.judges),
             surroundings=self.surroundings,
+            models=None if self.memory is None else self.memory.replays,
             on_conviction=self.settings.on_conviction,
             spoken=spoken,
             implicated=probations.implicated,

@@ -17,6 +17,7 @@ from proxy.model.histories import PREVIOUS, Histories
 from proxy.model.memory_seam import Asked, Undecided
 from proxy.model.other_routes import Passing
 from proxy.model.recurring import Recurring
+from proxy.model.replaying import meant
 from proxy.model.room import Holding, NoRoom, Room
 from proxy.model.routes import (
     Purpose,
@@ -257,6 +258,8 @@ class ModelFront:
             body=whole,
             trace=served.incoming.trace,
             upstream=settings.name,
+            target=target_of(served.incoming.head, served.rest),
+            headers=meant(served.admitted.headers),
             maps=settings.maps,
             extracts=extracts,
             user_turns=settings.user_turns,

@@ -15,6 +15,7 @@ from proxy.dialects.model.confirm.history import TurnBehind  # noqa: TC001 - msg
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.reading import AFRESH, Readings
 from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
+from proxy.dialects.model.withheld import Leave
 from proxy.withhold.asking import NOWHERE, Conversation
 from storage.recalls import InContext  # noqa: TC001 - msgspec reads it
 
@@ -35,6 +36,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     body: dict[str, Json]
     trace: TraceContext
     upstream: str = ""  # the name of the upstream's [[model]] table
+    # What the request is sent with besides its body, without any credential.
+    target: str = ""
+    headers: dict[str, str] = {}
     # Maps of the tools that write memory. `extracts`: a memory backend asks, and the answer itself
     # is the write.
     maps: Maps
@@ -60,6 +64,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     # Identifies the conversation: some texts are withheld in one conversation only, and texts that
     # a person typed there are known.
     conversation: Conversation = NOWHERE
+    # What withholding leaves unchanged in the request, where the request is kept for a replay.
+    leave: Leave = Leave()
     # The person's last turn, if it directly follows a question of the sidecar.
     answer: TurnBehind | None = None
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from proxy.ledger.sessions import Entered, Sessions
     from proxy.ledger.turn_values import LabelledSpan
     from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
+    from proxy.model.replaying import ModelReplays
     from proxy.model.reply_notes import ReplyNotes
     from proxy.seams.cases import ChecksReplies
     from proxy.withhold.withholding import Withholding
@@ -51,10 +52,12 @@ class Coupled:
         replies: ReplyNotes,
         *,
         checks: ChecksReplies,
+        replays: ModelReplays,
     ) -> None:
-        """`checks` holds finished replies against what operators registered."""
+        """`checks` holds finished replies against anchors; `replays` keeps requests."""
         self._inner = inner
         self._checks = checks
+        self._replays = replays
         self._replies = replies
         self._drift = drift
         self._sessions = sessions
@@ -89,6 +92,7 @@ class Coupled:
             body=body,
             session=entered.session,
             conversation=conversation,
+            leave=left_alone(request, entered) if self._replays.keeps(asked) else Leave(),
             memories=self._replies.in_context(principal, request, entered),
         )
 
@@ -157,6 +161,7 @@ class Coupled:
         """Note what the model said and called, before the agent can act on it."""
         await self._sessions.replied(prepared.asked.principal, prepared.session, reply)
         self._replies.replied(prepared, reply)
+        self._replays.keep(prepared, reply.reply_id or "")
         if prepared.memories and reply.reply_id:
             ids = tuple(one.memory_id for one in prepared.memories if one.memory_id is not None)
             self._checks.replied(prepared.asked.principal, reply.reply_id, reply.said, ids)

@@ -19,7 +19,7 @@ from policy.model import MemoryId, PrincipalId, Tenant
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from policy.model import Principal
+    from policy.model import Memory, Principal
     from proxy.seams.operation import GiveFeedback, Noted
 
 RULES: Final = PrincipalId("mnemogate:rules")
@@ -35,7 +35,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     At least one id says what the signal is about. `expect` and `forbid` are content: they are
     handed on in memory, and stored encrypted only. `rule_id` names the anchor or canary, `judge`
-    the caller's judge, where one of these spoke.
+    the caller's judge, where one of these spoke. `through` names the model to ask again.
     """
 
     signal_id: str
@@ -50,6 +50,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: str | None = None
     rule_id: str | None = None
     judge: str | None = None
+    through: str | None = None
     expect: tuple[SaidText, ...] = ()
     forbid: tuple[SaidText, ...] = ()
 
@@ -196,6 +197,64 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 
     fails: bool | None
     problem: str | None = None
+
+
+class ReplaysModels(Protocol):
+    """Asks a model once more, with some memories taken out of a request. Event loop only."""
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the models that may be asked again."""
+        ...
+
+    def has(self, name: str, tenant: Tenant, reply_id: str) -> bool:
+        """Whether the request behind a reply of this model is kept."""
+        ...
+
+    def forget(self, tenant: Tenant, reply_id: str) -> None:
+        """Forget the request behind a reply, once nothing more is asked about the reply."""
+        ...
+
+    def asks_left(self) -> int:
+        """How often a model may be asked for one incident that begins now; 0 or less: never."""
+        ...
+
+    async def said(
+        self, tenant: Tenant, reply_id: str, present: Sequence[Memory], out: Sequence[Memory]
+    ) -> tuple[str, ...] | None:
+        """What the model says where the request is without what the memories `out` say.
+
+        What a `present` memory says too stays. None if the model fails, is too slow, cannot be
+        read, or says nothing; nothing is raised. No call of the reply is made.
+        """
+        ...
+
+
+class NoModels:
+    """For a sidecar that asks no model again."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return no names, because no model may be asked again."""
+        return ()
+
+    def has(self, name: str, tenant: Tenant, reply_id: str) -> bool:
+        """False: no request is kept."""
+        del name, tenant, reply_id
+        return False
+
+    def forget(self, tenant: Tenant, reply_id: str) -> None:
+        """Do nothing, because no request is kept."""
+        del tenant, reply_id
+
+    def asks_left(self) -> int:
+        """0: no model may be asked."""
+        return 0
+
+    async def said(
+        self, tenant: Tenant, reply_id: str, present: Sequence[Memory], out: Sequence[Memory]
+    ) -> tuple[str, ...] | None:
+        """None: no model may be asked."""
+        del tenant, reply_id, present, out
+        return None
 
 
 class NoJudges:

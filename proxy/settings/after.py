@@ -25,6 +25,8 @@ from storage.recalls import RecallOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from proxy.settings.model import ModelUpstream
+
 SENTRY_DSN: Final = "SENTRY_DSN"
 _DAYS_MAX: Final = 3_650
 _RECALLS_MAX: Final = 100_000_000
@@ -53,6 +55,24 @@ class SentryReceiver(msgspec.Struct, frozen=True, kw_only=True):
     allow: tuple[Network, ...] = ()
 
 
+class ReplayTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The `[after.replay]` table, as it stands in the file."""
+
+    models: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=64)]
+    asks_max: Annotated[int, Meta(ge=1, le=1_000)] = 120
+    day_asks_max: Annotated[int, Meta(ge=1, le=100_000)] = 500
+    answer_seconds: Annotated[float, Meta(ge=1, le=600)] = 60.0
+
+
+class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which models may be asked again about a wrong answer, and how often."""
+
+    models: frozenset[str] = frozenset()
+    asks_max: int = 0
+    day_asks_max: int = 0
+    answer_seconds: float = 60.0
+
+
 class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `[after]` table, as it stands in the file."""
 
@@ -67,6 +87,7 @@ class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     outbox_max: Annotated[int, Meta(ge=1, le=_RECALLS_MAX)] = 10_000
     webhook: ReceiverTable | None = None
     sentry: SentryTable | None = None
+    replay: ReplayTable | None = None
 
 
 MEANINGS: Final[dict[str, str]] = {
@@ -78,10 +99,9 @@ MEANINGS: Final[dict[str, str]] = {
     "`propose` names them in the incident for a person. Unset: what rules blame is hidden, what a "
     "`[[judge]]` blames is proposed.",
     "blast_max": "How many memories one incident hides in all without a person, up to 200.",
-    "heal": "What is done about memories that contradict an anchor above their label: `recall` "
-    "leaves them out of every read before it is served; `next` also holds each finished reply of a "
-    "model against anchors; `answer` does so before the reply is shown, and asks the model again; "
-    "`off` shows them, and looks afterwards.",
+    "heal": "What becomes of memories that contradict an anchor above them: `recall` leaves them "
+    "out of every read; `next` holds a model's finished replies against anchors; `answer` does so "
+    "before they are shown, and asks again; `off` only looks afterwards.",
     "canary_seconds": "Seconds between two rounds of all canaries; within seconds after commits, "
     "too. 0: only `canary run` asks them.",
     "retry_days": "After how many days a memory that expired because it was true once is tried "
@@ -92,6 +112,9 @@ MEANINGS: Final[dict[str, str]] = {
     "receiver that is told of each step of an incident, without content.",
     "sentry": "A table `[after.sentry]`, empty or with `allow` as in `[review.webhook]`: each step "
     "of an incident is an event for Sentry. Its DSN is read from `SENTRY_DSN` and nowhere else.",
+    "replay": "A table `[after.replay]`: `models` (names of `[[model]]` tables with a "
+    "`headers_file`) may be asked again by `blame --through`, at most `asks_max` (120) times for "
+    "an incident and `day_asks_max` (500) a day, with `answer_seconds` (60) each.",
 }
 
 
@@ -186,6 +209,30 @@ def incident_sentry(tables: list[object], environment: Mapping[str, str]) -> Sen
         return SentryReceiver(dsn=Secret(dsn), allow=tuple(network_of(one) for one in given.allow))
     except BadValue as error:
         raise BadValue(f"after.sentry: {error}") from None
+
+
+def replay(tables: list[object], models: tuple[ModelUpstream, ...]) -> ReplaySettings:
+    """Which of these models may be asked again; none where the `[after]` table has no `replay`.
+
+    Raises:
+        BadValue: Names the key and what is allowed.
+    """
+    given = _given(tables).replay
+    if given is None:
+        return ReplaySettings()
+    with_credential = {one.name for one in models if one.headers}
+    for name in given.models:
+        if name not in with_credential:
+            raise BadValue(
+                f"after.replay: models: {name}: name [[model]] tables with a headers_file: a "
+                "replay has no credential of an agent"
+            )
+    return ReplaySettings(
+        models=frozenset(given.models),
+        asks_max=given.asks_max,
+        day_asks_max=given.day_asks_max,
+        answer_seconds=given.answer_seconds,
+    )
 
 
 def _given(tables: list[object]) -> AfterTable:

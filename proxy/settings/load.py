@@ -19,6 +19,7 @@ from proxy.seams.cases import OnConviction
 from proxy.settings.after import (
     SENTRY_DSN,
     Heal,
+    ReplaySettings,
     SentryReceiver,
     after_write,
     canary_seconds,
@@ -27,6 +28,7 @@ from proxy.settings.after import (
     incident_webhook,
     on_conviction,
     outbox_max,
+    replay,
     retry_days,
 )
 from proxy.settings.backend import BackendServer, backend_servers
@@ -125,6 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retry_days: int = 0
     # Where events of incidents go besides the webhook.
     incident_sentry: SentryReceiver | None = None
+    replay: ReplaySettings = ReplaySettings()
     # How many steps of incidents may wait for a receiver before `/readyz` names it.
     outbox_max: int = 10_000
     incident_webhook: ReviewWebhook | None = None
@@ -314,9 +317,10 @@ def _value(
 def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str, object]:
     """The checked tables of servers, model APIs and the webhook, by the name of their setting."""
     try:
+        models = model_upstreams(listed["model"])
         return {
             "mcp": mcp_servers(listed["mcp"], env),
-            "models": model_upstreams(listed["model"]),
+            "models": models,
             "backends": backend_servers(listed["backend"]),
             "review_webhook": review_webhook(listed["review"]),
             "recalls": after_write(listed["after"]),
@@ -325,6 +329,7 @@ def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str
             "outbox_max": outbox_max(listed["after"]),
             "incident_webhook": incident_webhook(listed["after"]),
             "incident_sentry": incident_sentry(listed["after"], env),
+            "replay": replay(listed["after"], models),
             "canary_seconds": canary_seconds(listed["after"]),
             "heal": heal(listed["after"]),
             "judges": judge_tables(listed["judge"]),

@@ -66,7 +66,7 @@ BEGUN_S: Final = 10.0
 # The memories whose ceiling is one of these labels were written in a context of the person's own
 # words alone.
 _FIRM: Final = frozenset({SourceKind.USER_INPUT, SourceKind.OPERATOR})
-_WITHHOLD: Final = {
+WITHHOLD: Final = {
     "anthropic": withhold,
     "chat": withhold_chat,
     "responses": withhold_responses,
@@ -432,7 +432,7 @@ class Withholding:
         for text in leave.stands:
             self._stands(kept, text)
         asking = Asking(kept, self._printer, conversation)
-        made = _WITHHOLD.get(api, sieved_body)(body, leave, asking)
+        made = WITHHOLD.get(api, sieved_body)(body, leave, asking)
         if asking.records:
             await self._log.append(map(encode, asking.records))
         return made

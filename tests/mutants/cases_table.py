@@ -62,14 +62,14 @@ CASES: Final = (
     Mutant(
         name="a caller's judge convicts by itself",
         file=_BLAMING,
-        old="        proposes = acts.judges_propose if by_judge else acts.rules_propose\n",
-        new="        proposes = acts.rules_propose\n",
+        old="            CaseMode.JUDGE: acts.judges_propose,\n",
+        new="            CaseMode.JUDGE: acts.rules_propose,\n",
         invariant="what may be a model's word is a proposal",
         tests=(at(_BLAMED, "test_a_judge_that_is_asked_finds_both_copies_and_only_proposes"),),
     ),
     Mutant(
         name="the second control of rules is left out",
-        file=_BLAMING,
+        file="proxy/aftermath/rounds.py",
         old="    ids = {one.memory_id for one in found.blamed}\n",
         new="    ids = {one.memory_id for one in found.failing}\n",
         invariant="a word that a trusted memory says as well blames nobody",

@@ -31,6 +31,7 @@ from tests.mutants.policy_table import DECISION
 from tests.mutants.proxy_table import PROXY
 from tests.mutants.reading_table import READING
 from tests.mutants.relay_table import RELAY
+from tests.mutants.replay_table import REPLAY
 from tests.mutants.replies_table import REPLIES
 from tests.mutants.reporting_table import REPORTING
 from tests.mutants.session_labels_table import SESSION_LABELS
@@ -60,6 +61,7 @@ MUTANTS: Final = (
     *MODEL,
     *PASSING,
     *WITHHELD,
+    *REPLAY,
     *REPLIES,
     *EVALUATE,
     *VETO,

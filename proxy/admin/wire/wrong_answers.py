@@ -29,7 +29,8 @@ class BlameRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The request to search for the memories that caused a wrong answer.
 
     Exactly one of the three ids is given. `expect` are statements that are true, `forbid` words
-    that must not be said; with `judge` a configured judge is asked instead.
+    that must not be said; with `judge` a configured judge is asked instead. With `through` the
+    model is asked again, and judged by the words of its replies.
     """
 
     tenant: TenantName = DEFAULT_TENANT
@@ -39,6 +40,7 @@ class BlameRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     expect: _Said = ()
     forbid: _Said = ()
     judge: Annotated[str, Meta(max_length=64)] | None = None
+    through: Annotated[str, Meta(max_length=64)] | None = None
     whole_cause: bool = False
     dry_run: bool = False
 

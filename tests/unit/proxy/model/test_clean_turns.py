@@ -14,9 +14,11 @@ from proxy.ledger.requests import Entered
 from proxy.ledger.turn_values import LabelledSpan, TurnRead
 from proxy.model.memory_seam import Asked, UnsafeUncoupled
 from proxy.model.recurring import Recurring
+from proxy.model.replaying import ModelReplays
 from proxy.model.reply_notes import ReplyNotes
 from proxy.model.with_ledger import Coupled
 from proxy.seams.cases import ChecksNoReplies
+from proxy.settings.after import ReplaySettings
 from tests.unit.proxy.withheld import POISON, Rig, rig
 from tests.unit.storage.opening import AGENT
 
@@ -79,6 +81,7 @@ class _Front:
             store.drift,
             replies,
             checks=ChecksNoReplies(),
+            replays=ModelReplays((), ReplaySettings(), lambda: 0),
         )
 
     async def ask(self, *messages: Json) -> str:

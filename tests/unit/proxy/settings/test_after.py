@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.seams.cases import OnConviction
-from proxy.settings.after import MEANINGS, AfterTable, after_write, on_conviction
+from proxy.settings.after import (
+    MEANINGS,
+    AfterTable,
+    ReplaySettings,
+    after_write,
+    on_conviction,
+)
 from proxy.settings.load import SettingsError, load_settings
 from storage.recalls import RecallOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+UNKEYED = '[[model]]\nname = "m"\napi = "openai"\nurl = "https://a.example"\n'
 
 
 def test_the_table_sets_what_is_kept_and_without_it_the_defaults_count(tmp_path: Path) -> None:
@@ -55,6 +64,10 @@ def test_what_becomes_of_who_is_to_blame_is_set_in_one_word(tmp_path: Path) -> N
         "[after]\nblast_max = 201",
         "[after]\ncanary_seconds = -1",
         "[after]\nwebhook = 1",
+        "[after.replay]",
+        "[after.replay]\nmodels = []",
+        '[after.replay]\nmodels = ["nobody"]',
+        UNKEYED + '[after.replay]\nmodels = ["m"]',
         '[after.webhook]\nurl = "https://a.example/"\nsecret_file = "/nonexistent"',
         '[after.webhook]\nurl = "https://a.example/"\nsecret_file = "/x"\npage_url = "https://b/"',
     ],
@@ -64,6 +77,24 @@ def test_a_wrong_table_stops_the_start_and_is_named(tmp_path: Path, written: str
     config.write_text(written)
     with pytest.raises(SettingsError, match="after"):
         load_settings({}, environment={"HOME": str(tmp_path)}, config=config, check_places=False)
+
+
+def test_a_model_is_asked_again_only_where_a_table_says_so(tmp_path: Path) -> None:
+    config, secret = tmp_path / "mnemogate.toml", tmp_path / "provider"
+    secret.write_text("Authorization: Bearer of-the-provider\n")
+    secret.chmod(0o600)
+    table = f'{UNKEYED}headers_file = "{secret}"\n'
+    environment = {"HOME": str(tmp_path)}
+    for beside, expected in (
+        ("", ReplaySettings()),
+        (
+            '[after.replay]\nmodels = ["m"]\nasks_max = 7\n',
+            ReplaySettings(models=frozenset({"m"}), asks_max=7, day_asks_max=500),
+        ),
+    ):
+        config.write_text(table + beside)
+        found = load_settings({}, environment=environment, config=config, check_places=False)
+        assert found.replay == expected
 
 
 def test_every_key_has_its_meaning() -> None:

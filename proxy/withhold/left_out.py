@@ -1,0 +1,55 @@
+"""A model request as it would be if some memories of it were in no read any more."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from policy.withheld.matching import StoredText
+from policy.withheld.words import Printer, prints_of
+from proxy.dialects.model.withheld import sieved_body
+from proxy.withhold.asking import Asking
+from proxy.withhold.state import Kept, Withdrawn
+from proxy.withhold.texts import strings_of
+from proxy.withhold.withholding import WITHHOLD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from policy.model import Memory
+    from proxy.dialects.model.withheld import Leave
+    from proxy.dialects.strict_json.tolerant import Json
+
+_KEY_LEN: Final = 32
+
+
+def without(
+    body: dict[str, Json],
+    api: str,
+    leave: Leave,
+    *,
+    out: Sequence[Memory],
+    present: Sequence[Memory],
+) -> dict[str, Json]:
+    """The body without what the memories `out` say, save what those that are `present` say too.
+
+    It is what withholding makes of the next request once the memories are hidden; `leave` tells
+    what it leaves unchanged. Nothing is remembered of it. Any thread; it may take milliseconds.
+    """
+    printer, kept = Printer(secrets.token_bytes(_KEY_LEN)), Kept("")
+    withdrawn = [
+        Withdrawn(
+            one.memory_id,
+            one.memory_class,
+            tuple(prints_of(printer, (one.text,), strings_of(one.metadata_json))),
+        )
+        for one in out
+    ]
+    kept.withdraw(withdrawn, 0)
+    for one in present:
+        stored = StoredText(one.memory_id, 0, firm=True)
+        for text in (one.text, *strings_of(one.metadata_json)):
+            kept.withheld.show(printer.numbers(text), stored)
+    for text in leave.stands:
+        kept.withheld.open(printer.numbers(text))
+    return WITHHOLD.get(api, sieved_body)(body, leave, Asking(kept, printer))
