@@ -228,6 +228,14 @@ class MemoryStatus(enum.Enum):
     FORWARDING = "forwarding"
 
 
+class Hiding(enum.Enum):
+    """How a quarantined memory of a server behind is hidden. Reads are sifted in every case."""
+
+    SIFT = "sift"  # the server is told nothing
+    TAG = "tag"  # a field in the server's item, and a filter in every read
+    REMOVE = "remove"  # the server's item is deleted, and kept here
+
+
 class Forwarded(enum.Enum):
     """What is known of an admitted change after it was sent to the server behind the gate."""
 

@@ -8,6 +8,7 @@ import msgspec
 
 from storage.audit import VerifierKey
 from storage.behind.followed import EmbeddedFollowed
+from storage.behind.hidden import EmbeddedHiddenBehind
 from storage.behind.intents import EmbeddedForwards
 from storage.behind.kept_here import EmbeddedKeptHere
 from storage.behind.pinned_tools import EmbeddedPins
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from storage.cases import Cases
     from storage.drift import Drift
     from storage.failures import Failures
+    from storage.hidden_behind import HiddenBehind
     from storage.incidents import Incidents
     from storage.interfaces import (
         AuditReader,
@@ -154,6 +156,7 @@ class EmbeddedStore:
         self.recalls: Recalls = self._recalls
         self.cases: Cases = EmbeddedCases(engine, writer, self.reader)
         self.paroles: Paroles = EmbeddedParoles(engine, writer)
+        self.hidden_behind: HiddenBehind = EmbeddedHiddenBehind(engine, writer)
         self.failures: Failures = EmbeddedFailures(engine, writer)
         self.token_key = secrets.token_key
         self.prints_key = prints_key(secrets.store_key)

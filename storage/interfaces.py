@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from storage.drift import Drift
     from storage.errors import StoreCorrupt
     from storage.failures import Failures
+    from storage.hidden_behind import HiddenBehind
     from storage.incidents import Incidents
     from storage.paroles import Paroles
     from storage.recalls import Recalls
@@ -615,6 +616,7 @@ class Store(Protocol):
     incidents: Incidents
     cases: Cases
     failures: Failures
+    hidden_behind: HiddenBehind
     paroles: Paroles
     recalls: Recalls
     token_key: bytes  # an Ed25519 seed: signs promotion tokens

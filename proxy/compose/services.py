@@ -295,7 +295,14 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             self._guard(one, writing, sieve=sieve, ledger=ledger, confirms=confirms, watch=watch)
             for one in (MCP, HTTP)
         )
-        keys = GuardingKeys(http, HTTP, sieve=sieve, forwards=store.forwards, pins=store.pins)
+        keys = GuardingKeys(
+            http,
+            HTTP,
+            sieve=sieve,
+            forwards=store.forwards,
+            pins=store.pins,
+            hidden_behind=store.hidden_behind,
+        )
         return Guards(mcp=mcp, http=http, keys=keys)
 
     def backends(self, guard: Guarding) -> BackendsCompared:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from proxy.fronts.backend_hiding import BackendHiding
 from proxy.fronts.backend_reads import BackendReads
 from proxy.fronts.backend_writes import BackendWrites
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
@@ -91,10 +92,11 @@ class BackendFront:
         )
 
     async def tend(self) -> None:
-        """Send what was released on every server, and look up what was lost, once."""
+        """On every server, send what was released, look up what was lost, and hide what is due."""
         for server in self._servers:
             tenants = self._keys.tenants_waiting(server.behind.settings.name)
             await server.writes.tend(tenants)
+            await server.hiding.round()
 
     async def _serve(
         self, server: _Server, incoming: Incoming, progress: _BackendProgress
@@ -174,6 +176,7 @@ class _Server:
         self.behind = behind
         self.reads = BackendReads(behind, guard, keys)
         self.writes = BackendWrites(behind, guard, keys, spawn)
+        self.hiding = BackendHiding(behind, keys, self.writes.places)
         # The places that the server was found to know, the newest last. None of them moves, so
         # each is asked for once.
         self._places: OrderedDict[str, None] = OrderedDict()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from policy.model import SourceKind
+from policy.model import Hiding, SourceKind
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.guard import Segment
 from proxy.seams.operation import Refusal
@@ -61,7 +61,7 @@ class BackendReads:
         if page is not None:
             outgoing = adapter.from_start(request, count)
         while True:
-            reply = await self._behind.ask(outgoing)
+            reply = await self._behind.ask(self._untagged(outgoing))
             if reply.status not in _ANSWERED:
                 return self._failure(request, reply)
             shown, hidden = await self._sifted(principal, request, reply)
@@ -74,6 +74,13 @@ class BackendReads:
             reply = adapter.without(request, reply, dropped)
         await self._saw(principal, routed, call_id, shown, dropped)
         return reply
+
+    def _untagged(self, outgoing: HttpRequest) -> HttpRequest:
+        """The read with the filter, so that hidden items take no place among those asked for."""
+        hiding = self._behind.adapter.hiding
+        if hiding is None or self._behind.settings.quarantine is not Hiding.TAG:
+            return outgoing
+        return hiding.untagged(outgoing)
 
     def _failure(self, request: HttpRequest, reply: HttpReply) -> HttpReply:
         """A failure by its status alone: nobody can tell whose words the server puts into one."""

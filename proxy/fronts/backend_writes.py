@@ -68,7 +68,7 @@ class BackendWrites:
         self._guard = guard
         self._keys = keys
         self._spawn = spawn
-        self._places = _Places(behind, keys)
+        self.places = BackendPlaces(behind, keys)
         self._leftovers: dict[Tenant, Leftovers[Outcome]] = {}
         self._turn = asyncio.Lock()
 
@@ -84,7 +84,7 @@ class BackendWrites:
             StorageError: The gate cannot decide; nothing was sent.
         """
         await self._behind.check_version(self._keys, principal)
-        async with self._places.turn(request):
+        async with self.places.turn(request):
             return await self._in_turn(principal, request, routed, traceparent)
 
     async def _in_turn(
@@ -92,10 +92,10 @@ class BackendWrites:
     ) -> HttpReply:
         adapter = self._behind.adapter
         if _is_blind(routed):
-            sendings = await self._places.standing(request, hidden_from=principal)
+            sendings = await self.places.standing(request, hidden_from=principal)
             merged = frozenset[str]()
         else:
-            sendings, merged = await self._places.merged(request, principal)
+            sendings, merged = await self.places.merged(request, principal)
         sendings += await self._unseen(principal, request, sendings)
         if len(sendings) > MEMORIES_MAX:
             raise MalformedRequest(_TOO_MANY, status=413)
@@ -137,7 +137,7 @@ class BackendWrites:
             if leftovers is None:
                 principal = Principal(principal_id=SETTLES, tenant=tenant)
                 settling = HttpSettling(
-                    self._behind, self._guard, self._places, self._keys, principal
+                    self._behind, self._guard, self.places, self._keys, principal
                 )
                 leftovers = Leftovers(self._forwarding(principal), settling, self._turn)
                 self._leftovers[tenant] = leftovers
@@ -278,7 +278,7 @@ class BackendWrites:
             await forwarding.settle(tuple(those), state)
 
 
-class _Places:
+class BackendPlaces:
     """What stands on the server where a request writes, and whose turn it is to write there."""
 
     def __init__(self, behind: BackendBehind, keys: GuardsKeys) -> None:
@@ -296,12 +296,17 @@ class _Places:
         Raises:
             MalformedRequest: The request cannot be read.
         """
+        place = self.name(request)
+        return self._turns.setdefault(place, asyncio.Lock()) if place else nullcontext()
+
+    def name(self, request: HttpRequest) -> str:
+        """The place whose turn a request waits for; "" for a request that waits for none."""
         adapter = self._behind.adapter
         place = adapter.folder(request)
         question = None if place else adapter.first(request)
         if question is not None:
             place = msgspec.json.encode((question.path, question.query, question.body)).decode()
-        return self._turns.setdefault(place, asyncio.Lock()) if place else nullcontext()
+        return place
 
     async def standing(
         self, request: HttpRequest, hidden_from: Principal | None = None
@@ -378,7 +383,7 @@ class HttpSettling:
         self,
         behind: BackendBehind,
         guard: Guarding,
-        places: _Places,
+        places: BackendPlaces,
         keys: GuardsKeys,
         principal: Principal,
     ) -> None:

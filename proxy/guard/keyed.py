@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 from policy.labels.forwarded_call import call_of, target_of
 from proxy.guard.sieve import Owned
+from proxy.seams.guard import Unsettled
+from proxy.seams.http_backend import ItemDue
+from storage.hidden_behind import HiddenThere
 
 if TYPE_CHECKING:
-    from policy.model import Principal, Tenant
+    from policy.model import Hiding, Principal, Tenant
     from proxy.guard.local import Guarding
     from proxy.guard.sieve import Sieve
     from proxy.seams.http_backend import ShownMemory
+    from storage.hidden_behind import HiddenBehind, HidingDue
     from storage.interfaces import Forwards, Pins
     from storage.values import ClosedKey
 
@@ -22,9 +26,17 @@ class GuardingKeys:
     """Implements `GuardsKeys` beside a guard of the same protocol. Event loop only."""
 
     def __init__(
-        self, guard: Guarding, target_prefix: str, *, sieve: Sieve, forwards: Forwards, pins: Pins
+        self,
+        guard: Guarding,
+        target_prefix: str,
+        *,
+        sieve: Sieve,
+        forwards: Forwards,
+        pins: Pins,
+        hidden_behind: HiddenBehind,
     ) -> None:
         """`sieve` is the guard's own."""
+        self._hidden_behind = hidden_behind
         self._guard = guard
         self._target_prefix = target_prefix
         self._sieve = sieve
@@ -53,7 +65,7 @@ class GuardingKeys:
             known_only = hides_unknown or one.is_marked
             unknown = known_only and bool(one.key) and whose is Owned.NOBODYS
             gone = whose in {Owned.HIDDEN, Owned.OTHERS}
-            hidden.append(any(withheld) or gone or unknown)
+            hidden.append(any(withheld) or gone or unknown or one.is_tagged)
         return tuple(hidden)
 
     async def belongs_to_others(
@@ -153,6 +165,69 @@ class GuardingKeys:
         digest = hashlib.sha256(version.encode("utf-8", "surrogatepass")).hexdigest()
         pinned = await self._pins.see(principal.tenant, name, (("version", digest),))
         return not pinned.changed
+
+    def hiding_changes(self) -> int:
+        """A counter that moves with whatever can make an act on an item due."""
+        return self._hidden_behind.changes
+
+    async def hiding_due(
+        self, server: str, hiding: Hiding, only: frozenset[bytes] | None = None
+    ) -> tuple[ItemDue, ...]:
+        """What is to be done on a server about quarantined memories.
+
+        Raises:
+            StorageError: The answer is unknown; do nothing.
+        """
+        target = target_of(self._target_prefix, server)
+        found = await asyncio.to_thread(self._hidden_behind.due, target, hiding, only)
+        return tuple(due for due in map(_due, found) if due is not None)
+
+    async def hidden(
+        self, server: str, due: tuple[ItemDue, ...], kept: tuple[bytes, ...], *, done: bool
+    ) -> None:
+        """Record that the server is asked to hide these (`done` False), or has done so.
+
+        Raises:
+            StorageError: It is not recorded; ask nothing, or ask once more.
+        """
+        target = target_of(self._target_prefix, server)
+        await self._hidden_behind.record(
+            tuple(
+                (one.keyed, one.tenant, HiddenThere(one.tenant, target, one.hiding, done, said))
+                for one, said in zip(due, kept, strict=True)
+            )
+        )
+
+    async def shown_again(self, due: tuple[ItemDue, ...]) -> None:
+        """Record that the server has these as they were.
+
+        Raises:
+            StorageError: It is not recorded; ask once more.
+        """
+        await self._hidden_behind.record(tuple((one.keyed, one.tenant, None) for one in due))
+
+
+def _due(one: HidingDue) -> ItemDue | None:
+    call = call_of(one.candidate)
+    if call is None:
+        return None
+    item = Unsettled(
+        candidate_id=one.candidate_id,
+        tool=call.tool,
+        change=one.candidate.change,
+        arguments=call.arguments,
+        pieces=call.pieces,
+        key=one.key,
+        sent=True,
+    )
+    return ItemDue(
+        keyed=one.keyed,
+        tenant=one.candidate.tenant,
+        item=item,
+        hiding=one.hiding,
+        hides=one.hides,
+        kept=one.kept,
+    )
 
 
 def _whose(by_rows: Owned, closed: ClosedKey) -> Owned:

@@ -9,7 +9,7 @@ what was admitted, settle, answer.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -20,9 +20,13 @@ from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from policy.model import CandidateId, Principal, Tenant
+    from policy.model import CandidateId, Hiding, Principal, Tenant
     from proxy.seams.guard import Judged, Unsettled
     from proxy.seams.operation import HttpReply, HttpRequest, Refusal
+
+
+OWN_FIELD: Final = "mnemogate"
+"""The member of an item's metadata that is the sidecar's: no agent reads or writes it."""
 
 
 class Does(enum.Enum):
@@ -88,6 +92,9 @@ class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
     # Whether it has the mark with which `forward` sends a memory. It is shown where the gate knows
     # it under this key: neither before its outcome is recorded, nor once the gate forgot it.
     is_marked: bool = False
+    # Whether the server's item has the field of a quarantined memory. It is then shown to nobody,
+    # whatever the store knows of it.
+    is_tagged: bool = False
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +119,41 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
+class HidesItems(Protocol):
+    """How one kind of server hides quarantined memories itself. Pure; any thread.
+
+    Each method takes items of one place, at most as many as one request can be about. Each request
+    may be sent again: the second time it changes nothing.
+    """
+
+    tagged_at_once: int
+    removed_at_once: int
+
+    def tagging(self, items: tuple[Unsettled, ...], *, tagged: bool) -> HttpRequest:
+        """The request that puts `OWN_FIELD` into the items that are there, or takes it out."""
+        ...
+
+    def untagged(self, request: HttpRequest) -> HttpRequest:
+        """A read that goes on, asked for items without `OWN_FIELD` only."""
+        ...
+
+    def standing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
+        """The read of the whole items, with all that putting them back takes."""
+        ...
+
+    def kept(self, items: tuple[Unsettled, ...], reply: HttpReply) -> tuple[bytes, ...]:
+        """What is kept of each item, by the answer to `standing`; b"" where nothing stands."""
+        ...
+
+    def removing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
+        """The deletion of the items by their keys."""
+        ...
+
+    def restoring(self, items: tuple[Unsettled, ...], kept: tuple[bytes, ...]) -> HttpRequest:
+        """The request that puts the items back as they were kept; none of them stands there."""
+        ...
+
+
 class HttpBackend(ListsAll, Protocol):
     """The adapter of one kind of server. Pure; all decoding is strict; any thread.
 
@@ -128,6 +170,11 @@ class HttpBackend(ListsAll, Protocol):
     # Settings that this kind of server cannot have, such as `collections = "create"`, each with the
     # reason for an operator.
     unable: Mapping[str, str]
+
+    @property
+    def hiding(self) -> HidesItems | None:
+        """How the server hides items itself; None where it cannot."""
+        ...
 
     def credential(self, request: HttpRequest) -> str | None:
         """The agent's key in this client's own header; None if there is none."""
@@ -263,6 +310,20 @@ class HttpBackend(ListsAll, Protocol):
         ...
 
 
+class ItemDue(msgspec.Struct, frozen=True, kw_only=True):
+    """One act on a server's item that is due because its memory is hidden, or shown again.
+
+    The fields are those of `storage.hidden_behind.HidingDue`.
+    """
+
+    keyed: bytes
+    tenant: Tenant
+    item: Unsettled
+    hiding: Hiding
+    hides: bool
+    kept: bytes
+
+
 class GuardsKeys(Protocol):
     """What the driver asks of the guard beside `Guard`: whose the memories under some keys are.
 
@@ -316,4 +377,24 @@ class GuardsKeys(Protocol):
 
         Asking pins it as the version seen last.
         """
+        ...
+
+    def hiding_changes(self) -> int:
+        """A counter that moves with whatever can make an act on an item due."""
+        ...
+
+    async def hiding_due(
+        self, server: str, hiding: Hiding, only: frozenset[bytes] | None = None
+    ) -> tuple[ItemDue, ...]:
+        """What is to be done on a server about quarantined memories (`HiddenBehind.due`)."""
+        ...
+
+    async def hidden(
+        self, server: str, due: tuple[ItemDue, ...], kept: tuple[bytes, ...], *, done: bool
+    ) -> None:
+        """Record that the server is asked to hide these (`done` False), or has done so."""
+        ...
+
+    async def shown_again(self, due: tuple[ItemDue, ...]) -> None:
+        """Record that the server has these as they were."""
         ...

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from policy.model import Hiding
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
 from proxy.settings.values import BadValue, table_of
 
@@ -34,6 +35,7 @@ class BackendTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     url: Text
     headers_file: Text | None = None
     before: Before = Before.SHOW
+    quarantine: Hiding = Hiding.SIFT
     collections: Collections = Collections.EXISTING
     tenant: Text | None = None
     principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
@@ -49,6 +51,9 @@ MEANINGS: Final[dict[str, str]] = {
     "sidecar has. The agent's own never goes on.",
     "before": "`show` or `hide` memories that no verdict of this gate let in, such as those from "
     "before it; all tenants see them.",
+    "quarantine": "How a quarantined memory is hidden: `sift` leaves it out of answers here; "
+    "besides, `tag` puts a field into the server's item and a filter into every read, `remove` "
+    "deletes the item there and keeps it here.",
     "collections": "`existing`: collections are made by an operator on the server; `create`: by "
     "agents too, below the path of their own tenant. For `chroma`.",
     "tenant": "The one tenant that may use it. Unset: all may, and then runs and threads of "
@@ -67,6 +72,7 @@ class BackendServer(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     headers: tuple[tuple[str, str], ...]
     before: Before
+    quarantine: Hiding
     collections: Collections
     tenant: str | None
     principals: frozenset[str] | None
@@ -75,7 +81,10 @@ class BackendServer(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def chosen(self) -> tuple[str, ...]:
         """The settings that not every kind of server can have, as they stand in a table."""
-        return (f'collections = "{self.collections.value}"',)
+        return (
+            f'quarantine = "{self.quarantine.value}"',
+            f'collections = "{self.collections.value}"',
+        )
 
     @property
     def shows_whole(self) -> bool:
@@ -111,6 +120,7 @@ def _server(given: BackendTable) -> BackendServer:
         url=given.url.rstrip("/"),
         headers=headers,
         before=given.before,
+        quarantine=given.quarantine,
         collections=given.collections,
         tenant=given.tenant,
         principals=None if given.principals is None else frozenset(given.principals),

@@ -18,7 +18,7 @@ from storage.behind.unmoved import Unmoved
 from storage.errors import UnknownCandidate
 from storage.tables.closed_keys import PlaceBehind, close_key, closed_keys, open_key, place_of
 from storage.tables.codec import NO_ORDINAL, IdRecord, decode_forward, encode, ordinal_key
-from storage.tables.lmdb_store import FORWARDS, IDS, KEYED, QUARANTINES, ROWS
+from storage.tables.lmdb_store import FORWARDS, HIDDEN_THERE, IDS, KEYED, QUARANTINES, ROWS
 from storage.tables.rows import (
     candidate_of,
     guarded_rows,
@@ -208,7 +208,8 @@ class EmbeddedForwards:
         hidden = shown and change.draft.has(QUARANTINES, record.name)
         status = MemoryStatus.QUARANTINED if hidden else status
         self._follow_key(change, record, row, shown=shown)
-        change.quarantines_moved |= hidden
+        # What its own server was told of this key may have to be undone.
+        change.quarantines_moved |= hidden or change.draft.has(HIDDEN_THERE, row.keyed)
         change.draft.put(IDS, record.name, encode(IdRecord(record.ordinal, status)))
         if shown and not hidden:
             change.live_count += 1

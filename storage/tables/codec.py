@@ -34,6 +34,7 @@ from policy.verdict import Reason
 from storage.cases import Case
 from storage.errors import StoreCorrupt
 from storage.failures import Failure
+from storage.hidden_behind import HiddenThere
 from storage.incidents import Incident
 from storage.paroles import ParoleRecord
 from storage.trust import TrustEvent
@@ -324,5 +325,6 @@ decode_hidden_by = msgspec.msgpack.Decoder(HiddenBy).decode
 decode_incident = msgspec.msgpack.Decoder(Incident).decode
 decode_case = msgspec.msgpack.Decoder(Case).decode
 decode_failure = msgspec.msgpack.Decoder(Failure).decode
+decode_hidden_there = msgspec.msgpack.Decoder(HiddenThere).decode
 decode_parole = msgspec.msgpack.Decoder(ParoleRecord).decode
 decode_pins = msgspec.msgpack.Decoder(Pinned).decode

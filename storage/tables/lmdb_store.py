@@ -59,6 +59,7 @@ CASES: Final = b"cases"
 FAILURES: Final = b"failures"
 PAROLES: Final = b"paroles"
 CLOSED: Final = b"closed"
+HIDDEN_THERE: Final = b"hidden_there"
 TABLES: Final = (
     META,
     ROWS,
@@ -88,6 +89,7 @@ TABLES: Final = (
     FAILURES,
     PAROLES,
     CLOSED,
+    HIDDEN_THERE,
 )
 SINCE: Final = {
     ORIGINS: 5,
@@ -102,6 +104,7 @@ SINCE: Final = {
     FAILURES: 5,
     PAROLES: 5,
     CLOSED: 5,
+    HIDDEN_THERE: 5,
 }
 """The format that a table came with; a store of an earlier one that is only read lacks it."""
 

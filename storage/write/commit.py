@@ -38,6 +38,7 @@ from storage.tables.lmdb_store import (
 from storage.tables.rows import candidate_of, is_expired, read_id, read_row, text_of
 from storage.values import Decision, Kept, Row
 from storage.write.hands import keep_hands
+from storage.write.hidden_items import forget_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -357,6 +358,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             if row.keyed:
                 draft.delete(KEYED, row.keyed + ordinal_key(ordinal))
                 draft.delete(FORWARDS, bytes.fromhex(row.candidate_id))
+                forget_kept(self.change, row.keyed)
             if not row.erased:
                 for parent in candidate_of(row).derived_from:
                     draft.delete(

@@ -11,12 +11,16 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
+from proxy.compose.app import Composition
+from proxy.fronts.backend_behind import BackendBehind
+from proxy.fronts.backend_writes import TEND_S
 from tests.integration.cli_process import ROOT
 from tests.integration.clients.process import drive_client, run_client
 from tests.integration.memory_servers.chroma import chroma_python, chroma_server
 from tests.integration.memory_servers.chroma_behind import (
     DEFAULT,
     TENANTS,
+    Behind,
     Json,
     behind,
     records,
@@ -24,10 +28,13 @@ from tests.integration.memory_servers.chroma_behind import (
 )
 from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY
+from tests.integration.turns import Turns
 from tests.unit.proxy.guarded import STEERING
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from proxy.seams.operation import HttpReply, HttpRequest
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 CLIENT = Path(__file__).parent / "clients" / "chroma_drive.py"
@@ -163,6 +170,89 @@ async def test_a_search_is_full_and_right_with_two_hundred_nearer_records_quaran
         assert (await gate.ask(f"{path}/count", method="GET"))[1] == b"30"
         # Control: the server itself counts and shows them all.
         assert (await gate.ask(f"{path}/count", method="GET", key=None))[1] == b"230"
+
+
+async def test_a_search_is_full_in_one_request_with_a_thousand_nearer_records_tagged(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def ask(behind: BackendBehind, request: HttpRequest) -> HttpReply:
+        asked.append(request.path.rpartition("/")[2])
+        return await plain_ask(behind, request)
+
+    plain_ask = BackendBehind.ask
+    monkeypatch.setattr(BackendBehind, "ask", ask)
+    turns, tag = Turns(), 'quarantine = "tag"\n'
+    nearest = [f"r{number}" for number in range(5_000, 5_010)]
+    query = {"query_embeddings": [[0, 1, 0]], "n_results": 10}
+
+    async def searched(gate: Behind) -> tuple[list[str], int]:
+        asked.clear()
+        status, said = await gate.ask(f"{path}/query", query)
+        found = json.loads(said)
+        assert (status, b"mnemogate" in said) == (200, False)
+        assert [len(found[one][0]) for one in ("documents", "distances", "metadatas")] == [10] * 3
+        return found["ids"][0], len(asked)
+
+    for name in ("known", "lost"):
+        (tmp_path / name).mkdir()
+    async with behind(tmp_path / "known", server.url, Composition(wait=turns), more=tag) as gate:
+        path = await gate.made("thousand")
+        other = await gate.sidecar.key("other")
+        for first in (0, 500):
+            body = records(first, 500, "Hidden", 0.0)
+            assert (await gate.ask(f"{path}/add", body, key=other))[0] == 201
+        mine = {**records(5_000, 30, "Shown", 0.0), "metadatas": [{"n": 1}, None] * 15}
+        assert (await gate.ask(f"{path}/add", mine))[0] == 201
+        assert (await searched(gate))[0] == [f"r{number}" for number in range(10)]
+        listed = await gate.ask(f"{path}/get", {"limit": 40})
+        assert listed == await gate.ask(f"{path}/get", {"limit": 40}, key=None)
+        await gate.operate("POST", "/isolate", {"principal": "other"})
+        # The sieve alone, before the server is told.
+        assert (await searched(gate))[0] == nearest
+        await turns.turn(TEND_S)
+        ids, requests = await searched(gate)
+        assert (ids, requests <= 3) == (nearest, True), requests
+        # Control: the server has them all, with the field.
+        at_once: Json = {"where": {"mnemogate": True}, "include": []}
+        there = await gate.ask(f"{path}/get", at_once, key=None)
+        assert len(json.loads(there[1])["ids"]) == 1_000
+    # A store that knows nothing, before the same server.
+    async with behind(tmp_path / "lost", server.url, more=tag) as gate:
+        assert (await searched(gate))[0] == nearest
+
+
+@pytest.mark.parametrize("mode", ["tag", "remove"])
+async def test_the_server_has_a_record_again_as_it_was(
+    server: Server, tmp_path: Path, mode: str
+) -> None:
+    turns, more = Turns(), f'quarantine = "{mode}"\n'
+    whole = {"include": ["documents", "metadatas", "embeddings", "uris"]}
+    async with behind(tmp_path, server.url, Composition(wait=turns), more=more) as gate:
+        path = await gate.made(f"back_{mode}")
+        other = await gate.sidecar.key("other")
+        body = {**records(0, 40, "Hidden", 0.1), "metadatas": [{"n": 0.1, "on": True}, None] * 20}
+        assert (await gate.ask(f"{path}/add", body, key=other))[0] == 201
+        assert (await gate.ask(f"{path}/add", records(100, 3, "Shown", 0.0)))[0] == 201
+        before = by_id(await gate.ask(f"{path}/get", whole, key=None))
+        incident = (await gate.operate("POST", "/isolate", {"principal": "other"}))["incident"]
+        await turns.turn(TEND_S)
+        left = by_id(await gate.ask(f"{path}/get", whole, key=None))
+        assert len(left) == (43 if mode == "tag" else 3)
+        assert await gate.documents(path) == [f"Shown {number}" for number in (100, 101, 102)]
+        await gate.operate("POST", f"/incidents/{incident['incident_id']}/undo", {})
+        await turns.turn(TEND_S)
+        assert by_id(await gate.ask(f"{path}/get", whole, key=None)) == before
+        assert len(await gate.documents(path)) == 43
+
+
+def by_id(answer: tuple[int, bytes]) -> dict[str, list[Json]]:
+    """Every column of each record."""
+    found = json.loads(answer[1])
+    columns = [found[name] for name in ("documents", "metadatas", "embeddings", "uris")]
+    rows = zip(*columns, strict=True)
+    return {one: [*row] for one, row in zip(found["ids"], rows, strict=True)}
 
 
 async def test_a_collection_opens_through_no_other_tenants_path(

@@ -93,8 +93,8 @@ BACKENDS: Final = (
     Mutant(
         name="a deletion concerns what its principal must not see",
         file=_WRITES,
-        old="            sendings = await self._places.standing(request, hidden_from=principal)\n",
-        new="            sendings = await self._places.standing(request)\n",
+        old="            sendings = await self.places.standing(request, hidden_from=principal)\n",
+        new="            sendings = await self.places.standing(request)\n",
         invariant="a filter of a deletion finds nothing hidden",
         tests=(
             _SHOWN,

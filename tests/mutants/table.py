@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants.after_table import AFTER
+from tests.mutants.backend_hiding_table import BACKEND_HIDING
 from tests.mutants.backends_table import BACKENDS
 from tests.mutants.cases_table import CASES
 from tests.mutants.chroma_table import CHROMA
@@ -80,6 +81,7 @@ MUTANTS: Final = (
     *PAROLE,
     *DRIFT,
     *FILES,
+    *BACKEND_HIDING,
     *BACKENDS,
     *COMPARED,
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from proxy.backends.chroma import collections, reads, whole_server, writes
+from proxy.backends.chroma.hiding import ChromaHiding
 from proxy.backends.chroma.records import found_in, invalid
 from proxy.backends.chroma.routes import (
     ADD,
@@ -66,6 +67,7 @@ class Chroma:
     segments = SEGMENTS
     versions = frozenset(TABLES)
     unable: Mapping[str, str] = {}
+    hiding = ChromaHiding()
 
     def __init__(self, *, creates: bool = False) -> None:
         """`creates`: agents may make collections, each below the path of its own tenant."""

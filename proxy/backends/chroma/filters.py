@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.backends.chroma.records import invalid
+from proxy.seams.http_backend import OWN_FIELD
 
 if TYPE_CHECKING:
     from proxy.dialects.strict_json.strict import JsonValue
@@ -43,6 +44,8 @@ def check_where(where: JsonValue) -> None:
                 _check_operand(name, value)  # a filter on documents has no field's name
             elif name.startswith("$"):
                 raise invalid("where: an operator is not known")
+            elif name == OWN_FIELD:
+                raise invalid(f"where: {OWN_FIELD} is the name of a field that is not yours")
             else:
                 _check_field(value)
 

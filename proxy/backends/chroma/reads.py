@@ -18,7 +18,7 @@ from proxy.backends.chroma.records import Id, Metadata, Record, checked_ids, not
 from proxy.backends.chroma.routes import COUNT, GET, QUERY, place_of, route_of
 from proxy.backends.kept_request import json_request
 from proxy.dialects.strict_json.strict import JsonValue, decode_as
-from proxy.seams.http_backend import Page, ShownMemory
+from proxy.seams.http_backend import OWN_FIELD, Page, ShownMemory
 
 if TYPE_CHECKING:
     from proxy.backends.chroma.routes import CollectionPath
@@ -206,7 +206,11 @@ def shown(request: HttpRequest, place: CollectionPath, reply: HttpReply) -> tupl
     """Every record in the answer to a read."""
     return tuple(
         ShownMemory(
-            key=place.key(record.record_id), strings=record.strings(), place=at, group=number
+            key=place.key(record.record_id),
+            strings=record.strings(),
+            place=at,
+            group=number,
+            is_tagged=OWN_FIELD in (record.metadata or {}),
         )
         for at, (number, record) in enumerate(_table_of(request, reply).records())
     )

@@ -15,6 +15,7 @@ from policy.model import TEXT_LEN_MAX
 from proxy.backends.kept_request import strings_of, telling_names
 from proxy.dialects.strict_json.strict import JsonValue, decode_as
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.http_backend import OWN_FIELD
 
 if TYPE_CHECKING:
     from proxy.seams.operation import HttpReply
@@ -75,11 +76,13 @@ def records_of(body: bytes, *, needs_vectors: bool) -> tuple[Record, ...]:
     """The records of a write, in its order.
 
     Raises:
-        MalformedRequest: Columns of different lengths, an id twice, vectors of different lengths,
-            or a vector that is none.
+        MalformedRequest: Columns of different lengths, an id twice, vectors of different lengths, a
+            vector that is none, or a field that is the sidecar's own.
     """
     columns = decode_as(body, Columns)
     ids = checked_ids(columns.ids)
+    if any(OWN_FIELD in one for one in columns.metadatas or () if one is not None):
+        raise invalid(f"metadatas: {OWN_FIELD} is the name of a field that is not yours")
     documents = _column("documents", columns.documents, len(ids))
     metadatas = _column("metadatas", columns.metadatas, len(ids))
     uris = _column("uris", columns.uris, len(ids))

@@ -99,7 +99,7 @@ def standing_records(request: HttpRequest, place: CollectionPath) -> HttpRequest
         # The limit counts what may be seen, so it is kept here; texts tell what that is.
         "include": [*_TEXTS],
     }
-    return _to(place, GET, body)
+    return to(place, GET, body)
 
 
 def sendings_of(
@@ -144,14 +144,14 @@ def forwarded(
     if not ids:
         return None
     if route_of(request) is DELETE:
-        return _to(place, DELETE, {"ids": [*ids]})
+        return to(place, DELETE, {"ids": [*ids]})
     kept = frozenset(ids)
     records = [one for one in written_records(request) if one.record_id in kept]
     # An `upsert` of new records goes on as an `add`. Were one of them made meanwhile by somebody
     # else, an `upsert` would merge into a text that nobody judged together with this one.
     if all(sendings[at].item.change is ChangeKind.CREATE for at in admitted):
-        return _to(place, ADD, _columns([_new(one) for one in records]))
-    return _to(place, route_of(request) or UPDATE, _columns(records))
+        return to(place, ADD, _columns([_new(one) for one in records]))
+    return to(place, route_of(request) or UPDATE, _columns(records))
 
 
 def outcomes_of(admitted: Sequence[Sending], reply: HttpReply) -> tuple[Outcome, ...]:
@@ -168,21 +168,21 @@ def released(item: Unsettled, blob: bytes) -> HttpRequest:
     Raises:
         MalformedRequest: The vector is not the one that was judged.
     """
-    place, kept = _kept_of(item)
+    place, kept = kept_of(item)
     if item.change is ChangeKind.DELETE:
-        return _to(place, DELETE, {"ids": [*kept.ids]})
+        return to(place, DELETE, {"ids": [*kept.ids]})
     has_vector = kept.embeddings is not None
     if has_vector and (_digest(blob),) != kept.embeddings:
         raise MalformedRequest("item: its vector is not the one that was judged")
     record = kept.record(blob if has_vector else None)
     if item.change is ChangeKind.CREATE:
-        return _to(place, ADD, _columns([_new(record)]))
-    return _to(place, UPDATE, _columns([record]))
+        return to(place, ADD, _columns([_new(record)]))
+    return to(place, UPDATE, _columns([record]))
 
 
 def question(item: Unsettled) -> HttpRequest:
     """The read of the record that an item writes or deletes."""
-    place, kept = _kept_of(item)
+    place, kept = kept_of(item)
     return _get(place, [*kept.ids])
 
 
@@ -193,7 +193,7 @@ def told(item: Unsettled, reply: HttpReply) -> Outcome | None:
     """
     if reply.status not in _DONE:
         return None
-    _, kept = _kept_of(item)
+    _, kept = kept_of(item)
     there = found_in(reply).get(kept.ids[0])
     if item.change is ChangeKind.DELETE:
         return Outcome(state=Forwarded.DONE if there is None else Forwarded.FAILED)
@@ -218,8 +218,8 @@ def says_same(kept: Unsettled, found: Item) -> bool:
 
     What a merge left standing was judged with the write, so it is among the kept pieces.
     """
-    _, sent = _kept_of(kept)
-    _, stands = _kept_of(found)
+    _, sent = kept_of(kept)
+    _, stands = kept_of(found)
     there = stands.record()
     unchanged = there.after(Record(there.record_id))
     return (
@@ -260,7 +260,12 @@ def _written(place: CollectionPath, record: Record, there: Record | None) -> Sen
     return Sending(item=item, blob=record.vector or b"")
 
 
-def _kept_of(item: Item | Unsettled) -> tuple[CollectionPath, _KeptRecord]:
+def kept_of(item: Item | Unsettled) -> tuple[CollectionPath, _KeptRecord]:
+    """The collection of an item, and the record that its request was kept of.
+
+    Raises:
+        MalformedRequest: The item is no record's.
+    """
     _, path, body = request_parts(item)
     # A request is kept under the path of its collection, without an operation.
     return place_of(path), convert(body, _KeptRecord)
@@ -288,10 +293,11 @@ def _columns(records: list[Record]) -> dict[str, JsonValue]:
 
 
 def _get(place: CollectionPath, ids: list[str]) -> HttpRequest:
-    return _to(place, GET, {"ids": [*ids], "include": [*_TEXTS]})
+    return to(place, GET, {"ids": [*ids], "include": [*_TEXTS]})
 
 
-def _to(place: CollectionPath, route: Routed, body: JsonValue) -> HttpRequest:
+def to(place: CollectionPath, route: Routed, body: JsonValue) -> HttpRequest:
+    """A request for one operation on a collection."""
     return json_request(_POST, f"{place.path}/{route.operation}", body)
 
 

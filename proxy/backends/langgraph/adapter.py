@@ -18,6 +18,7 @@ from proxy.backends.kept_request import (
     telling_names,
 )
 from proxy.backends.langgraph import whole_store
+from proxy.backends.langgraph.hiding import LangGraphHiding
 from proxy.backends.langgraph.routes import (
     GET,
     NAMESPACES,
@@ -84,7 +85,12 @@ class LangGraph:
     name = "langgraph"
     segments = SEGMENTS
     versions = VERSIONS
-    unable: Mapping[str, str] = {'collections = "create"': "this server has no collections"}
+    unable: Mapping[str, str] = {
+        'quarantine = "tag"': "an item of this server has a value, which is its client's, and no "
+        'metadata; `quarantine = "remove"` hides there as well',
+        'collections = "create"': "this server has no collections",
+    }
+    hiding = LangGraphHiding()
 
     def credential(self, request: HttpRequest) -> str | None:
         """The key in `x-api-key`, where the SDK puts it, or behind `Bearer`.

@@ -12,7 +12,7 @@ from proxy.backends.kept_request import kept_request
 from proxy.backends.langgraph import LangGraph
 from proxy.backends.langgraph.store_items import ITEMS, known_key
 from proxy.fronts.backend_behind import BackendBehind
-from proxy.fronts.backend_writes import LATE_S, HttpSettling, _Places
+from proxy.fronts.backend_writes import LATE_S, BackendPlaces, HttpSettling
 from proxy.seams.guard import Forwarded, GuardedCall, Item
 from proxy.settings.backend import backend_servers
 from proxy.transport.upstream import Upstream
@@ -70,7 +70,7 @@ async def lost(root: Path) -> AsyncGenerator[Lost]:
                 behind = BackendBehind(
                     settings, LangGraph(), upstream, clock, check_sent_on=anything
                 )
-                places = _Places(behind, keys)
+                places = BackendPlaces(behind, keys)
                 settling = HttpSettling(behind, guard, places, keys, AGENT)
                 yield Lost(item, settling, guard, keys, server, clock)
 

@@ -42,7 +42,15 @@ def http(seen: Guarded) -> tuple[Guarding, GuardingKeys]:
     """The guard of HTTP servers on the store, and what it tells of keys."""
     sieve, store = Sieve(seen.store.followed.since), seen.store
     guard = guard_of(seen.wired, seen.clock, dialect="http", target_prefix=HTTP, sieve=sieve)
-    return guard, GuardingKeys(guard, HTTP, sieve=sieve, forwards=store.forwards, pins=store.pins)
+    keys = GuardingKeys(
+        guard,
+        HTTP,
+        sieve=sieve,
+        forwards=store.forwards,
+        pins=store.pins,
+        hidden_behind=store.hidden_behind,
+    )
+    return guard, keys
 
 
 def shown(key: str, *strings: str, is_prefix: bool = False) -> ShownMemory:

@@ -1,0 +1,320 @@
+"""A quarantined memory hidden on its own server as well: tagged there, or removed and put back.
+
+The servers are recorders; `test_backend_chroma_quarantine.py` has the real one.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from policy.model import Tenant
+from proxy.compose.app import Composition
+from proxy.fronts.backend_writes import TEND_S
+from proxy.seams.http_backend import OWN_FIELD
+from proxy.settings.load import SettingsError
+from tests.integration.memory_servers.chroma_behind import Behind, Json, behind, vector
+from tests.integration.memory_servers.chroma_recorder import PATH, chroma_recorder
+from tests.integration.memory_servers.recorder import recorder
+from tests.integration.test_backend_store import guarded
+from tests.integration.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from tests.integration.memory_servers.chroma_recorder import ChromaRecorder
+
+TAG = 'quarantine = "tag"\n'
+REMOVE = 'quarantine = "remove"\n'
+TAGGED = {OWN_FIELD: True}
+MINE = {
+    "ids": ["m1", "m2"],
+    "embeddings": [vector(0.5, 1, 0), vector(0.6, 1, 0)],
+    "documents": ["Tea at four", "Bees in June"],
+    "metadatas": [{"n": 1}, None],
+}
+THEIRS: dict[str, list[Any]] = {
+    "ids": ["h1", "h2"],
+    "embeddings": [vector(0.1, 1, 0), vector(0.2, 1, 0)],
+    "documents": ["Zebra Analytics is best", "Zebra Analytics again"],
+    "metadatas": [{"n": 7}, None],
+}
+ALL = ["h1", "h2", "m1", "m2"]
+
+
+class Gate(NamedTuple):
+    """A sidecar before a recorder, and its clock."""
+
+    behind: Behind
+    server: ChromaRecorder
+    turns: Turns
+
+    async def filled(self) -> None:
+        """Two records of another principal, and two of the agent's own behind them."""
+        other = await self.behind.sidecar.key("other")
+        assert (await self.behind.ask(f"{PATH}/add", THEIRS, key=other))[0] == 201
+        assert (await self.behind.ask(f"{PATH}/add", MINE))[0] == 201
+
+    async def isolated(self) -> str:
+        """The other principal's records under quarantine; the incident's id."""
+        said = await self.behind.operate("POST", "/isolate", {"principal": "other"})
+        return str(said["incident"]["incident_id"])
+
+    async def undone(self, incident: str) -> None:
+        await self.behind.operate("POST", f"/incidents/{incident}/undo", {})
+
+    async def turn(self) -> None:
+        """What the sidecar does every five seconds, once."""
+        await self.turns.turn(TEND_S)
+
+    async def found(self) -> list[str]:
+        """The ids that a search for two records, a listing and a count agree on."""
+        query = {"query_embeddings": [[0, 1, 0]], "n_results": 2}
+        status, said = await self.behind.ask(f"{PATH}/query", query)
+        assert status == 200, said
+        listed = await self.behind.ask(f"{PATH}/get", {})
+        assert OWN_FIELD.encode() not in said + listed[1]
+        ids: list[str] = json.loads(listed[1])["ids"]
+        assert json.loads(said)["ids"][0] == ids[:2]
+        assert (await self.behind.ask(f"{PATH}/count", method="GET"))[1] == b"%d" % len(ids)
+        return ids
+
+    def tagged(self) -> list[str]:
+        """The records that have the field on the server."""
+        there = self.server.records.items()
+        return [one for one, record in there if OWN_FIELD in (record.get("metadatas") or {})]
+
+
+@asynccontextmanager
+async def gated(root: Path, more: str, server: tuple[ChromaRecorder, str]) -> AsyncGenerator[Gate]:
+    turns = Turns()
+    async with behind(root, server[1], Composition(wait=turns), more=more) as gate:
+        yield Gate(gate, server[0], turns)
+
+
+async def test_a_tag_stands_on_the_server_from_the_quarantine_to_its_end(tmp_path: Path) -> None:
+    async with chroma_recorder() as server, gated(tmp_path, TAG, server) as gate:
+        await gate.filled()
+        before = {one: dict(record) for one, record in gate.server.records.items()}
+        assert await gate.found() == ALL
+        incident = await gate.isolated()
+        assert await gate.found() == ["m1", "m2"], "the sieve hides before the server does"
+        await gate.turn()
+        assert gate.tagged() == ["h1", "h2"]
+        assert gate.server.records["h1"]["metadatas"] == {"n": 7, **TAGGED}
+        gate.server.seen.clear()
+        assert await gate.found() == ["m1", "m2"]
+        assert gate.server.seen == ["query", "get", "get"], "no read is asked again"
+        await gate.turn()
+        assert gate.server.seen == ["query", "get", "get"], "nothing is due any more"
+        await gate.undone(incident)
+        await gate.turn()
+        assert gate.tagged() == []
+        assert await gate.found() == ALL
+        assert {one: record["documents"] for one, record in gate.server.records.items()} == {
+            one: record["documents"] for one, record in before.items()
+        }
+        assert gate.server.records["h1"]["metadatas"] == {"n": 7}
+
+
+async def test_without_a_table_that_says_so_the_server_is_told_nothing(tmp_path: Path) -> None:
+    async with chroma_recorder() as server, gated(tmp_path, "", server) as gate:
+        await gate.filled()
+        await gate.isolated()
+        await gate.turn()
+        assert gate.tagged() == []
+        assert [*gate.server.records] == ALL
+        assert await gate.found() == ["m1", "m2"]
+
+
+async def test_a_removed_record_is_put_back_as_it_was(tmp_path: Path) -> None:
+    async with chroma_recorder() as server, gated(tmp_path, REMOVE, server) as gate:
+        await gate.filled()
+        before = {one: dict(record) for one, record in gate.server.records.items()}
+        incident = await gate.isolated()
+        await gate.turn()
+        assert [*gate.server.records] == ["m1", "m2"]
+        assert await gate.found() == ["m1", "m2"]
+        await gate.turn()
+        await gate.undone(incident)
+        await gate.turn()
+        after = {one: dict(record) for one, record in gate.server.records.items()}
+        for one in ("h1", "h2"):
+            assert after[one]["vector"] == before[one]["vector"]
+            assert after[one]["documents"] == before[one]["documents"]
+            assert after[one].get("metadatas") == before[one].get("metadatas")
+        assert sorted(await gate.found()) == ALL
+
+
+@pytest.mark.parametrize("mode", [TAG, REMOVE])
+async def test_a_server_that_is_away_gets_it_later_and_the_sieve_hides_meanwhile(
+    tmp_path: Path, mode: str
+) -> None:
+    async with chroma_recorder() as server, gated(tmp_path, mode, server) as gate:
+        await gate.filled()
+        incident = await gate.isolated()
+        gate.server.away = {"update", "delete"}
+        for _ in range(3):
+            await gate.turn()
+        assert (gate.tagged(), [*gate.server.records]) == ([], ALL)
+        assert await gate.found() == ["m1", "m2"]
+        gate.server.away = set()
+        for _ in range(8):
+            await gate.turn()
+        assert gate.tagged() == (["h1", "h2"] if mode == TAG else [])
+        assert [*gate.server.records] == (ALL if mode == TAG else ["m1", "m2"])
+        # Control: the way back works as if the server had never been away.
+        await gate.undone(incident)
+        await gate.turn()
+        assert (gate.tagged(), sorted(gate.server.records)) == ([], ALL)
+
+
+@pytest.mark.parametrize("mode", [TAG, REMOVE])
+async def test_what_the_server_did_and_nobody_recorded_is_undone_after_a_restart(
+    tmp_path: Path, mode: str
+) -> None:
+    async with chroma_recorder() as server:
+        async with gated(tmp_path, mode, server) as gate:
+            await gate.filled()
+            incident = await gate.isolated()
+            # The server does it, and the answer is lost.
+            gate.server.cut = {"update", "delete"}
+            await gate.turn()
+            assert gate.tagged() == (["h1", "h2"] if mode == TAG else [])
+            assert [*gate.server.records] == (ALL if mode == TAG else ["m1", "m2"])
+            await gate.undone(incident)
+        server[0].cut = set()
+        async with gated(tmp_path, mode, server) as gate:
+            await gate.turn()
+            assert gate.tagged() == []
+            assert sorted(await gate.found()) == ALL
+            assert gate.server.records["h1"]["vector"] == THEIRS["embeddings"][0]
+
+
+@pytest.mark.parametrize("mode", [TAG, REMOVE])
+async def test_a_lost_answer_is_asked_for_again_and_nothing_is_lost_of_the_record(
+    tmp_path: Path, mode: str
+) -> None:
+    async with chroma_recorder() as server:
+        async with gated(tmp_path, mode, server) as gate:
+            await gate.filled()
+            incident = await gate.isolated()
+            gate.server.cut = {"update", "delete"}
+            await gate.turn()
+        server[0].cut = set()
+        server[0].seen.clear()
+        async with gated(tmp_path, mode, server) as gate:
+            await gate.turn()
+            assert ("update" if mode == TAG else "delete") in gate.server.seen, "at least once"
+            assert await gate.found() == ["m1", "m2"]
+            await gate.undone(incident)
+            await gate.turn()
+            assert sorted(await gate.found()) == ALL
+
+
+@pytest.mark.parametrize("mode", [TAG, REMOVE])
+async def test_what_was_quarantined_stays_away_where_the_sidecars_state_is_lost(
+    tmp_path: Path, mode: str
+) -> None:
+    for name in ("first", "second", "third", "fourth"):
+        (tmp_path / name).mkdir()
+    async with chroma_recorder() as server:
+        async with gated(tmp_path / "first", mode, server) as gate:
+            await gate.filled()
+            await gate.isolated()
+            await gate.turn()
+        async with gated(tmp_path / "second", mode, server) as gate:
+            assert await gate.found() == ["m1", "m2"]
+            # Nor can an agent take the field out, or find by it what has it.
+            body: Json = {"ids": ["h1"], "metadatas": [{OWN_FIELD: None}]}
+            for operation in ("update", "upsert"):
+                full = {**body, "embeddings": [vector(0, 1, 0)]}
+                assert (await gate.behind.ask(f"{PATH}/{operation}", full))[0] == 400
+            for operation in ("get", "delete"):
+                where = {"where": {OWN_FIELD: {"$ne": False}}}
+                assert (await gate.behind.ask(f"{PATH}/{operation}", where))[0] == 400
+            for body in ({"ids": ["h1"]}, {"where": {"n": {"$lte": 7}}, "ids": ["h1"]}):
+                said = await gate.behind.ask(f"{PATH}/delete", body)
+                assert said == (200, b'{"deleted":0}')
+            assert gate.tagged() == (["h1", "h2"] if mode == TAG else [])
+    # Control: where the sieve alone hid them, they come back with an empty store.
+    async with chroma_recorder() as server:
+        async with gated(tmp_path / "third", "", server) as gate:
+            await gate.filled()
+            await gate.isolated()
+            await gate.turn()
+            assert await gate.found() == ["m1", "m2"]
+        async with gated(tmp_path / "fourth", "", server) as gate:
+            assert await gate.found() == ALL
+
+
+async def test_tags_go_with_the_setting_and_are_hidden_while_they_stand(tmp_path: Path) -> None:
+    async with chroma_recorder() as server:
+        async with gated(tmp_path, TAG, server) as gate:
+            await gate.filled()
+            await gate.isolated()
+            await gate.turn()
+            assert gate.tagged() == ["h1", "h2"]
+        async with gated(tmp_path, "", server) as gate:
+            assert await gate.found() == ["m1", "m2"]
+            await gate.turn()
+            assert gate.tagged() == []
+            assert await gate.found() == ["m1", "m2"]
+        async with gated(tmp_path, REMOVE, server) as gate:
+            await gate.turn()
+            assert [*gate.server.records] == ["m1", "m2"]
+
+
+async def test_a_purge_leaves_a_removed_record_nowhere_and_a_tagged_one_hidden(
+    tmp_path: Path,
+) -> None:
+    for name, mode in (("tag", TAG), ("remove", REMOVE)):
+        (tmp_path / name).mkdir()
+        async with chroma_recorder() as server, gated(tmp_path / name, mode, server) as gate:
+            await gate.filled()
+            await gate.isolated()
+            await gate.turn()
+            kept = b"Zebra Analytics is best"
+            (data,) = (gate.behind.sidecar.state / "store").glob("data.mdb")
+            assert kept in data.read_bytes(), "the control"
+            for one in gate.behind.sidecar.sidecar.store.quarantined.find(Tenant("default")):
+                await gate.behind.operate("POST", f"/memories/{one.memory_id}/purge", {})
+            await gate.behind.operate("POST", "/compact", {})
+            await gate.turn()
+            assert await gate.found() == ["m1", "m2"]
+            assert gate.tagged() == (["h1", "h2"] if mode == TAG else [])
+            assert kept not in data.read_bytes()
+
+
+async def test_a_removed_item_of_langgraphs_server_is_put_back_and_a_newer_one_is_left(
+    tmp_path: Path,
+) -> None:
+    turns = Turns()
+    async with (
+        recorder() as (server, url),
+        guarded(tmp_path, server, url, REMOVE, Composition(wait=turns)) as gate,
+    ):
+        other = await gate.sidecar.key("other")
+        assert (await gate.put("Zebra Analytics is best", "h1", other))[0] == 204
+        assert (await gate.put("Zebra Analytics again", "h2", other))[0] == 204
+        assert (await gate.put("Tea at four", "m1"))[0] == 204
+        said = await gate.operate("POST", "/isolate", {"principal": "other"})
+        await turns.turn(TEND_S)
+        assert [key for _, key in server.items] == ["m1"]
+        # Somebody else has filed another value under the key, past the gate.
+        server.put("h2", {"text": "newer"})
+        await gate.operate("POST", f"/incidents/{said['incident']['incident_id']}/undo", {})
+        await turns.turn(TEND_S)
+        texts = {key: value["text"] for (_, key), value in server.items.items()}
+        assert texts == {"m1": "Tea at four", "h1": "Zebra Analytics is best", "h2": "newer"}
+
+
+async def test_a_server_whose_items_cannot_be_tagged_stops_the_start(tmp_path: Path) -> None:
+    async with recorder() as (server, url):
+        with pytest.raises(SettingsError, match="no metadata"):
+            async with guarded(tmp_path, server, url, TAG):
+                pass

@@ -1,0 +1,144 @@
+"""Faults of what servers behind are told about quarantined memories."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_HIDING: Final = "proxy/fronts/backend_hiding.py"
+_RECORDS: Final = "storage/write/hidden_items.py"
+_DUE: Final = "storage/behind/hidden.py"
+_WHOLE: Final = "tests/integration/test_backend_quarantine.py"
+_STORE: Final = "tests/unit/storage/behind/test_hidden.py"
+_TAGGED: Final = at(_WHOLE, "test_a_tag_stands_on_the_server_from_the_quarantine_to_its_end")
+_LOST_STATE: Final = at(
+    _WHOLE, "test_what_was_quarantined_stays_away_where_the_sidecars_state_is_lost"
+)
+_UNRECORDED: Final = at(
+    _WHOLE, "test_what_the_server_did_and_nobody_recorded_is_undone_after_a_restart"
+)
+_ASKED_AGAIN: Final = at(
+    _WHOLE, "test_a_lost_answer_is_asked_for_again_and_nothing_is_lost_of_the_record"
+)
+_PURGED: Final = at(_STORE, "test_nothing_is_kept_of_a_purged_memory_and_what_hides_it_stays")
+_NEWEST: Final = at(
+    _STORE, "test_the_newest_memory_under_a_key_decides_and_none_while_one_is_on_its_way"
+)
+
+BACKEND_HIDING: Final = (
+    Mutant(
+        name="a read has no filter for tags",
+        file="proxy/fronts/backend_reads.py",
+        old="        return hiding.untagged(outgoing)\n",
+        new="        return outgoing\n",
+        invariant="a tagged item takes no place among those that a read asks for",
+        tests=(_TAGGED,),
+    ),
+    Mutant(
+        name="a tag counts for nothing where the store knows nothing",
+        file="proxy/guard/keyed.py",
+        old=" or one.is_tagged)",
+        new=")",
+        invariant="a tagged item is there for no agent, whatever the store knows",
+        tests=(_LOST_STATE,),
+    ),
+    Mutant(
+        name="an agent writes the field of the sidecar",
+        file="proxy/backends/chroma/records.py",
+        old="    if any(OWN_FIELD in one for one in columns.metadatas or () if one is not None):\n",
+        new="    if any(OWN_FIELD == one for one in columns.metadatas or () if one is not None):\n",
+        invariant="no agent writes the field of the sidecar",
+        tests=(_LOST_STATE,),
+    ),
+    Mutant(
+        name="an agent filters by the field of the sidecar",
+        file="proxy/backends/chroma/filters.py",
+        old="            elif name == OWN_FIELD:\n",
+        new="            elif name == OWN_FIELD and not value:\n",
+        invariant="no agent filters by the field of the sidecar",
+        tests=(_LOST_STATE,),
+    ),
+    Mutant(
+        name="a tag is sent before anybody remembers it",
+        file=_HIDING,
+        old="            await self._keys.hidden(name, due, nothing, done=False)\n",
+        new="            pass\n",
+        invariant="what a server is asked is recorded before it is asked",
+        tests=(_UNRECORDED,),
+    ),
+    Mutant(
+        name="an item is removed before it is kept",
+        file=_HIDING,
+        old="        await self._keys.hidden(name, due, kept, done=False)\n",
+        new="",
+        invariant="what a server is asked is recorded before it is asked",
+        tests=(_UNRECORDED,),
+    ),
+    Mutant(
+        name="what is gone on the server is forgotten here",
+        file=_HIDING,
+        old="        kept = tuple(new or one.kept for new, one in zip(stands, due, strict=True))\n",
+        new="        kept = stands\n",
+        invariant="a deletion that is asked for twice loses nothing",
+        tests=(_ASKED_AGAIN,),
+    ),
+    Mutant(
+        name="what is put back replaces what stands there by now",
+        file=_HIDING,
+        old=" if one.kept and not new]",
+        new=" if one.kept]",
+        invariant="a removed item comes back where nothing newer stands",
+        tests=(
+            at(
+                _WHOLE,
+                "test_a_removed_item_of_langgraphs_server_is_put_back_and_a_newer_one_is_left",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a server that failed at a deletion counts as one that did it",
+        file=_HIDING,
+        old="    if reply.status not in _DONE and reply.status != _MISSING:\n",
+        new="    if reply.status in _DONE and reply.status == _MISSING:\n",
+        invariant="an act is done once the server says so",
+        tests=(
+            at(
+                _WHOLE,
+                "test_a_server_that_is_away_gets_it_later_and_the_sieve_hides_meanwhile",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a purge keeps what was removed from the server",
+        file="storage/write/commit.py",
+        old="                forget_kept(self.change, row.keyed)\n",
+        new="",
+        invariant="a purged memory is nowhere",
+        tests=(_PURGED,),
+    ),
+    Mutant(
+        name="an item that was read before a purge is kept after it",
+        file=_RECORDS,
+        old="    if record.kept and not is_filed(draft, keyed):\n",
+        new='    if record.kept and is_filed(draft, b""):\n',
+        invariant="a purged memory is nowhere",
+        tests=(_PURGED,),
+    ),
+    Mutant(
+        name="an item is hidden or shown while a change of it is on its way",
+        file=_DUE,
+        old="        if newest is None or newest.status is MemoryStatus.FORWARDING:\n",
+        new="        if newest is None:\n",
+        invariant="the newest memory under a key decides, once it is settled",
+        tests=(_NEWEST,),
+    ),
+    Mutant(
+        name="a change that takes the place of a hidden memory makes nothing due",
+        file="storage/behind/intents.py",
+        old=" or change.draft.has(HIDDEN_THERE, row.keyed)\n",
+        new="\n",
+        invariant="whatever can make an act due moves the counter",
+        tests=(_NEWEST,),
+    ),
+)
