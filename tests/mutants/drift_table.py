@@ -92,8 +92,13 @@ DRIFT: Final = (
         file="proxy/model/with_ledger.py",
         old="                if span.label is SourceKind.USER_INPUT:\n",
         new="                if span.label:\n",
-        invariant="only a person's own turn exempts a name",
-        tests=(at(_SPOKEN, "test_a_name_that_a_person_says_in_a_turn_is_under_no_alarm"),),
+        invariant="only a person's own words are said to her although they wait",
+        tests=(
+            at(
+                "tests/unit/proxy/model/test_clean_turns.py",
+                "test_a_reply_says_what_waits_where_a_person_typed_it_and_not_where_she_pasted_it",
+            ),
+        ),
     ),
     Mutant(
         name="what a program hands over frees a name",

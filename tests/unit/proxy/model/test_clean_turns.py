@@ -12,7 +12,7 @@ from policy.withheld.words import RUN, words_of
 from proxy.dialects.model.api import ANTHROPIC, APIS, RESPONSES
 from proxy.ledger.requests import Entered
 from proxy.ledger.turn_values import LabelledSpan, TurnRead
-from proxy.model.memory_seam import Asked, UnsafeUncoupled
+from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
 from proxy.model.recurring import Recurring
 from proxy.model.replaying import ModelReplays
 from proxy.model.reply_notes import ReplyNotes
@@ -85,6 +85,9 @@ class _Front:
         )
 
     async def ask(self, *messages: Json) -> str:
+        return json.dumps((await self.prepared(*messages)).body)
+
+    async def prepared(self, *messages: Json) -> Prepared:
         body: dict[str, Json] = {self._api.turns: [*messages], "model": "m"}
         read = self._recurring.body(AGENT.principal_id, json.dumps(body).encode())
         asked: Any = Asked(
@@ -95,7 +98,7 @@ class _Front:
             maps=None,  # type: ignore[arg-type]
             readings=self._recurring,
         )
-        return json.dumps((await self._coupled.prepare(asked)).body)
+        return await self._coupled.prepare(asked)
 
 
 @pytest.fixture
@@ -147,6 +150,19 @@ async def test_what_she_typed_is_looked_at_where_it_is_another_ones_words(
         assert leaks(await front.ask(says(POISON)))
     front.ledger.label = TOOL
     assert not leaks(await front.ask(says(POISON)))
+
+
+async def test_a_reply_says_what_waits_where_a_person_typed_it_and_not_where_she_pasted_it(
+    one: Rig,
+) -> None:
+    front = _Front(one, ANTHROPIC)
+    assert (await one.write(POISON, named=False)).decision == "hold"
+    reply: dict[str, Json] = {"content": [{"type": "text", "text": f"I note: {POISON}"}]}
+    for label, shown in ((TOOL, False), (USER, True)):
+        front.ledger.label = label
+        prepared = await front.prepared(says(f"So remember. {POISON}"))
+        made = one.withholding.said(AGENT.principal_id, "anthropic", reply, prepared.conversation)
+        assert leaks(json.dumps(made)) is shown
 
 
 async def test_a_thought_behind_a_turn_that_changed_is_left_out_though_its_turn_was_clean(
