@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -13,8 +14,9 @@ from msgspec import Meta
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import Where, admin_url
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.terminal import inert
 from proxy.doctor.examine import examine
-from proxy.doctor.finding import Aim, ProbeResult
+from proxy.doctor.finding import Aim, BackendTarget, ProbeRequest, ProbeResult
 from proxy.doctor.locate import gates_of, listening_uid, lock_holders, option_of
 from proxy.settings.load import Settings, SettingsError, load_settings
 from proxy.settings.values import BadValue, address, unquoted
@@ -27,9 +29,15 @@ if TYPE_CHECKING:
     from proxy.cli.terminal import Terminal
     from proxy.doctor.examine import Examination
     from proxy.doctor.finding import Finding
+    from proxy.seams.operation import HttpRequest
     from proxy.settings.table import Address, Raw
 
 _KEY_LEN_MAX: Final = 1024
+_CONFIG_LEN_MAX: Final = 1024 * 1024
+_HOW_TO_NAME: Final = (
+    "--config FILE, if this user may read it; or --backend ADAPTER=URL, like "
+    "chroma=http://127.0.0.1:8000"
+)
 # The option of this command that names the address which an option of `mnemogate run` sets.
 _ASKED: Final = {"--listen": "--data", "--admin": "--admin"}
 _TOLD_WHOLE: Final = frozenset({ProbeResult.FAIL, ProbeResult.WARNED})
@@ -41,10 +49,17 @@ _NOT_COVERED: Final = (
 )
 
 
+class _Tables(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a file of settings that names the memory servers behind."""
+
+    backend: list[dict[str, object]] = []
+
+
 class _Doctor(msgspec.Struct, frozen=True, kw_only=True):
     data: str | None = None
     pid: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     agent_key_file: str | None = None
+    backend: str | None = None
 
 
 def _doctor(context: Context) -> Exit:
@@ -84,6 +99,61 @@ def _aim(context: Context) -> Aim:
         or _told(found, "--admin", settings, settings.admin),
         agent_key=_agent_key(asked, settings),
         pids=_pids(asked, settings, data_url),
+        backend=None if asked.backend is None else _backend(asked.backend, where.config),
+    )
+
+
+def _backend(asked: str, config: str | None) -> BackendTarget:
+    """The memory server that `--backend` names, from the settings or by itself.
+
+    Raises:
+        CommandFailed: Nobody says what it is, or where.
+    """
+    # They load what a front needs, which only this option asks for.
+    from proxy.compose.backends import adapters_by_name  # noqa: PLC0415
+    from proxy.settings.backend import backend_servers  # noqa: PLC0415
+
+    adapter, separator, url = asked.partition("=")
+    found: dict[str, object] = {"name": adapter, "adapter": adapter, "url": url}
+    if not separator:
+        found = _table_of(asked, config)
+    # The credential is the sidecar's: doctor is run as the agent, and only tries to open its file.
+    headers_file = found.pop("headers_file", None)
+    try:
+        (server,) = backend_servers([found])
+        attempts = adapters_by_name((server,))[server.name].attempts()
+    except (BadValue, SettingsError) as error:
+        raise CommandFailed(Exit.USAGE, f"--backend: {error}") from None
+    return BackendTarget(
+        name=server.name,
+        url=server.url,
+        headers_file=Path(headers_file) if isinstance(headers_file, str) else None,
+        alive=_request(attempts.alive),
+        read=_request(attempts.read),
+        write=_request(attempts.write),
+    )
+
+
+def _table_of(name: str, config: str | None) -> dict[str, object]:
+    if config is None:
+        raise CommandFailed(Exit.USAGE, "--backend NAME: in which file?", then=_HOW_TO_NAME)
+    data = read_file(Path(config), "the configuration", _CONFIG_LEN_MAX)
+    try:
+        tables = msgspec.convert(tomllib.loads(data.decode()), _Tables).backend
+    except (ValueError, msgspec.ValidationError):
+        raise CommandFailed(Exit.USAGE, "--config: no settings in TOML") from None
+    found = next((one for one in tables if one.get("name") == name), None)
+    if found is None:
+        raise CommandFailed(
+            Exit.NOT_FOUND, f"no [[backend]] table of that name: {inert(name)}", then=_HOW_TO_NAME
+        )
+    return found
+
+
+def _request(request: HttpRequest) -> ProbeRequest:
+    query = f"?{urlencode(request.query)}" if request.query else ""
+    return ProbeRequest(
+        method=request.method, target=quote(request.path) + query, body=request.body
     )
 
 
@@ -189,6 +259,12 @@ def _tell_whole(terminal: Terminal, findings: Sequence[Finding]) -> None:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--backend",
+        metavar="NAME|ADAPTER=URL",
+        help="try to go past the gate to this memory server too: its [[backend]] table in the file "
+        "of --config, or what it is and where",
+    )
     parser.add_argument("--data", metavar="URL", help="the sidecar's data listener")
     parser.add_argument(
         "--pid", type=int, help="the sidecar's process (default: the gate of --state)"

@@ -12,6 +12,7 @@ from proxy.doctor.finding import Attempt, Finding, ProbeResult
 from proxy.doctor.isolation import UNSEEN, isolated, probe_isolation
 from proxy.doctor.locate import effective_uid, listening_uid
 from proxy.doctor.network import probe_network
+from proxy.doctor.past_gate import ESSENTIAL, probe_backend
 from proxy.doctor.processes import probe_environment, probe_identity, probe_process
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # These probes have to be made: if one was skipped, nothing counts as proven.
-_ESSENTIAL = ("identity.uid", "state.list", "data.anonymous", "process.mem")
+_ESSENTIAL = ("identity.uid", "state.list", "data.anonymous", "process.mem", *ESSENTIAL)
 
 
 def examine(aim: Aim) -> Examination:
@@ -90,3 +91,5 @@ def _probes(aim: Aim) -> Iterator[Finding]:
     if not aim.pids and not os.path.lexists(aim.state):
         yield from probe_isolation()
     yield from probe_network(aim)
+    if aim.backend is not None:
+        yield from probe_backend(aim, aim.backend)

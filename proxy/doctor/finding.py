@@ -37,6 +37,27 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     verdict: ProbeResult
 
 
+class ProbeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request of a probe; `target` is the part of a URL behind the host."""
+
+    method: str
+    target: str
+    body: bytes = b""
+
+
+class BackendTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory server behind the gate, and requests to it that change nothing."""
+
+    name: str
+    url: str
+    # The file with the sidecar's own credential for the server, where the table names one.
+    headers_file: Path | None
+    # Shows through the gate that the server runs.
+    alive: ProbeRequest
+    read: ProbeRequest
+    write: ProbeRequest
+
+
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
     """Where the sidecar is, as far as the agent can know. `pids` are the sidecar's processes."""
 
@@ -47,6 +68,7 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     admin_url: str
     agent_key: str | None
     pids: tuple[int, ...]
+    backend: BackendTarget | None = None
 
 
 class Attempt:

@@ -30,7 +30,7 @@ _ANSWER_LEN_MAX: Final = 65_536
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _OK: Final = 200
-_REFUSED: Final = frozenset({_UNAUTHORIZED, _FORBIDDEN})
+REFUSED: Final = frozenset({_UNAUTHORIZED, _FORBIDDEN})
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ def _socket(path: Path) -> Finding:
 
     def act() -> str:
         answer = _exchange(_UnixConnection(path), "GET", "/api/v1/status", None, b"")
-        if answer.status in _REFUSED:
+        if answer.status in REFUSED:
             raise PermissionError(1, f"answered {answer.status}")
         return f"answered {answer.status}"
 
@@ -95,14 +95,14 @@ def _closed(probe_id: str, url: str, method: str, path: str, key: str | None) ->
     credential = "no key" if key is None else "the agent's key"
     attempt = Attempt(probe_id, f"{method} {url}{path} with {credential}", "401 or 403")
     try:
-        answer = _exchange(_connection(url), method, path, key, b"{}" if method == "POST" else b"")
+        answer = _exchange(connection(url), method, path, key, b"{}" if method == "POST" else b"")
     except ssl.SSLCertVerificationError:
         return attempt.skipped("its certificate is not trusted here")
     except ssl.SSLError:
         return attempt.ok("the TLS handshake was refused")
     except (OSError, http.client.HTTPException) as error:
         return attempt.skipped(f"cannot be reached ({type(error).__name__})")
-    if answer.status in _REFUSED:
+    if answer.status in REFUSED:
         return attempt.ok(f"{answer.status}")
     return attempt.fail(f"{answer.status}: the request was let through")
 
@@ -138,7 +138,7 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         "staging.undecided", "ask the sidecar where candidates are before a verdict", "in memory"
     )
     try:
-        answer = _exchange(_connection(aim.admin_url), "GET", "/readyz", None, b"")
+        answer = _exchange(connection(aim.admin_url), "GET", "/readyz", None, b"")
         ready = msgspec.json.decode(answer.body, type=_Readiness)
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         why = f"cannot be asked ({type(error).__name__})"
@@ -180,12 +180,12 @@ def _policy_write(aim: Aim) -> Finding:
     if aim.agent_key is None:
         return attempt.skipped("no agent key given (MNEMOGATE_AGENT_KEY or --agent-key-file)")
     try:
-        who = _exchange(_connection(aim.data_url), "GET", "/v1/whoami", aim.agent_key, b"")
+        who = _exchange(connection(aim.data_url), "GET", "/v1/whoami", aim.agent_key, b"")
         if who.status != _OK:
             return attempt.skipped(f"the data listener does not take this key ({who.status})")
         incarnation = msgspec.json.decode(who.body, type=_Whoami).incarnation
         answer = _exchange(
-            _connection(aim.data_url), "POST", "/v1/memories", aim.agent_key, _body(incarnation)
+            connection(aim.data_url), "POST", "/v1/memories", aim.agent_key, _body(incarnation)
         )
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         return attempt.skipped(f"cannot be reached ({type(error).__name__})")
@@ -213,7 +213,8 @@ def _reason(body: bytes) -> str | None:
         return None
 
 
-def _connection(url: str) -> http.client.HTTPConnection:
+def connection(url: str) -> http.client.HTTPConnection:
+    """A connection to the host of a URL, not made yet; every wait has a deadline."""
     parts = urlsplit(url)
     host = parts.hostname or "127.0.0.1"
     if parts.scheme == "https":

@@ -6,7 +6,7 @@ walk goes on with, so that nobody ever holds more than one page.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -36,6 +36,16 @@ class WalkedPage(msgspec.Struct, frozen=True, kw_only=True):
 
     memories: tuple[ListedMemory, ...] = ()
     further: tuple[HttpRequest, ...] = ()
+
+
+class Attempts(NamedTuple):
+    """Requests by which `doctor` tries whether an agent can go past the gate to a server."""
+
+    # A read without memories that the gate lets every agent make: it shows that the server runs.
+    alive: HttpRequest
+    read: HttpRequest
+    # Of no form that the server takes, so it changes nothing where it is let in.
+    write: HttpRequest
 
 
 class ListsAll(Protocol):
@@ -71,9 +81,6 @@ class ListsAll(Protocol):
         """
         ...
 
-    def attempts(self) -> tuple[HttpRequest, ...]:
-        """Requests by which `doctor` tries to go past the gate: a read, and a write.
-
-        The write is of no form that the server takes, so it changes nothing where it is let in.
-        """
+    def attempts(self) -> Attempts:
+        """The requests by which `doctor` tries to go past the gate."""
         ...

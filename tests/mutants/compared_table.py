@@ -13,6 +13,8 @@ _COMPARED: Final = "proxy/admin/backends_compared.py"
 _KEPT: Final = "storage/behind/kept_here.py"
 _LANGGRAPH: Final = "proxy/backends/langgraph/adapter.py"
 _CHROMA: Final = "proxy/backends/chroma/writes.py"
+_DOCTOR: Final = "proxy/doctor/past_gate.py"
+_DOCTORS: Final = "tests/unit/proxy/doctor/test_past_gate.py"
 _TEST: Final = "tests/integration/test_cli_backend.py"
 _TOLD: Final = at(
     _TEST,
@@ -104,5 +106,44 @@ COMPARED: Final = (
         new="        state = one.state\n",
         invariant="one command hides what came past the gate",
         tests=(at(_TEST, "test_what_somebody_wrote_past_the_gate_is_hidden_by_one_command"),),
+    ),
+    Mutant(
+        name="a memory server that answers an agent past the gate passes",
+        file=_DOCTOR,
+        old="    if status in REFUSED:\n",
+        new="    if status in REFUSED or status:\n",
+        invariant="a server may answer nobody past the gate but with 401 or 403",
+        tests=(
+            at(
+                _DOCTORS,
+                "test_a_server_that_answers_without_the_sidecars_credential_fails_with_the_cure",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a memory server that is down counts as separated",
+        file=_DOCTOR,
+        old="        if unknown:\n",
+        new="        if not attempt:\n",
+        invariant="no connection proves something only where the gate reaches the server",
+        tests=(
+            at(
+                _DOCTORS,
+                "test_a_server_that_cannot_be_reached_is_separated_only_if_the_gate_reaches_it",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a memory server tells the sidecar's credential to the agent",
+        file="proxy/fronts/backend_behind.py",
+        old="            raise UpstreamError(_TELLS_CREDENTIAL)\n",
+        new="            pass\n",
+        invariant="the sidecar's credential is in no byte to the agent",
+        tests=(
+            at(
+                "tests/integration/test_backend_credential.py",
+                "test_the_credential_is_in_no_byte_to_the_agent_in_no_log_no_span_and_no_file",
+            ),
+        ),
     ),
 )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from policy.model import CandidateId, Tenant
-    from proxy.seams.backend_listing import WalkedPage
+    from proxy.seams.backend_listing import Attempts, WalkedPage
     from proxy.seams.guard import Item, Judged, Unsettled
     from proxy.seams.http_backend import Outcome, Page, Routed, Sending, ShownMemory
     from proxy.seams.operation import Refusal
@@ -225,7 +225,7 @@ class Chroma:
         """Whether the record has what was sent, and shows no text that was not judged with it."""
         return writes.says_same(kept, found)
 
-    def attempts(self) -> tuple[HttpRequest, ...]:
+    def attempts(self) -> Attempts:
         """A read of the server's databases, and an `add` without its columns."""
         return whole_server.attempts(_DEFAULT_THERE)
 

@@ -13,7 +13,7 @@ from proxy.backends.chroma.routes import ADD, GET, ROOT, place_of
 from proxy.backends.chroma.writes import record_item
 from proxy.backends.kept_request import json_request
 from proxy.dialects.strict_json.strict import JsonValue, check_text, decode_as
-from proxy.seams.backend_listing import ListedMemory, WalkedPage
+from proxy.seams.backend_listing import Attempts, ListedMemory, WalkedPage
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
 
@@ -61,11 +61,15 @@ def databases_of(tenant: str) -> HttpRequest:
     return _page_of(f"{ROOT}/tenants/{tenant}/{_DATABASES}", 0)
 
 
-def attempts(tenant: str) -> tuple[HttpRequest, ...]:
+def attempts(tenant: str) -> Attempts:
     """A read of what the server has, and an `add` of no form, to a collection that nobody has."""
     database = f"{ROOT}/tenants/{tenant}/{_DATABASES}/default_database"
     nowhere = f"{database}/{_COLLECTIONS}/{_NOBODYS}/{ADD.operation}"
-    return (databases_of(tenant), json_request("POST", nowhere, {}))
+    return Attempts(
+        alive=HttpRequest(method="GET", path=f"{ROOT}/heartbeat"),
+        read=databases_of(tenant),
+        write=json_request("POST", nowhere, {}),
+    )
 
 
 def listed(request: HttpRequest, reply: HttpReply) -> WalkedPage:

@@ -52,6 +52,7 @@ from proxy.backends.langgraph.store_items import (
 )
 from proxy.backends.langgraph.threads import check_new_thread
 from proxy.dialects.strict_json.strict import convert, decode_object
+from proxy.seams.backend_listing import Attempts
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item
 from proxy.seams.http_backend import Outcome, Page, Sending, ShownMemory
@@ -300,9 +301,13 @@ class LangGraph:
         """Whether the value on the server is the one that was sent: a put replaces all of it."""
         return request_parts(kept)[2].get("value") == request_parts(found)[2].get("value")
 
-    def attempts(self) -> tuple[HttpRequest, ...]:
+    def attempts(self) -> Attempts:
         """A search of the store, and a put without its members."""
-        return (whole_store.page_from(0), json_request("PUT", ITEMS, {}))
+        return Attempts(
+            alive=self.version_question(),
+            read=whole_store.page_from(0),
+            write=json_request("PUT", ITEMS, {}),
+        )
 
     # ---- answers of our own ----------------------------------------------------------------------
 

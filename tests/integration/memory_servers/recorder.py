@@ -48,6 +48,8 @@ class Recorder:
         self.seen: list[Recorded] = []
         self.fault = Fault.NONE
         self.version = "0.16.7"
+        # Whether answers to reads show the request's headers, as pages for debugging do.
+        self.echoes = False
         self.stuck = asyncio.Event()
         # What asks for an item, or changes one, is answered once this is set.
         self.may_answer = asyncio.Event()
@@ -88,6 +90,8 @@ class Recorder:
         body = await request.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.seen.append(Recorded(request.method, request.path_qs, headers, body))
+        if self.echoes:
+            return web.json_response({"detail": f"failed with {headers}"}, status=500)
         if request.path == "/info":
             return web.json_response({"version": self.version, "flags": {}})
         if request.path == "/store/items":
@@ -128,6 +132,8 @@ class Recorder:
         return [{**self.shown(place), "score": None} for place in _page(found, said, 10)]
 
     async def _change(self, request: web.BaseRequest, said: Json) -> web.StreamResponse:
+        if "namespace" not in said or "key" not in said:
+            return web.json_response({"detail": "Validation failed"}, status=422)
         place = (tuple(said["namespace"]), said["key"])
         fault, self.fault = self.fault, Fault.NONE
         if self.waits:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,39 +10,12 @@ import pytest
 from proxy.doctor.examine import examine
 from proxy.doctor.finding import Aim, Finding, ProbeResult
 from proxy.doctor.network import probe_network
+from tests.unit.proxy.doctor.small_server import small_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 AGENT_KEY = "agent-key-for-the-tests"
-
-Answer = Callable[[str, str, str | None, bytes], tuple[int, bytes]]
-
-
-@contextmanager
-def _server(answer: Answer) -> Generator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, data = answer(self.command, self.path, self.headers["Authorization"], body)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_POST = _answer  # noqa: N815 - the base class's names
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def _separated(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
@@ -89,7 +58,7 @@ PROBES = (
 
 
 def test_listeners_that_refuse_are_green(tmp_path: Path) -> None:
-    with _server(_separated) as url:
+    with small_server(_separated) as url:
         found = _probe(url, tmp_path)
 
     assert {name: found[name].verdict for name in PROBES} == dict.fromkeys(PROBES, ProbeResult.OK)
@@ -97,7 +66,7 @@ def test_listeners_that_refuse_are_green(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PROBES)
 def test_listeners_that_let_everything_through_are_red(name: str, tmp_path: Path) -> None:
-    with _server(_wide_open) as url:
+    with small_server(_wide_open) as url:
         assert _probe(url, tmp_path)[name].verdict is ProbeResult.FAIL
 
 
@@ -105,7 +74,7 @@ def test_a_request_let_through_and_then_found_malformed_is_red(tmp_path: Path) -
     def malformed(*_request: object) -> tuple[int, bytes]:
         return 422, b"{}"
 
-    with _server(malformed) as url:
+    with small_server(malformed) as url:
         found = _probe(url, tmp_path)
 
     assert found["admin.anonymous.POST"].verdict is ProbeResult.FAIL
@@ -116,7 +85,7 @@ def test_a_memory_tool_that_no_map_takes_is_named_and_proves_nothing(tmp_path: P
     def unmapped(*_request: object) -> tuple[int, bytes]:
         return 200, b'{"mode": "enforce", "unmapped_tools": ["save_memory"]}'
 
-    with _server(unmapped) as url:
+    with small_server(unmapped) as url:
         found = _probe(url, tmp_path)["model.memory_tools"]
     assert found.verdict is ProbeResult.WARNED
     assert "save_memory" in found.got
@@ -126,7 +95,7 @@ def test_a_key_that_floods_what_a_tenant_remembers_is_counted(tmp_path: Path) ->
     def flooded(*_request: object) -> tuple[int, bytes]:
         return 200, b'{"mode": "enforce", "flooding": 2}'
 
-    with _server(flooded) as url:
+    with small_server(flooded) as url:
         found = _probe(url, tmp_path)["model.heard"]
     assert found.verdict is ProbeResult.WARNED
     assert "2 did" in found.got
@@ -141,13 +110,13 @@ def test_a_relay_of_a_uid_that_is_bound_to_nobody_is_told_with_what_to_write(
     def bound(*_request: object) -> tuple[int, bytes]:
         return 200, b'{"mode": "enforce"}'
 
-    with _server(unbound) as url:
+    with small_server(unbound) as url:
         found = _probe(url, tmp_path)["relay.uid"]
     assert found.verdict is ProbeResult.WARNED
     assert "uid 1001 is bound to no principal" in found.got
     assert "[[principals]]" in found.got
     assert found.got.endswith("uid = 1001")
-    with _server(bound) as url:
+    with small_server(bound) as url:
         assert _probe(url, tmp_path)["relay.uid"].verdict is ProbeResult.OK
 
 
@@ -158,10 +127,10 @@ def test_what_lets_in_more_than_as_shipped_is_named(tmp_path: Path) -> None:
     def as_shipped(*_request: object) -> tuple[int, bytes]:
         return 200, b'{"mode": "enforce"}'
 
-    with _server(wider) as url:
+    with small_server(wider) as url:
         found = _probe(url, tmp_path)["settings.wider"]
     assert (found.verdict, found.got) == (ProbeResult.WARNED, "ruleset: matrix.unknown.L1")
-    with _server(as_shipped) as url:
+    with small_server(as_shipped) as url:
         assert _probe(url, tmp_path)["settings.wider"].verdict is ProbeResult.OK, "control"
 
 
@@ -179,7 +148,7 @@ def test_where_candidates_are_staged_is_told(
     def answered(*_request: object) -> tuple[int, bytes]:
         return 200, f'{{"mode": "enforce"{said}}}'.encode()
 
-    with _server(answered) as url:
+    with small_server(answered) as url:
         found = _probe(url, tmp_path)["staging.undecided"]
     assert found.verdict is verdict
     assert ("unlinked file" in found.got) is ("unlinked file" in said)
@@ -190,7 +159,7 @@ def test_a_policy_write_that_lands_is_red(tmp_path: Path) -> None:
         status, answer = _separated(method, path, credential, body)
         return (201, b"{}") if answer.startswith(b'{"reason"') else (status, answer)
 
-    with _server(lands) as url:
+    with small_server(lands) as url:
         assert _probe(url, tmp_path)["data.agent_key.L1"].verdict is ProbeResult.FAIL
 
 
@@ -202,7 +171,7 @@ def test_the_policy_write_counts_once_however_often_doctor_runs(tmp_path: Path) 
             written.append(body)
         return _separated(method, path, credential, body)
 
-    with _server(records) as url:
+    with small_server(records) as url:
         _probe(url, tmp_path)
         _probe(url, tmp_path)
 
@@ -211,14 +180,14 @@ def test_the_policy_write_counts_once_however_often_doctor_runs(tmp_path: Path) 
 
 
 def test_a_key_the_sidecar_does_not_take_proves_nothing(tmp_path: Path) -> None:
-    with _server(_separated) as url:
+    with small_server(_separated) as url:
         found = _probe(url, tmp_path, key="some-other-key")
 
     assert found["data.agent_key.L1"].verdict is ProbeResult.SKIPPED
 
 
 def test_without_an_agent_key_the_write_is_skipped(tmp_path: Path) -> None:
-    with _server(_separated) as url:
+    with small_server(_separated) as url:
         found = _probe(url, tmp_path, key=None)
 
     assert found["data.agent_key.L1"].verdict is ProbeResult.SKIPPED
@@ -239,7 +208,7 @@ def test_who_types_is_asked_for_where_nobody_said_it(
     def told(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
         return (200, ready) if path == "/readyz" else _separated(method, path, credential, body)
 
-    with _server(told) as url:
+    with small_server(told) as url:
         found = _probe(url, tmp_path)["model.user_turns"]
 
     assert found.verdict is verdict

@@ -107,6 +107,6 @@ def test_what_a_merge_left_standing_was_judged_and_is_the_same() -> None:
 
 
 def test_the_attempts_of_doctor_are_a_read_and_a_write_that_changes_nothing() -> None:
-    read, write = ADAPTER.attempts()
+    _, read, write = ADAPTER.attempts()
     assert (read.method, write.method) == ("GET", "POST")
     assert msgspec.json.decode(write.body) == {}

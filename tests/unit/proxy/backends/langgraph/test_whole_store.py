@@ -112,6 +112,6 @@ def test_an_item_is_the_same_where_its_whole_value_is() -> None:
 
 
 def test_the_attempts_of_doctor_are_a_read_and_a_write_that_changes_nothing() -> None:
-    read, write = ADAPTER.attempts()
+    _, read, write = ADAPTER.attempts()
     assert (read.method, write.method) == ("POST", "PUT")
     assert msgspec.json.decode(write.body) == {}
