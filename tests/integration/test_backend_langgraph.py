@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from policy.model import Tenant
+from policy.query import EVERYTHING
+from proxy.compose.app import Composition
+from proxy.fronts.backend_writes import TEND_S
 from tests.integration.memory_servers.langgraph import langgraph_python, langgraph_server
 from tests.integration.operator_line import line
-from tests.integration.running import AGENT_KEY, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from tests.integration.turns import Turns
 
 if TYPE_CHECKING:
     from tests.integration.running import Running
@@ -64,6 +69,32 @@ async def compared(front: Running, url: str) -> None:
     assert (await line(front, *words)).code == 0
 
 
+async def hidden_there(base: Path, url: str) -> None:
+    """A quarantined item is gone from the server itself, and comes back with its value."""
+    turns = Turns()
+    tables = f'[[backend]]\nname = "store"\nadapter = "langgraph"\nurl = "{url}"\n'
+    tables += 'quarantine = "remove"\n'
+    target = "/store/items?key=rk&namespace=removed"
+    async with running(base, Composition(wait=turns), tables=tables) as front:
+        value = {"text": "Ada keeps bees", "n": [1, 2.5, None]}
+        body = {"namespace": ["removed"], "key": "rk", "value": value, "index": False, "ttl": 60}
+        async with front.client.put(
+            f"{front.url}/store/items", json=body, headers={"x-api-key": AGENT_KEY}
+        ) as put:
+            assert put.status == 204, await put.text()
+        assert json.loads(await bytes_of(front, url, "GET", target, None))["value"] == value
+        (memory,) = front.sidecar.store.reader.page(Tenant("default"), EVERYTHING, 0, 9).memories
+        named = f"/memories/{memory.memory_id}"
+        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+        for act in ("quarantine", "parole"):
+            at = f"{front.admin_url}/api/v1{named}/{act}"
+            async with front.client.post(at, json={}, headers=headers) as done:
+                assert done.status == 200, await done.text()
+            await turns.turn(TEND_S)
+            there = json.loads(await bytes_of(front, url, "GET", target, None))
+            assert (there and there["value"]) == (None if act == "quarantine" else value)
+
+
 async def test_the_sdk_sees_the_same_through_the_gate_and_a_refused_write_never_forms(
     tmp_path: Path,
 ) -> None:
@@ -96,6 +127,9 @@ async def test_the_sdk_sees_the_same_through_the_gate_and_a_refused_write_never_
             pending = front.sidecar.store.forwards.pending()
             assert pending == ()
             await compared(front, url)
+        removing = tmp_path / "removing"
+        removing.mkdir()
+        await hidden_there(removing, url)
     # All the same but for the refused write: its observation, and nothing there.
     assert through[:-2] == direct[:-2]
     assert direct[-2] == "stored"

@@ -5,6 +5,7 @@ The servers are recorders; `test_backend_chroma_quarantine.py` has the real one.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +15,7 @@ import pytest
 from policy.model import Tenant
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import TEND_S
+from proxy.guard.keyed import GuardingKeys
 from proxy.seams.http_backend import OWN_FIELD
 from proxy.settings.load import SettingsError
 from tests.integration.memory_servers.chroma_behind import Behind, Json, behind, vector
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
+    from policy.model import Hiding
+    from proxy.seams.http_backend import ItemDue
     from tests.integration.memory_servers.chroma_recorder import ChromaRecorder
 
 TAG = 'quarantine = "tag"\n'
@@ -250,6 +254,45 @@ async def test_what_was_quarantined_stays_away_where_the_sidecars_state_is_lost(
             assert await gate.found() == ["m1", "m2"]
         async with gated(tmp_path / "fourth", "", server) as gate:
             assert await gate.found() == ALL
+
+
+async def test_what_was_undone_while_the_place_was_taken_is_not_done_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = asyncio.Event()
+    plain = GuardingKeys.hiding_due
+
+    async def hiding_due(
+        keys: GuardingKeys, server: str, hiding: Hiding, only: frozenset[bytes] | None = None
+    ) -> tuple[ItemDue, ...]:
+        due = await plain(keys, server, hiding, only)
+        if only is None:
+            found.set()
+        return due
+
+    monkeypatch.setattr(GuardingKeys, "hiding_due", hiding_due)
+    async with chroma_recorder() as server, gated(tmp_path, REMOVE, server) as gate:
+        await gate.filled()
+        incident = await gate.isolated()
+        gate.server.asked.clear()
+        gate.server.may_answer.clear()
+        body = {"ids": ["m1"], "documents": ["Tea at five"]}
+        write = asyncio.create_task(gate.behind.ask(f"{PATH}/update", body))
+        await gate.server.asked.wait()
+        await gate.turns.waits(TEND_S)
+        found.clear()
+        turn = asyncio.create_task(gate.turn())
+        await found.wait()
+        await gate.undone(incident)
+        gate.server.may_answer.set()
+        assert (await write)[0] == 200
+        await turn
+        assert [*gate.server.records] == ALL
+        assert "delete" not in gate.server.seen
+        # Control: nobody undid it the second time.
+        await gate.isolated()
+        await gate.turn()
+        assert [*gate.server.records] == ["m1", "m2"]
 
 
 async def test_tags_go_with_the_setting_and_are_hidden_while_they_stand(tmp_path: Path) -> None:

@@ -68,6 +68,19 @@ BACKEND_HIDING: Final = (
         tests=(_UNRECORDED,),
     ),
     Mutant(
+        name="what was due before the turn is done in it",
+        file=_HIDING,
+        old=" await self._keys.hiding_due(settings.name, settings.quarantine, only)\n",
+        new=" group if only else ()\n",
+        invariant="what a server is asked is due when it is asked",
+        tests=(
+            at(
+                _WHOLE,
+                "test_what_was_undone_while_the_place_was_taken_is_not_done_any_more",
+            ),
+        ),
+    ),
+    Mutant(
         name="an item is removed before it is kept",
         file=_HIDING,
         old="        await self._keys.hidden(name, due, kept, done=False)\n",

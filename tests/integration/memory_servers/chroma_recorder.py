@@ -41,6 +41,10 @@ class ChromaRecorder:
         # Operations that the server fails at, and those that it does and then fails to answer.
         self.away: set[str] = set()
         self.cut: set[str] = set()
+        # A read of records sets the first, and is answered once the second is set.
+        self.asked = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self._read = asyncio.Event()
 
     def columns(self, ids: list[str], include: list[str]) -> Json:
@@ -81,6 +85,8 @@ class ChromaRecorder:
                 return web.json_response({"paths": paths})
             case "get":
                 self._read.set()
+                self.asked.set()
+                await self.may_answer.wait()
                 wanted = said.get("ids")
                 ids = [
                     one
