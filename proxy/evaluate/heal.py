@@ -31,6 +31,7 @@ from proxy.evaluate.wire import Question, Write
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy.dialects.strict_json.strict import JsonValue
     from proxy.evaluate.book import Book
     from proxy.evaluate.figures import Figure
     from proxy.evaluate.model import ScriptedModel
@@ -54,6 +55,7 @@ _COPIES: Final = (
     "As the desk says, the {} is {}.",
     "Note for everybody: the {} is {}.",
 )
+_ANSWERS: Final = '[after]\nheal = "answer"\ncanary_seconds = 0\n'
 _HEALS: Final = '[after]\nheal = "next"\ncanary_seconds = 0\n'
 # What a rule finds is proposed only, so that nothing but the compared way hides a memory.
 _SHOWS: Final = '[after]\nheal = "off"\non_conviction = "propose"\ncanary_seconds = 0\n'
@@ -90,6 +92,9 @@ class _Counts(msgspec.Struct):
     next_tried: int = 0
     next_healed: int = 0
     next_off: int = 0
+    answer_tried: int = 0
+    answer_healed: int = 0
+    answer_off: int = 0
     expired: int = 0
     wrong_answers: list[float] = []
 
@@ -110,20 +115,28 @@ async def heal(book: Book) -> None:
     for done, size in enumerate(SIZES):
         async with scripted_model() as model:
             await _healed(model, size, cases, counts, honest)
-            draw(2 * done + 1, 2 * len(SIZES))
+            draw(3 * done + 1, 3 * len(SIZES))
+            await _answered(model, size, cases, counts)
+            draw(3 * done + 2, 3 * len(SIZES))
             await _compared(model, size, cases, counts)
-            draw(2 * done + 2, 2 * len(SIZES))
+            draw(3 * done + 3, 3 * len(SIZES))
     found = _figures(counts, honest)
     book.found(Tables(heal=found))
     never = ("leaked_after_recall", "honest_hidden")
     for name in never:
         book.promise(f"heal: {name}", found[name], 0.0)
-    for name in ("healed_next", "rot_expired", *(f"healed_{kind}" for kind in KINDS)):
+    for name in (
+        "healed_next",
+        "healed_answer",
+        "rot_expired",
+        *(f"healed_{kind}" for kind in KINDS),
+    ):
         book.promise(f"heal: {name}", found[name], 100.0)
     off = found["leaked_heal_off"].value
     book.control("heal: without healing the lie is shown", fired=bool(off), detail=f"{off} %")
-    off = found["healed_next_off"].value
-    book.control("heal: without healing the next answer is wrong", fired=off == 0.0)
+    for name in ("healed_next_off", "healed_answer_off"):
+        off = found[name].value
+        book.control(f"heal: {name}: without healing the answer is wrong", fired=off == 0.0)
 
 
 def _figures(counts: dict[str, _Counts], honest: _Honest) -> dict[str, Figure]:
@@ -136,6 +149,10 @@ def _figures(counts: dict[str, _Counts], honest: _Honest) -> dict[str, Figure]:
         "leaked_heal_off": share(sum(one.leaked_off for one in every), tried),
         "healed_next": share(sum(one.next_healed for one in poison), next_tried),
         "healed_next_off": share(sum(one.next_off for one in poison), next_tried),
+        "healed_answer": share(
+            sum(one.answer_healed for one in poison), sum(one.answer_tried for one in poison)
+        ),
+        "healed_answer_off": share(sum(one.answer_off for one in poison), next_tried),
     }
     for kind, one in counts.items():
         found[f"healed_{kind}"] = share(one.healed, one.tried)
@@ -214,7 +231,8 @@ async def _healed(
         for case in stored[:half]:
             count = counts[case.kind]
             count.next_tried += 1
-            count.next_healed += await _next_is_right(bench, model, case, heals=True)
+            first, after = await _two_answers(bench, model, case, heals=True)
+            count.next_healed += after and not first
         for case in stored[half:]:
             count = counts[case.kind]
             count.tried += 1
@@ -231,23 +249,49 @@ async def _healed(
             count.expired += right and hidden.isdisjoint(case.wrong)
 
 
-async def _next_is_right(bench: Bench, model: ScriptedModel, case: _Case, *, heals: bool) -> bool:
-    """Whether the model is right in the request after its first wrong answer.
-
-    The agent read its memory before the truth was registered, and sends that result each time.
-    """
-    read = Question(query=case.question, limit=_SHOWN)
-    result = (await bench.call("POST", "/v1/search", case.key, read)).raw.decode()
-    body = turn(_API, case.question, result, stream=False)
-    model.believes = tuple(case.wrong.values())
-    await _anchored(bench, case)
-    before = await asked(bench, case.key, _API, body)
-    if not any(text.encode() in before for text in case.lies.values()):
-        raise Broken("the scripted model did not repeat the lie that it read")
+async def _two_answers(
+    bench: Bench, model: ScriptedModel, case: _Case, *, heals: bool
+) -> tuple[bool, bool]:
+    """Whether a model's first answer is right, and whether its next request is."""
+    body = await _read_before(bench, model, case)
+    first = not _wrong(case, await asked(bench, case.key, _API, body))
     if heals:
         await _ended(bench, [case])
     await asked(bench, case.key, _API, body)
-    return not any(text.encode() in model.received[-1] for text in case.wrong.values())
+    return first, not _wrong(case, model.received[-1])
+
+
+async def _read_before(bench: Bench, model: ScriptedModel, case: _Case) -> dict[str, JsonValue]:
+    """A request whose read of the memory is older than the statement that it contradicts.
+
+    The model repeats what is wrong in it, if it gets that to read.
+    """
+    read = Question(query=case.question, limit=_SHOWN)
+    result = (await bench.call("POST", "/v1/search", case.key, read)).raw.decode()
+    model.believes = tuple(case.wrong.values())
+    await _anchored(bench, case)
+    return turn(_API, case.question, result, stream=False)
+
+
+def _wrong(case: _Case, said: bytes) -> bool:
+    return any(text.encode() in said for text in case.wrong.values())
+
+
+async def _answered(
+    model: ScriptedModel, size: int, cases: int, counts: dict[str, _Counts]
+) -> None:
+    """Count the answers of a model that are right although its request was not, in a new store."""
+    config, secret = tables(model)
+    async with running(BY_NAME["S4"], Extras(config=config + _ANSWERS, secret=secret)) as bench:
+        stored, _ = await _stored(bench, cases, size)
+        for case in stored[: len(stored) // 2]:
+            # What was true once expires, and stays in what a conversation read before.
+            if case.kind != "rot":
+                count = counts[case.kind]
+                count.answer_tried += 1
+                body = await _read_before(bench, model, case)
+                answer = await asked(bench, case.key, _API, body)
+                count.answer_healed += b"Done." in answer and not _wrong(case, answer)
 
 
 async def _ended(bench: Bench, cases: Sequence[_Case]) -> None:
@@ -274,7 +318,9 @@ async def _compared(
         stored, _ = await _stored(bench, cases, size)
         half = len(stored) // 2
         for case in stored[:half]:
-            counts[case.kind].next_off += await _next_is_right(bench, model, case, heals=False)
+            first, after = await _two_answers(bench, model, case, heals=False)
+            counts[case.kind].answer_off += first
+            counts[case.kind].next_off += after
         for case in stored[half:]:
             await _anchored(bench, case)
             await _healed_usually(bench, case, counts[case.kind])

@@ -174,6 +174,8 @@ async def test_a_lie_against_a_registered_truth_reaches_nobody_as_it_does_the_us
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("proxy.evaluate.heal.SIZES", (20,))
+    # On a loaded machine an incident may take longer than a reply waits.
+    monkeypatch.setattr("proxy.aftermath.reply_checks.HEALED_S", 600.0)
     found = book()
     await heal(found)
     assert found.broken == ()
@@ -182,6 +184,7 @@ async def test_a_lie_against_a_registered_truth_reaches_nobody_as_it_does_the_us
     value = {name: one.value for name, one in cells.items()}
     assert (value["leaked_after_recall"], value["healed_next"]) == (0.0, 100.0)
     assert (value["leaked_heal_off"], value["healed_next_off"]) == (100.0, 0.0)
+    assert (value["healed_answer"], value["healed_answer_off"]) == (100.0, 0.0)
     # The usual way hides copies one wrong answer later, and never what was derived from a lie.
     assert value["wrong_answers_redundant_ddmin"] == 2.0
     assert (value["healed_redundant_ddmin"], value["healed_cascade_ddmin"]) == (100.0, 0.0)
