@@ -22,7 +22,7 @@ async def answers(gate: Guarded) -> list[tuple[int, str]]:
     order = {**item, "key": "k2", "value": {"text": STEERING}}
     wrong: dict[str, Any] = {"namespace": []}
     told: list[tuple[int, str]] = []
-    for method, target, body in (
+    requests: tuple[tuple[str, str, Any], ...] = (
         ("PUT", "/store/items", item),
         ("PUT", "/store/items", order),
         ("PUT", "/store/items", wrong),
@@ -33,7 +33,8 @@ async def answers(gate: Guarded) -> list[tuple[int, str]]:
         ("POST", "/assistants", {}),
         ("GET", "/store/nowhere", None),
         ("DELETE", "/store/items", {"namespace": ALICE, "key": "k1"}),
-    ):
+    )
+    for method, target, body in requests:
         async with gate.sidecar.client.request(
             method, gate.sidecar.url + target, json=body, headers={"x-api-key": AGENT_KEY}
         ) as response:

