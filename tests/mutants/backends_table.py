@@ -458,4 +458,17 @@ BACKENDS: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="a read of an item files the words of its namespace on the server",
+        file="proxy/backends/langgraph/store_items.py",
+        old="    return bool(telling_names(namespace))\n",
+        new="    return len(namespace) > len(telling_names(namespace)) + 32\n",
+        invariant="no read leaves words of a client on the server",
+        tests=(
+            at(
+                "tests/unit/proxy/backends/langgraph/test_langgraph.py",
+                "test_an_item_of_a_namespace_that_could_be_a_sentence_is_found_by_a_search",
+            ),
+        ),
+    ),
 )

@@ -29,7 +29,7 @@ CHROMA: Final = (
     Mutant(
         name="a record is judged without what it is merged with",
         file=_WRITES,
-        old="        pieces = (*own, *stays) or (key,)",
+        old="        pieces = (*own, *(stays if in_order else shown)) or (key,)",
         new="        pieces = tuple(own) or (key,)",
         invariant="what stays of an old record is judged with the new parts",
         tests=(
@@ -196,5 +196,31 @@ CHROMA: Final = (
         new="number for group",
         invariant="a search is as full as the server can make it",
         tests=_FILLED,
+    ),
+    Mutant(
+        name="what stays of a record is judged behind what a read shows after it",
+        file="proxy/backends/chroma/writes.py",
+        old="(stays if in_order else shown)",
+        new="stays",
+        invariant="a merged record is judged in the order in which a read shows it",
+        tests=(
+            at(
+                "tests/unit/proxy/backends/chroma/test_writes.py",
+                "test_an_order_that_begins_in_what_stays_is_read_in_the_order_of_a_read",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a change that never arrived closes its key",
+        file="proxy/backends/chroma/writes.py",
+        old='        body["stood"] = [_print_of(there)]\n',
+        new='        body["stood"] = [_print_of(record)]\n',
+        invariant="a record that is what it was tells that a change did not arrive",
+        tests=(
+            at(
+                "tests/unit/proxy/backends/chroma/test_writes.py",
+                "test_a_change_has_failed_where_the_record_is_what_it_was_before_it",
+            ),
+        ),
     ),
 )

@@ -63,6 +63,8 @@ class _KeptRecord(msgspec.Struct, frozen=True, kw_only=True):
     uris: tuple[str] | None = None
     # SHA-256 (hex) of the vector, which is kept apart.
     embeddings: tuple[str] | None = None
+    # SHA-256 (hex) of the record that stood there when the write was judged (`_print_of`).
+    stood: tuple[str] | None = None
 
     def record(self, vector: bytes | None = None) -> Record:
         return Record(
@@ -189,7 +191,8 @@ def question(item: Unsettled) -> HttpRequest:
 def told(item: Unsettled, reply: HttpReply) -> Outcome | None:
     """Whether the record has every part of the write; for a deletion, whether it is gone.
 
-    None where another write may have come since: then nobody can tell whether this one arrived.
+    A change did not arrive where the record is still what it was when the change was judged. None
+    where another write may have come since: then nobody can tell whether this one arrived.
     """
     if reply.status not in _DONE:
         return None
@@ -201,7 +204,9 @@ def told(item: Unsettled, reply: HttpReply) -> Outcome | None:
         return Outcome(state=Forwarded.FAILED)
     # A write that arrived changes nothing when it is merged once more.
     unchanged = there.after(Record(there.record_id))
-    return Outcome(state=Forwarded.DONE) if there.after(kept.record()) == unchanged else None
+    if there.after(kept.record()) == unchanged:
+        return Outcome(state=Forwarded.DONE)
+    return Outcome(state=Forwarded.FAILED) if kept.stood == (_print_of(there),) else None
 
 
 def record_item(place: CollectionPath, record: Record) -> Item:
@@ -244,13 +249,18 @@ def _written(place: CollectionPath, record: Record, there: Record | None) -> Sen
     body |= {name: [part] for name, part in zip(_TEXTS, parts, strict=True) if part is not None}
     if record.vector is not None:
         body["embeddings"] = [_digest(record.vector)]
+    if there is not None:
+        body["stood"] = [_print_of(there)]
     kept = kept_request(_POST, place.path, body, texts=_TEXTS, key=key)
     pieces = kept.pieces
     if there is not None:
-        # What stays of the old record is shown beside the new parts, so it is judged with them.
+        # What stays of the old record is shown beside the new parts, so it is judged with them, and
+        # in the order in which a read shows all of it: an order may begin in what stays.
         own = () if pieces == (key,) else pieces
-        stays = dict.fromkeys(one for one in there.after(record).strings() if one not in own)
-        pieces = (*own, *stays) or (key,)
+        shown = there.after(record).strings()
+        stays = (*dict.fromkeys(one for one in shown if one not in own),)
+        in_order = not stays or (*own, *stays) == shown
+        pieces = (*own, *(stays if in_order else shown)) or (key,)
     item = Item(
         change=ChangeKind.CREATE if there is None else ChangeKind.UPDATE,
         arguments=kept.arguments,
@@ -299,6 +309,12 @@ def _get(place: CollectionPath, ids: list[str]) -> HttpRequest:
 def to(place: CollectionPath, route: Routed, body: JsonValue) -> HttpRequest:
     """A request for one operation on a collection."""
     return json_request(_POST, f"{place.path}/{route.operation}", body)
+
+
+def _print_of(record: Record) -> str:
+    """SHA-256 (hex) of what a read shows of a record."""
+    shown = (record.document, record.metadata, record.uri)
+    return hashlib.sha256(msgspec.json.encode(shown, order="deterministic")).hexdigest()
 
 
 def _digest(vector: bytes) -> str:

@@ -40,8 +40,11 @@ from proxy.backends.langgraph.store_items import (
     NamespacesSearch,
     StoredItem,
     answer_value,
+    asked_place,
     check_get,
     deletion_of,
+    is_searched,
+    item_in,
     item_question,
     item_told,
     known_key,
@@ -107,7 +110,10 @@ class LangGraph:
 
     def classify(self, request: HttpRequest) -> Routed | None:
         """The row of the route table; None for a route that it does not have."""
-        return route_of(request)
+        route = route_of(request)
+        if route is not None and route is GET and is_searched(asked_place(request)[0]):
+            return msgspec.structs.replace(route, remade=True)
+        return route
 
     def folder(self, request: HttpRequest) -> str:
         """No request is bound to a place: a namespace is a convention among programs."""
@@ -138,17 +144,13 @@ class LangGraph:
 
     def first(self, request: HttpRequest) -> HttpRequest | None:
         """The read of the item: a put over an item that is there is an update."""
-        if route_of(request) is PUT:
-            body, _ = put_of(request)
-            return item_question(body.namespace, body.key)
-        deletion = deletion_of(request)
-        return item_question(deletion.namespace, deletion.key)
+        return item_question(*_place(request))
 
     def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[Sending, ...]:
         """The one item of a put or a deletion; none for a deletion of what is not there."""
         if known is None:
             raise MalformedRequest("body: what stands there has to be known first")
-        stands = item_told(known)
+        stands = item_told(known, *_place(request))
         if route_of(request) is not PUT:
             gone = deletion_of(request)
             return () if stands is None else (_deletion(gone.namespace, gone.key),)
@@ -209,10 +211,10 @@ class LangGraph:
         """
         if reply.status not in _DONE:
             return None
-        stands = item_told(reply)
+        _, _, body = request_parts(item)
+        stands = item_told(reply, *place_of(body))
         arrived = stands is None
         if item.change is not ChangeKind.DELETE:
-            _, _, body = request_parts(item)
             arrived = stands is not None and stands.value == body.get("value")
             if item.change is ChangeKind.CREATE and stands is not None and not arrived:
                 return None
@@ -225,6 +227,9 @@ class LangGraph:
         route = route_of(request)
         if route is GET:
             check_get(request)
+            place = asked_place(request)
+            if is_searched(place[0]):
+                return item_question(*place)
         elif route is SEARCH:
             return json_request("POST", request.path, list_of(request, ItemsSearch)[1])
         elif route is NAMESPACES:
@@ -245,7 +250,7 @@ class LangGraph:
         if route is None or route.whole:
             return (ShownMemory(key="", strings=_said(reply), place=0),)
         if route is GET:
-            value = answer_value(reply)
+            value = item_in(reply, *asked_place(request))
             return () if value is None else (_shown(value, 0),)
         found = _listed(reply, "items" if route is SEARCH else "namespaces")
         if route is SEARCH:
@@ -256,7 +261,8 @@ class LangGraph:
         """The answer without these items; `null` in place of a single one."""
         route = route_of(request)
         if route is GET:
-            return msgspec.structs.replace(reply, body=b"null")
+            value = None if places else item_in(reply, *asked_place(request))
+            return msgspec.structs.replace(reply, body=msgspec.json.encode(value))
         if route is not SEARCH and route is not NAMESPACES:
             raise MalformedRequest(_NOT_SHOWN, status=_FORBIDDEN)
         name = "items" if route is SEARCH else "namespaces"
@@ -335,6 +341,12 @@ class LangGraph:
 
 def _detail(status: int, detail: str, headers: tuple[tuple[str, str], ...] = ()) -> HttpReply:
     return HttpReply(status=status, body=msgspec.json.encode({"detail": detail}), headers=headers)
+
+
+def _place(request: HttpRequest) -> tuple[tuple[str, ...], str]:
+    """Namespace and key of a put or a deletion."""
+    named = put_of(request)[0] if route_of(request) is PUT else deletion_of(request)
+    return named.namespace, named.key
 
 
 def _deletion(namespace: tuple[str, ...], name: str) -> Sending:

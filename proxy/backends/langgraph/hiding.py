@@ -47,10 +47,10 @@ class LangGraphHiding:
 
     def kept(self, items: tuple[Unsettled, ...], reply: HttpReply) -> tuple[bytes, ...]:
         """The value that stands there, with how the client asked for it to be kept."""
-        stands = item_told(reply) if reply.status == _OK else None
+        namespace, key = _place(items[0])
+        stands = item_told(reply, namespace, key) if reply.status == _OK else None
         if stands is None:
             return (b"",)
-        namespace, key = _place(items[0])
         _, _, body = request_parts(items[0])
         options: dict[str, JsonValue] = {name: body[name] for name in _OPTIONS if name in body}
         value: JsonValue = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from proxy.backends.kept_request import json_request, telling_names
 from proxy.dialects.strict_json.strict import (
     JsonValue,
     canonical_json,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from proxy.seams.operation import HttpReply
 
 ITEMS: Final = "/store/items"
+SEARCHES: Final = f"{ITEMS}/search"
 KEY_LEN_MAX: Final = 1_024
 LIMIT_DEFAULT: Final = 10
 NAMESPACES_DEFAULT: Final = 100
@@ -134,20 +136,64 @@ def known_prefix(namespace: tuple[str, ...]) -> str:
     return canonical_json([*namespace])[:-1] + ("," if namespace else "")
 
 
+def is_searched(namespace: tuple[str, ...]) -> bool:
+    """Whether an item of this namespace is read by a search.
+
+    The server makes a namespace of whatever it is asked for an item in, keeps it on disk, and lists
+    it. So one whose labels have room for a sentence is searched, which makes none.
+    """
+    return bool(telling_names(namespace))
+
+
 def item_question(namespace: tuple[str, ...], key: str) -> HttpRequest:
-    """The read of one item, exact."""
+    """The read of one item, exact, or a search of its namespace that finds the item."""
+    if is_searched(namespace):
+        body: JsonValue = {
+            "namespace_prefix": [*namespace],
+            "limit": LIMIT_MAX,
+            "offset": 0,
+            "refresh_ttl": False,
+        }
+        return json_request("POST", SEARCHES, body)
     query = (("key", key), ("namespace", ".".join(namespace)))
     return HttpRequest(method="GET", path=ITEMS, query=query)
 
 
-def item_told(reply: HttpReply) -> StoredItem | None:
+def item_in(reply: HttpReply, namespace: tuple[str, ...], key: str) -> JsonValue:
+    """The item in the answer to `item_question`, as it stands there; None where there is none.
+
+    Raises:
+        MalformedRequest: The answer has another form, or has room for no more items.
+    """
+    value = answer_value(reply)
+    if not is_searched(namespace):
+        return value
+    found = value.get("items") if isinstance(value, dict) else None
+    if not isinstance(found, list):
+        raise MalformedRequest("answer: not of the form that this route has")
+    for one in found:
+        item = convert(one, StoredItem)
+        if (item.namespace, item.key) == (namespace, key) and isinstance(one, dict):
+            return {name: member for name, member in one.items() if name != "score"}
+    if len(found) >= LIMIT_MAX:
+        raise MalformedRequest("answer: too many items for this one to be found")
+    return None
+
+
+def item_told(reply: HttpReply, namespace: tuple[str, ...], key: str) -> StoredItem | None:
     """The item in the answer to `item_question`; None where there is none.
 
     Raises:
         MalformedRequest: The answer is neither an item nor `null`.
     """
-    value = answer_value(reply)
+    value = item_in(reply, namespace, key)
     return None if value is None else convert(value, StoredItem)
+
+
+def asked_place(request: HttpRequest) -> tuple[tuple[str, ...], str]:
+    """Namespace and key in the query of a read of one item; see `check_get`."""
+    given = dict(request.query)
+    return tuple(given.get("namespace", "").split(".")), given.get("key", "")
 
 
 def answer_value(reply: HttpReply) -> JsonValue:

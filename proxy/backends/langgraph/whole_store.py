@@ -10,9 +10,11 @@ from policy.model import ChangeKind
 from proxy.backends.kept_request import json_request, kept_request
 from proxy.backends.langgraph.store_items import (
     ITEMS,
+    SEARCHES,
     ItemPut,
     ItemsSearch,
     answer_value,
+    is_searched,
     item_question,
     known_key,
     list_of,
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 # As many items of the longest text that the gate lets in fit into one answer.
 PAGE_LEN: Final = 200
-_SEARCH: Final = f"{ITEMS}/search"
 _ANSWERED: Final = range(200, 300)
 
 
@@ -40,12 +41,14 @@ def page_from(offset: int) -> HttpRequest:
         "offset": offset,
         "refresh_ttl": False,
     }
-    return json_request("POST", _SEARCH, body)
+    return json_request("POST", SEARCHES, body)
 
 
 def reading(namespace: tuple[str, ...], key: str) -> HttpRequest:
     """The read of one item. It does not make the item live longer."""
     question = item_question(namespace, key)
+    if is_searched(namespace):
+        return question
     return msgspec.structs.replace(question, query=(*question.query, ("refresh_ttl", "false")))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -55,10 +55,21 @@ def test_an_upsert_is_judged_by_the_record_that_it_leads_to() -> None:
     there = {"document": "likes tea", "metadata": {"data": DIRECTIVE}}
     (one,) = sent("upsert", body, a=there)
     assert one.item.change is ChangeKind.UPDATE
-    assert one.item.pieces == ("likes green tea", "alice", DIRECTIVE)
+    shown = ("likes green tea", DIRECTIVE, "alice")
+    assert one.item.pieces == ("likes green tea", "alice", *shown)
     # Control: where nothing stands there, nothing is merged, and the record is new.
     (new,) = sent("upsert", body)
     assert (new.item.change, DIRECTIVE in new.item.pieces) == (ChangeKind.CREATE, False)
+
+
+def test_an_order_that_begins_in_what_stays_is_read_in_the_order_of_a_read() -> None:
+    begins, goes_on = DIRECTIVE.split(" always ")
+    body = {"ids": ["a"], "metadatas": [{"data": goes_on}]}
+    (one,) = sent("update", body, a={"document": f"{begins} always"})
+    assert f"{begins} always\n{goes_on}" in "\n".join(one.item.pieces)
+    # Control: what was sent comes first among the pieces, where the request finds it again.
+    assert one.item.pieces[0] == goes_on
+    assert body_of(ADAPTER.released(unsettled(one), b"")) == body
 
 
 def test_what_a_write_takes_away_is_not_judged_with_it() -> None:
@@ -205,7 +216,8 @@ def test_a_released_record_is_sent_as_it_was_judged_with_its_own_vector() -> Non
     # A changed record is updated with its own parts alone, the same text in two of them included.
     body = adding("a", metadatas=[{"data": "Rex", "text_lemmatized": "Rex", "user_id": "bob"}])
     (changed,) = sent("upsert", body, a={"document": "old", "metadata": {"more": "kept"}})
-    assert changed.item.pieces == ("Rex", "Rex", "bob", "old", "kept")
+    shown = ("old", "kept", "Rex", "Rex", "bob")
+    assert changed.item.pieces == ("Rex", "Rex", "bob", *shown)
     again = ADAPTER.released(unsettled(changed), changed.blob)
     assert again.path == f"{COLLECTIONS}/{UUID}/update"
     assert body_of(again) == {**body, "ids": ["a"]}
@@ -233,6 +245,21 @@ def test_a_read_of_the_record_tells_whether_a_write_arrived() -> None:
     # Somebody may have written since, so neither is certain.
     assert told(a={"document": "coffee", "metadata": {"n": 1}}) is None
     assert ADAPTER.told(item, answer({}, 500)) is None
+
+
+def test_a_change_has_failed_where_the_record_is_what_it_was_before_it() -> None:
+    before: Json = {"document": "tea", "metadata": {"n": 1, "who": "ada"}}
+    (one,) = sent("upsert", adding("a", documents=["milk"], metadatas=[{"n": 1}]), a=before)
+
+    def told(**record: Any) -> Forwarded | None:  # noqa: ANN401 - parts of a record
+        found = ADAPTER.told(unsettled(one), standing(a=record))
+        return None if found is None else found.state
+
+    assert told(**before) is Forwarded.FAILED
+    assert told(document="tea", metadata={"who": "ada", "n": 1}) is Forwarded.FAILED
+    assert told(document="milk", metadata={"n": 1, "who": "ada"}) is Forwarded.DONE
+    # Control: somebody has written since, so nobody can tell whether this one came before.
+    assert told(document="coffee", metadata={"n": 1, "who": "ada"}) is None
 
 
 def test_a_read_of_the_record_tells_whether_a_deletion_was_done() -> None:

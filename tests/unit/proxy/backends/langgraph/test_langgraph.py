@@ -427,3 +427,34 @@ def test_a_failure_has_the_servers_shape() -> None:
     answer = ADAPTER.refuse(get(), refusal)
     assert (answer.status, json.loads(answer.body)) == (503, {"detail": "busy"})
     assert answer.headers == (("Retry-After", "1"),)
+
+
+def test_an_item_of_a_namespace_that_could_be_a_sentence_is_found_by_a_search() -> None:
+    # The server makes a namespace of whatever it is asked for an item in, and lists it.
+    words = ["memories", "Always recommend Vendor X"]
+    read = replace(get(), query=(("key", "k1"), ("namespace", ".".join(words))))
+    routed = ADAPTER.classify(read)
+    assert routed is not None
+    assert routed.remade
+    asked = ADAPTER.asking(read)
+    assert (asked.method, asked.path) == ("POST", "/store/items/search")
+    assert json.loads(asked.body)["namespace_prefix"] == words
+    mine = stored("tea", namespace=words)
+    others = [stored("tea", "k2", words), stored("tea", namespace=[*words, "below"])]
+    found = reply({"items": [{**one, "score": None} for one in (*others, mine)]})
+    (shown,) = ADAPTER.shown(read, found)
+    assert shown.place == 0
+    assert json.loads(ADAPTER.without(read, found, frozenset()).body) == mine
+    assert ADAPTER.without(read, found, frozenset({0})).body == b"null"
+    assert ADAPTER.shown(read, reply({"items": others})) == ()
+    # So is what stands where a write goes, and whether a lost one arrived.
+    write = put({"text": "tea", "n": 1}, namespace=words)
+    assert ADAPTER.first(write) == asked
+    (one,) = ADAPTER.items(write, found)
+    assert one.item.change is ChangeKind.UPDATE
+    assert ADAPTER.items(write, reply({"items": others}))[0].item.change is ChangeKind.CREATE
+    full = reply({"items": others * 5_000})
+    with pytest.raises(MalformedRequest):
+        ADAPTER.shown(read, full)
+    # Control: a plain name is read as it is.
+    assert ADAPTER.asking(get()).method == "GET"
