@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.backends.chroma import Chroma
 from proxy.backends.langgraph import LangGraph
+from proxy.backends.mem0_server import Mem0Server
 from proxy.fronts.backend import BackendFront
 from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_writes import TEND_S
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 ADAPTERS: Final[Mapping[str, Callable[[BackendServer], HttpBackend]]] = {
     "chroma": lambda server: Chroma(creates=server.collections is Collections.CREATE),
     "langgraph": lambda _: LangGraph(),
+    "mem0_server": lambda _: Mem0Server(),
 }
 
 

@@ -44,8 +44,8 @@ class BackendTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 MEANINGS: Final[dict[str, str]] = {
     "name": "The server's name in leaves and commands; its memories are filed under it.",
-    "adapter": "What kind of server it is: `chroma` or `langgraph`. It is served at the paths of "
-    "its own API.",
+    "adapter": "What kind of server it is: `chroma`, `langgraph` or `mem0_server`. It is served at "
+    "the paths of its own API.",
     "url": "Where it is: this one place, whatever a client says.",
     "headers_file": "File with `Name: value` lines, closed to others: the credential that only the "
     "sidecar has. The agent's own never goes on.",
@@ -57,7 +57,8 @@ MEANINGS: Final[dict[str, str]] = {
     "collections": "`existing`: collections are made by an operator on the server; `create`: by "
     "agents too, below the path of their own tenant. For `chroma`.",
     "tenant": "The one tenant that may use it. Unset: all may, and then runs and threads of "
-    "LangGraph's server are refused, because they show what every tenant has there.",
+    "LangGraph's server, and the whole list and the entities of Mem0's, are refused, because they "
+    "show what every tenant has there.",
     "principals": "Ids of the principals that may use it; unset: all.",
     "answer_seconds": "Seconds the server has for the beginning of an answer, and again for the "
     "rest of it.",

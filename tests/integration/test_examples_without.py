@@ -53,6 +53,12 @@ CASES: dict[str, tuple[list[str], dict[str, str], str]] = {
         {"MNEMOGATE_AGENT_KEY": "x", "MNEMOGATE_URL": NOBODY, "MEM0_TELEMETRY": "false"},
         f"no memory at {NOBODY}: ",
     ),
+    "mem0-server/remember.py, no key": ([], {}, "MNEMOGATE_AGENT_KEY is not set"),
+    "mem0-server/remember.py, no sidecar": (
+        [],
+        {"MNEMOGATE_AGENT_KEY": "x", "MNEMOGATE_URL": NOBODY},
+        f"no memory at {NOBODY}: ",
+    ),
     "docker-compose/make_keys.py, no words": ([], {}, "GATE_DIR GATE_UID AGENT_DIR AGENT_UID"),
     "docker-compose/make_keys.py, no volume": (
         ["/nonexistent", "1", "/nonexistent", "2"],

@@ -10,6 +10,7 @@ _WRITES: Final = "proxy/backends/chroma/writes.py"
 _READS: Final = "proxy/backends/chroma/reads.py"
 _RECORDS: Final = "proxy/backends/chroma/records.py"
 _ROUTES: Final = "proxy/backends/chroma/routes.py"
+_VERSION: Final = "proxy/backends/openapi_version.py"
 _TESTS: Final = "tests/unit/proxy/backends/chroma"
 _WRITE_TESTS: Final = f"{_TESTS}/test_writes.py"
 _READ_TESTS: Final = f"{_TESTS}/test_reads.py"
@@ -131,9 +132,9 @@ CHROMA: Final = (
     ),
     Mutant(
         name="a server with more routes passes as a known one",
-        file=_ROUTES,
-        old="        if listed == table.keys():",
-        new="        if listed >= table.keys():",
+        file=_VERSION,
+        old="        if listed == set(table):",
+        new="        if listed >= set(table):",
         invariant="a server whose routes nobody knows is another version",
         tests=(
             at(

@@ -22,6 +22,7 @@ from tests.mutants.heal_table import HEAL
 from tests.mutants.index_table import INDEX
 from tests.mutants.labels_table import LABELS
 from tests.mutants.mcp_table import MCP
+from tests.mutants.mem0_server_table import MEM0_SERVER
 from tests.mutants.model_table import MODEL
 from tests.mutants.operate_table import OPERATE
 from tests.mutants.own_keys_table import OWN_KEYS
@@ -67,6 +68,7 @@ MUTANTS: Final = (
     *EVALUATE,
     *VETO,
     *CHROMA,
+    *MEM0_SERVER,
     *CONFIRM,
     *EDITS,
     *ENDORSED,

@@ -20,7 +20,7 @@ from proxy.backends.chroma.routes import (
     place_of,
     route_of,
     tenant_of,
-    version_of,
+    version_told,
 )
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Does
@@ -128,7 +128,7 @@ class Chroma:
 
     def version_told(self, reply: HttpReply) -> str | None:
         """The version that has these routes."""
-        return version_of(reply) if reply.status == _OK else None
+        return version_told(reply)
 
     # ---- writes and deletions --------------------------------------------------------------------
 

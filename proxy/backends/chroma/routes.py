@@ -6,12 +6,10 @@ is not here is refused, and so is one that administers the server.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
+from proxy.backends.openapi_version import version_of
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Does, Routed
 
@@ -89,9 +87,7 @@ _BY_SHAPE: Final = {
     for (method, template), routed in table.items()
 }
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_PARAMETER: Final = re.compile(r"\{[^/{}]*\}")
 _COLLECTION_AT: Final = 5  # of the segments behind `/api/v2`
-_DIGEST_LEN: Final = 16
 
 
 class CollectionPath(NamedTuple):
@@ -149,32 +145,9 @@ def tenant_of(request: HttpRequest) -> str | None:
     return parts[1] if len(parts) > 1 and parts[0] == "tenants" else None
 
 
-def version_of(reply: HttpReply) -> str | None:
-    """The version whose routes an OpenAPI document lists; None where it is no such document.
-
-    The server gives `1.0.0` as its version in every release. Routes that no known version has get
-    a name of their own, so that an operator is asked about them once.
-    """
-    try:
-        document = msgspec.json.decode(reply.body, type=_Document)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
-    listed = {
-        (method.upper(), _PARAMETER.sub("*", path).removeprefix(f"{ROOT}/"))
-        for path, methods in document.paths.items()
-        for method in methods
-    }
-    for version, table in TABLES.items():
-        if listed == table.keys():
-            return version
-    names = "\n".join(f"{method} {path}" for method, path in sorted(listed))
-    return f"routes-{hashlib.sha256(names.encode()).hexdigest()[:_DIGEST_LEN]}"
-
-
-class _Document(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of an OpenAPI document that lists the routes."""
-
-    paths: dict[str, dict[str, msgspec.Raw]]
+def version_told(reply: HttpReply) -> str | None:
+    """The version whose routes the server's OpenAPI document lists; it says `1.0.0` of itself."""
+    return version_of(reply, TABLES, ROOT)
 
 
 def _parts(request: HttpRequest) -> list[str]:

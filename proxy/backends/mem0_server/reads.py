@@ -1,0 +1,294 @@
+"""Reads: as they go on, what their answers show, and the answers without what must not be shown.
+
+Every answer is written anew as the server writes its own, without the mark of the gate.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from proxy.backends.kept_request import json_request, strings_of, telling_names
+from proxy.backends.mem0_server.requests import (
+    LISTED_MAX,
+    MARK,
+    SHOWN_DEFAULT,
+    list_of,
+    search_of,
+)
+from proxy.backends.mem0_server.routes import (
+    ENTITIES,
+    ENTITY_FIELDS,
+    GET,
+    HISTORY,
+    LIST_ALL,
+    MEMORIES,
+    SEARCH,
+    known_id,
+    memory_id_of,
+    route_of,
+)
+from proxy.dialects.strict_json.strict import decode_object
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.http_backend import Page, ShownMemory
+from proxy.seams.operation import HttpReply, HttpRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from proxy.dialects.strict_json.strict import JsonValue
+
+    _Picks = Callable[[Iterable[datetime]], datetime]
+
+_ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+_SEARCHED_MAX: Final = 4_000
+_TEXTS: Final = frozenset({"id", "memory", "metadata"})
+
+
+class Found(NamedTuple):
+    """A memory in an answer."""
+
+    key: str
+    text: str
+    metadata: dict[str, JsonValue]  # without the mark
+    mark: str | None
+    # Words of its other members (ids, role, dates) that have room for a sentence.
+    names: tuple[str, ...]
+
+    def shown(self, place: int) -> ShownMemory:
+        """It as the driver sees it."""
+        strings = tuple(one for one in (self.text, *strings_of(self.metadata), *self.names) if one)
+        return ShownMemory(
+            key=self.key, strings=strings, place=place, is_marked=self.mark is not None
+        )
+
+
+def found_in(reply: HttpReply) -> Found | None:
+    """The memory in the answer to a read of one; None for `null`, which stands for none.
+
+    Raises:
+        MalformedRequest: The answer has another form.
+    """
+    value = value_of(reply)
+    return None if value is None else _found(value)
+
+
+def listed_in(reply: HttpReply) -> list[Found]:
+    """The memories in the answer to a search or a list.
+
+    Raises:
+        MalformedRequest: The answer has another form.
+    """
+    return [_found(one) for one in results_in(reply)]
+
+
+def asking(request: HttpRequest) -> HttpRequest:
+    """A read as it goes on: checked, encoded anew. Entities are made of a list."""
+    route = route_of(request)
+    if route is SEARCH:
+        return json_request("POST", request.path, search_of(request))
+    if route in (GET, HISTORY):
+        memory_id_of(request.path)
+        if request.query:
+            raise MalformedRequest("query: this route takes none")
+        return HttpRequest(method="GET", path=request.path)
+    if route is ENTITIES:
+        everything = (("top_k", str(LISTED_MAX)),)
+        return HttpRequest(method="GET", path=MEMORIES, query=everything)
+    return _list(request, page(request))
+
+
+def page(request: HttpRequest) -> Page | None:
+    """The first memories that a search or a list asks for."""
+    route = route_of(request)
+    if route in (GET, HISTORY, ENTITIES):
+        return None
+    if route is SEARCH:
+        top_k = search_of(request)["top_k"]
+        return Page(offset=0, limit=top_k if isinstance(top_k, int) else 0, most=_SEARCHED_MAX)
+    asked = list_of(request).top_k
+    if asked is None and route is LIST_ALL:
+        return None
+    return Page(offset=0, limit=SHOWN_DEFAULT if asked is None else asked, most=LISTED_MAX)
+
+
+def from_start(request: HttpRequest, count: int | None) -> HttpRequest:
+    """The same search or list for the first `count` memories."""
+    if route_of(request) is SEARCH:
+        return json_request("POST", request.path, {**search_of(request), "top_k": count})
+    return _list(request, Page(offset=0, limit=count, most=LISTED_MAX))
+
+
+def shown(request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
+    """Every memory in an answer; of a history every change, as its memory."""
+    route = route_of(request)
+    if route is GET:
+        found = found_in(reply)
+        return () if found is None else (found.shown(0),)
+    if route is HISTORY:
+        key = memory_id_of(request.path)
+        return tuple(_change(one, key, at) for at, one in enumerate(_changes(reply)))
+    everything = listed_in(reply)
+    if page(request) is None and len(everything) >= LISTED_MAX:
+        # The server has more of them, and a cut list would tell how many of these are hidden.
+        raise MalformedRequest("answer: longer than the server lists at once")
+    return tuple(one.shown(at) for at, one in enumerate(everything))
+
+
+def without(request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
+    """The answer without these memories, and without the mark; `null` in place of a single one."""
+    route = route_of(request)
+    if route is GET:
+        value = None if places else value_of(reply)
+        return _written(reply, _unmarked(value), is_same=not places and _is_clean(value))
+    if route is HISTORY:
+        left = [one for at, one in enumerate(_changes(reply)) if at not in places]
+        return _written(reply, left, is_same=not places)
+    results = results_in(reply)
+    kept = [one for at, one in enumerate(results) if at not in places]
+    if route is ENTITIES:
+        return _written(reply, _entities(kept), is_same=False)
+    members = value_of(reply)
+    others = members if isinstance(members, dict) else {}
+    is_same = not places and all(_is_clean(one) for one in results)
+    answer: JsonValue = {**others, "results": [_unmarked(one) for one in kept]}
+    return _written(reply, answer, is_same=is_same)
+
+
+def _list(request: HttpRequest, asked: Page | None) -> HttpRequest:
+    found = list_of(request)
+    limit = LISTED_MAX if asked is None or asked.limit is None else asked.limit
+    query = (*found.given().items(), ("top_k", str(limit)))
+    if found.show_expired is not None:
+        query += (("show_expired", "true" if found.show_expired else "false"),)
+    return HttpRequest(method="GET", path=MEMORIES, query=query)
+
+
+def value_of(reply: HttpReply) -> JsonValue:
+    """The JSON value of an answer.
+
+    Raises:
+        MalformedRequest: It is none, or two readers could read it differently.
+    """
+    return decode_object(reply.body, bytes_max=_ANSWER_BYTES_MAX, any_text=True)
+
+
+def results_in(reply: HttpReply) -> list[JsonValue]:
+    """The memories in the answer to a search or a list, as they stand there.
+
+    Raises:
+        MalformedRequest: The answer has another form.
+    """
+    value = value_of(reply)
+    found = value.get("results") if isinstance(value, dict) else None
+    if not isinstance(found, list):
+        raise _not_understood()
+    return found
+
+
+def _changes(reply: HttpReply) -> list[JsonValue]:
+    found = value_of(reply)
+    if not isinstance(found, list):
+        raise _not_understood()
+    return found
+
+
+def _found(value: JsonValue) -> Found:
+    members = value if isinstance(value, dict) else {}
+    key, text, metadata = (members.get(name) for name in ("id", "memory", "metadata"))
+    metadata = {} if metadata is None else metadata
+    if not isinstance(key, str) or not isinstance(metadata, dict):
+        raise _not_understood()
+    mark = metadata.get(MARK)
+    rest: JsonValue = {name: one for name, one in members.items() if name not in _TEXTS}
+    return Found(
+        key=known_id(key),
+        text=text if isinstance(text, str) else "",
+        metadata={name: one for name, one in metadata.items() if name != MARK},
+        mark=mark if isinstance(mark, str) else None,
+        names=telling_names(strings_of(rest)),
+    )
+
+
+def _change(value: JsonValue, key: str, place: int) -> ShownMemory:
+    """One change in a history, which tells the old text and the new one.
+
+    The server keeps the history of what was deleted, and no mark in it. So a history is shown where
+    the gate knows its memory.
+    """
+    members = value if isinstance(value, dict) else {}
+    if members.get("memory_id") != key:
+        raise _not_understood()
+    rest: JsonValue = {
+        name: one for name, one in members.items() if name not in {"old_memory", "new_memory"}
+    }
+    texts = tuple(
+        one for one in (members.get("old_memory"), members.get("new_memory")) if one is not None
+    )
+    strings = (*strings_of([*texts]), *telling_names(strings_of(rest)))
+    return ShownMemory(key=key, strings=strings, place=place, is_marked=True)
+
+
+def _is_clean(value: JsonValue) -> bool:
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    return not isinstance(metadata, dict) or MARK not in metadata
+
+
+def _unmarked(value: JsonValue) -> JsonValue:
+    """A memory as the server would show it had the gate not marked it."""
+    if not isinstance(value, dict) or _is_clean(value):
+        return value
+    metadata = value["metadata"]
+    found = metadata if isinstance(metadata, dict) else {}
+    left: JsonValue = {name: one for name, one in found.items() if name != MARK}
+    return {**value, "metadata": left or None}
+
+
+def _entities(memories: list[JsonValue]) -> list[JsonValue]:
+    """What `GET /entities` answers where there are these memories only, in the server's order."""
+    entities: dict[tuple[str, str], list[dict[str, JsonValue]]] = {}
+    for one in memories:
+        members = one if isinstance(one, dict) else {}
+        for kind, field in ENTITY_FIELDS.items():
+            name = members.get(field)
+            if isinstance(name, str) and name:
+                entities.setdefault((kind, name), []).append(members)
+    return [
+        {
+            "id": name,
+            "type": kind,
+            "total_memories": len(found),
+            "created_at": _utc(min, [one.get("created_at") for one in found]),
+            "updated_at": _utc(
+                max, [one.get("updated_at") or one.get("created_at") for one in found]
+            ),
+        }
+        for (kind, name), found in sorted(entities.items())
+    ]
+
+
+def _utc(pick: _Picks, times: list[JsonValue]) -> str | None:
+    """The first or the last of some times, as the server writes it; None where there is none."""
+    found: list[datetime] = []
+    for one in times:
+        try:
+            found.append(datetime.fromisoformat(one if isinstance(one, str) else ""))
+        except ValueError:
+            continue
+    aware = [one if one.tzinfo else one.replace(tzinfo=UTC) for one in found]
+    return pick(aware).astimezone(UTC).isoformat().replace("+00:00", "Z") if aware else None
+
+
+def _written(reply: HttpReply, value: JsonValue, *, is_same: bool) -> HttpReply:
+    if is_same:
+        return reply
+    # The server writes its answers in this way, so what is left out is all that differs.
+    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return msgspec.structs.replace(reply, body=body)
+
+
+def _not_understood() -> MalformedRequest:
+    return MalformedRequest("answer: not of the form that this route has")

@@ -1,0 +1,140 @@
+"""The routes of Mem0's self-hosted server, and what each does with memories.
+
+The table has every route of the server's OpenAPI document; a test holds it against one. A path that
+is not here is refused, and so is one that administers the server.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from proxy.backends.openapi_version import version_of
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.http_backend import Does, Routed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from proxy.seams.operation import HttpReply, HttpRequest
+
+SEGMENTS: Final = frozenset(
+    {
+        "api-keys",
+        "auth",
+        "configure",
+        "entities",
+        "generate-instructions",
+        "memories",
+        "requests",
+        "reset",
+        "search",
+    }
+)
+MEMORIES: Final = "/memories"
+
+# Every read is made anew, because the mark of the gate is taken out of it.
+ADD: Final = Routed(does=Does.WRITE, operation="add", singly=True)
+UPDATE: Final = Routed(does=Does.WRITE, operation="update", changes_only=True)
+DELETE: Final = Routed(does=Does.REMOVE, operation="delete", singly=True)
+DELETE_ALL: Final = Routed(does=Does.REMOVE, operation="delete_all", singly=True)
+DELETE_ENTITY: Final = Routed(does=Does.REMOVE, operation="delete_entity", singly=True)
+SEARCH: Final = Routed(does=Does.READ, operation="search", remade=True)
+LIST: Final = Routed(does=Does.READ, operation="list", remade=True)
+GET: Final = Routed(does=Does.READ, operation="get", remade=True)
+HISTORY: Final = Routed(does=Does.READ, operation="history", remade=True)
+# Without an id the server lists what everybody has; it answers an administrator alone.
+LIST_ALL: Final = Routed(does=Does.READ, operation="list_all", remade=True, whole=True)
+# It counts the memories of everybody, hidden ones too, so it is made of a list.
+ENTITIES: Final = Routed(does=Does.READ, operation="entities", remade=True, whole=True)
+_ADMIN: Final = Routed(does=Does.ADMIN, operation="admin")
+
+# A star stands for one segment.
+_ROUTES: Final[Mapping[tuple[str, str], Routed]] = {
+    ("POST", "memories"): ADD,
+    ("GET", "memories"): LIST,
+    ("DELETE", "memories"): DELETE_ALL,
+    ("GET", "memories/*"): GET,
+    ("PUT", "memories/*"): UPDATE,
+    ("DELETE", "memories/*"): DELETE,
+    ("GET", "memories/*/history"): HISTORY,
+    ("POST", "search"): SEARCH,
+    ("GET", "entities"): ENTITIES,
+    ("DELETE", "entities/*/*"): DELETE_ENTITY,
+    # The configuration names the vector store, and a new one exchanges it.
+    ("GET", "configure"): _ADMIN,
+    ("POST", "configure"): _ADMIN,
+    ("GET", "configure/providers"): _ADMIN,
+    ("POST", "reset"): _ADMIN,
+    ("POST", "generate-instructions"): _ADMIN,
+    ("GET", "requests"): _ADMIN,
+    ("GET", "api-keys"): _ADMIN,
+    ("POST", "api-keys"): _ADMIN,
+    ("DELETE", "api-keys/*"): _ADMIN,
+    ("GET", "auth/setup-status"): _ADMIN,
+    ("POST", "auth/register"): _ADMIN,
+    ("POST", "auth/login"): _ADMIN,
+    ("POST", "auth/refresh"): _ADMIN,
+    ("GET", "auth/me"): _ADMIN,
+    ("PATCH", "auth/me"): _ADMIN,
+    ("POST", "auth/change-password"): _ADMIN,
+    ("POST", "auth/onboarding-complete"): _ADMIN,
+}
+TABLES: Final = {"8d5b7865": _ROUTES}
+"""The routes of each known version, by the commit of Mem0's repository that has it."""
+_BY_SHAPE: Final = {
+    (method, tuple(template.split("/"))): routed for (method, template), routed in _ROUTES.items()
+}
+ENTITY_FIELDS: Final = {"user": "user_id", "agent": "agent_id", "run": "run_id"}
+_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def route_of(request: HttpRequest) -> Routed | None:
+    """The row of the table for a request; None for a route that it does not have."""
+    parts = request.path[1:].split("/")
+    for (method, shape), routed in _BY_SHAPE.items():
+        fits = method == request.method and len(shape) == len(parts)
+        if fits and all(want in ("*", got) and got for want, got in zip(shape, parts, strict=True)):
+            names_one = any(name in ENTITY_FIELDS.values() and text for name, text in request.query)
+            return LIST_ALL if routed is LIST and not names_one else routed
+    return None
+
+
+def memory_id_of(path: str) -> str:
+    """The id of the memory in a path.
+
+    Raises:
+        MalformedRequest: It is none. PostgreSQL takes a UUID in several spellings; only the
+            server's own is taken here, so that a memory has one key.
+    """
+    segments = path.split("/")
+    memory_id = segments[2] if len(segments) > 2 else ""  # noqa: PLR2004 - "", "memories", the id
+    return known_id(memory_id)
+
+
+def known_id(memory_id: str) -> str:
+    """The id of a memory, as the server spells it.
+
+    Raises:
+        MalformedRequest: It has another form.
+    """
+    if not _ID.fullmatch(memory_id):
+        raise MalformedRequest("memory_id: not the id of a memory", status=400)
+    return memory_id
+
+
+def entity_of(path: str) -> tuple[str, str]:
+    """The field and the id of the entity in a path of `/entities`.
+
+    Raises:
+        MalformedRequest: There is no such kind of entity.
+    """
+    _, _, kind, entity_id = path.split("/")
+    if kind not in ENTITY_FIELDS:
+        raise MalformedRequest("entity_type: user, agent or run")
+    return ENTITY_FIELDS[kind], entity_id
+
+
+def version_told(reply: HttpReply) -> str | None:
+    """The version whose routes the server's OpenAPI document lists; it says `1.0.0` of itself."""
+    return version_of(reply, TABLES)
