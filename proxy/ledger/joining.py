@@ -10,7 +10,7 @@ import msgspec
 from policy.model import SourceKind, meet
 from proxy.dialects.model.transcript import Turn, Voice
 from proxy.ledger.by_identity import ByIdentity
-from proxy.ledger.state import OPEN_MS
+from proxy.ledger.state import OPEN_MS, key_with_arguments
 from proxy.ledger.texts import strings_in
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from proxy.dialects.model.transcript import ModelCall, ModelRequest, Said
     from proxy.ledger.reading import Reader
-    from proxy.ledger.state import Book, SessionState
+    from proxy.ledger.state import Book, CallMade, SessionState
 
 LIVE_MS: Final = 24 * 3_600_000
 """How long a session counts after it was last heard of, for writes that nobody can place."""
@@ -38,7 +38,8 @@ class History(NamedTuple):
     models: tuple[int, ...]
     # The hash of the history up to the first user turn, which identifies a conversation.
     root: int
-    # The calls that have a result in the request, or that its conversation went on without.
+    # The calls that have a result in the request, or that its conversation went on without. For the
+    # latter also `key_with_arguments`.
     answered: frozenset[int]
     # The number of characters of each turn.
     lengths: tuple[int, ...] = ()
@@ -147,9 +148,14 @@ class Numbering:
             by_user=Voice.USER in voices,
             by_host=_by_host(turn),
             answers=tuple(self._reader.print(said.call_id) for said in turn.said if said.call_id),
-            made=tuple(self._reader.print(call.call_id) for call in turn.calls),
+            made=tuple(key for call in turn.calls for key in _keys_of(call, self._reader)),
             length=length_of(turn.said, turn.calls),
         )
+
+
+def _keys_of(call: ModelCall, reader: Reader) -> tuple[int, int]:
+    key = reader.print(call.call_id)
+    return key, key_with_arguments(key, reader.arguments(call.arguments))
 
 
 def length_of(said: Iterable[Said], calls: Iterable[ModelCall]) -> int:
@@ -206,7 +212,8 @@ def _pointers(book: Book, request: ModelRequest, history: History, reader: Reade
             if at == history.models[0]:
                 # Conversations begin alike ("Hello!"), so the same beginning may belong to another
                 # conversation. What was said in it decides.
-                newest = _by_what_was_said(book, request, history, reader)
+                newest = _waiting(book, request.turns[at], history, reader)
+                newest = newest or _by_what_was_said(book, request, history, reader)
                 session = session if newest is None else newest.session
             yield session
             break
@@ -217,10 +224,27 @@ def _pointers(book: Book, request: ModelRequest, history: History, reader: Reade
             made = book.calls.get(reader.print(call.call_id))
             if made is not None and made.row.arguments == reader.arguments(call.arguments):
                 yield made.session
+        waiting = _waiting(book, turn, history, reader) if known < 0 else None
+        if waiting is not None:
+            yield waiting.session
         for said in turn.said:
             made = book.calls.get(reader.print(said.call_id)) if said.call_id else None
             if made is not None:
                 yield made.session
+
+
+def _waiting(book: Book, turn: Turn, history: History, reader: Reader) -> SessionState | None:
+    """The newest session that began like this history and waits for the result of a turn's call.
+
+    Only calls whose ids repeat are looked for: another call is known by its id.
+    """
+    keys = [_keys_of(call, reader)[1] for call in turn.calls] if book.repeated else []
+    for session in reversed(book.sessions.values()) if keys else ():
+        calls = (book.repeated.get((key, session.session)) for key in keys)
+        waits = any(call is not None and call.open for call in calls)
+        if waits and history.root in session.conversations:
+            return session
+    return None
 
 
 def _by_what_was_said(
@@ -276,7 +300,7 @@ def summed_up(book: Book, request: ModelRequest, reader: Reader) -> tuple[Sessio
 
 
 def most_of(
-    book: Book, session: SessionState, history: History, now_ms: int, *, goes_on: bool
+    book: Book, session: SessionState, request: ModelRequest, history: History, now_ms: int
 ) -> SourceKind:
     """The highest label that a user turn of this conversation may get.
 
@@ -289,7 +313,7 @@ def most_of(
     if there is not None:
         return there
     most = SourceKind.USER_INPUT
-    if goes_on:
+    if request.continues is not None:
         for kind in session.conversations.values():
             most = meet(most, kind)
         return most
@@ -300,21 +324,37 @@ def most_of(
             # began (a sub-agent's).
             most = meet(most, session.conversations.get(root, SourceKind.UNKNOWN))
         return most
-    return most_under_calls(book, history.answered, now_ms)
+    return most_under_calls(book, over_in(book, session.session, request, history), now_ms)
 
 
-def most_under_calls(book: Book, answered: Container[int], now_ms: int) -> SourceKind:
+def over_in(
+    book: Book, session: str, request: ModelRequest, history: History
+) -> tuple[CallMade, ...]:
+    """The open calls of a session whose results its conversation no longer waits for.
+
+    Such a call was answered, or a person stopped it. A history without the call says nothing of it:
+    it may be that of a process under the call, which goes on from before. An id that occurs in
+    several calls answers none of them; the history must have the very call, with its arguments. A
+    request that leaves its history out cannot show the call, so there the id is enough.
+    """
+    found = [book.calls.get(key) or book.repeated.get((key, session)) for key in history.answered]
+    if request.continues is not None:
+        found += [one for one in book.repeated.values() if one.row.key in history.answered]
+    over = (one for one in found if one is not None and one.open and one.session == session)
+    return tuple(dict.fromkeys(over))
+
+
+def most_under_calls(book: Book, over: Container[CallMade], now_ms: int) -> SourceKind:
     """The highest label for a user turn that is new in this request.
 
     While a call of the model has no result yet, the process that the call started may have sent the
     turn.
 
-    Calls in `answered` are over: the request's history answers them, or goes on without them.
+    Calls in `over` do not count: the request's history shows that they ended (`over_in`).
     """
     most = SourceKind.USER_INPUT
-    for call in book.calls.values():
-        key = call.row.key
-        if not call.open or key in answered or call.at_ms + OPEN_MS < now_ms:
+    for call in book.all_calls():
+        if not call.open or call in over or call.at_ms + OPEN_MS < now_ms:
             continue
         under = book.sessions.get(call.session)
         if under is not None:

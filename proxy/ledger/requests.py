@@ -19,6 +19,7 @@ from proxy.ledger.joining import (
     lowest_live,
     most_of,
     most_under_calls,
+    over_in,
     place_of,
     summed_up,
 )
@@ -133,8 +134,7 @@ class Entering:
             self._note(session, "distrusted", moment.now_ms)
         if place.astray:
             self._note(session, "history_lost", moment.now_ms)
-        goes_on = request.continues is not None
-        most = most_of(book, session, history, moment.now_ms, goes_on=goes_on)
+        most = most_of(book, session, request, history, moment.now_ms)
         # A turn whose label is low only because history was lost still counts as a person's.
         noted = any(self._noted(one) in session.labels for one in _UNKNOWN_SINCE)
         by_model = most is not SourceKind.USER_INPUT and not noted
@@ -186,8 +186,8 @@ class Entering:
 
         A new conversation counts as begun by that call.
         """
-        for call in reversed(book.calls.values()):
-            answered = not call.open or call.row.key in history.answered
+        for call in reversed(book.all_calls()):
+            answered = not call.open or call.key in history.answered
             if not answered and call.at_ms + OPEN_MS >= now_ms and call.session in book.sessions:
                 return call.session
         return ""
@@ -231,8 +231,9 @@ class Entering:
                 if reads[at] is None and not self._core.reader.knows(request.turns[at], ground):
                     lost_before = at
             begins = _begins(request)
-            under = most_under_calls(ground.book, history.answered, ground.now_ms)
-            ground = ground._replace(given_up=_given_up(history, ground))
+            over = over_in(ground.book, name, request, history)
+            under = most_under_calls(ground.book, over, ground.now_ms)
+            ground = ground._replace(given_up=tuple(call.key for call in over))
             for at in fresh:
                 here = ground._replace(
                     digest=history.digests[at],
@@ -359,20 +360,6 @@ class Entering:
         if digest not in session.labels:
             row = Row("history", label, 0, why)
             self._core.do(Entry(session.session, digest, now_ms, label, rows=(row,)))
-
-
-def _given_up(history: History, ground: TurnGround) -> tuple[int, ...]:
-    """The calls of earlier turns whose results the conversation no longer waits for.
-
-    Such a call was answered, or a person stopped it. A history without the call says nothing of it:
-    it may be that of a process under the call, which goes on from before.
-    """
-    name, book = ground.session.session, ground.book
-    return tuple(
-        key
-        for key in history.answered
-        if (call := book.calls.get(key)) is not None and call.open and call.session == name
-    )
 
 
 def _begins(request: ModelRequest) -> int:

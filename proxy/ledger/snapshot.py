@@ -68,7 +68,7 @@ def _records_of(book: Book) -> Iterator[Record]:
     dropped, until_ms = book.dropped or (None, 0)
     calls = tuple(
         KeptCall(call.session, call.at_ms, call.row, call.open, call.used, call.mapped)
-        for call in book.calls.values()
+        for call in book.all_calls()
     )
     unplaced = tuple(book.unplaced)
     ambiguous, unanswered = packed(book.ambiguous), book.unanswered
@@ -139,4 +139,7 @@ def restore_book(book: Book, kept: KeptBook) -> None:
     for one in kept.calls:
         call = CallMade(one.session, one.at_ms, one.row)
         call.open, call.used, call.mapped = one.open, one.used, one.mapped
-        book.calls[one.row.key] = call
+        if one.row.key in book.ambiguous:
+            book.repeat(call)
+        else:
+            book.calls[one.row.key] = call

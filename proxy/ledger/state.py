@@ -88,12 +88,26 @@ class TypedTurn:
 class CallMade:
     """A call that a model of a session made."""
 
-    __slots__ = ("at_ms", "exact", "mapped", "open", "parts", "row", "session", "spelled", "used")
+    __slots__ = (
+        "at_ms",
+        "exact",
+        "key",
+        "mapped",
+        "open",
+        "parts",
+        "row",
+        "session",
+        "spelled",
+        "used",
+    )
 
     def __init__(self, session: str, at_ms: int, row: CallRow) -> None:
         self.session = session
         self.at_ms = at_ms
         self.row = row
+        # What identifies the call: the print of its id, and for a call in `Book.repeated`
+        # `key_with_arguments`.
+        self.key = row.key
         self.exact = frozenset(prints(row.exact))
         self.parts = frozenset(prints(row.parts))
         self.spelled = tuple(prints(row.spelled))
@@ -102,6 +116,11 @@ class CallMade:
         # Whether a tool map says that this call writes a memory. A write that arrives over a relay
         # then names this call by its id.
         self.mapped = False
+
+
+def key_with_arguments(key: int, arguments: int) -> int:
+    """What tells calls with one id apart: the print of the id, together with the arguments'."""
+    return key ^ arguments
 
 
 class SessionState:
@@ -186,6 +205,9 @@ class Book:
         self.calls: OrderedDict[int, CallMade] = OrderedDict()
         # Ids of calls that occurred in two replies: they identify no call any more.
         self.ambiguous: OrderedDict[int, None] = OrderedDict()
+        # The calls with such ids, by `CallMade.key` and session. They say nothing about a write;
+        # they are kept to know which of them has no result yet.
+        self.repeated: OrderedDict[tuple[int, str], CallMade] = OrderedDict()
         # About calls without a result that were dropped for lack of room: the lowest taint of their
         # sessions, and the time of the newest call.
         self.unanswered: tuple[SourceKind, int] | None = None
@@ -201,20 +223,46 @@ class Book:
 
     def make_room(self, now_ms: int) -> None:
         """Keep a bounded number of calls. Those that are over go first; the others still count."""
-        while len(self.calls) > CALLS_MAX:
+        self._make_room_in(self.calls, now_ms)
+        self._make_room_in(self.repeated, now_ms)
+
+    def _make_room_in(self, calls: OrderedDict[_Key, CallMade], now_ms: int) -> None:
+        while len(calls) > CALLS_MAX:
             over = (
-                key
-                for key, call in self.calls.items()
-                if not call.open or call.at_ms + OPEN_MS < now_ms
+                key for key, call in calls.items() if not call.open or call.at_ms + OPEN_MS < now_ms
             )
-            gone = self.calls.pop(next(over, next(iter(self.calls))))
+            gone = calls.pop(next(over, next(iter(calls))))
             if gone.open:
                 self._lose(gone.session, gone.at_ms)
 
+    def repeat(self, call: CallMade) -> CallMade:
+        """Keep a call whose id occurred in two replies; returns the one that is kept.
+
+        The same call once more, in the same session, is the one that is kept already.
+        """
+        call.key = key_with_arguments(call.row.key, call.row.arguments)
+        return self.repeated.setdefault((call.key, call.session), call)
+
+    def all_calls(self) -> list[CallMade]:
+        """All calls that are kept, oldest first."""
+        return sorted((*self.calls.values(), *self.repeated.values()), key=lambda one: one.at_ms)
+
+    def move_calls(self, gone: str, into: str) -> None:
+        """Give the calls of a session to the session that it was merged into."""
+        for call in self.all_calls():
+            if call.session == gone:
+                call.session = into
+                if self.repeated.pop((call.key, gone), None) is not None:
+                    self.repeat(call).open |= call.open
+
     def lose_calls(self, session: str) -> None:
         """Drop the calls of a session."""
-        for key in [key for key, call in self.calls.items() if call.session == session]:
-            gone = self.calls.pop(key)
+        self._lose_in(self.calls, session)
+        self._lose_in(self.repeated, session)
+
+    def _lose_in(self, calls: OrderedDict[_Key, CallMade], session: str) -> None:
+        for key in [key for key, call in calls.items() if call.session == session]:
+            gone = calls.pop(key)
             if gone.open:
                 self._lose(session, gone.at_ms)
 
@@ -404,9 +452,7 @@ class State:
         for key, session in book.keys.items():
             if session == gone.session:
                 book.keys[key] = into.session
-        for call in book.calls.values():
-            if call.session == gone.session:
-                call.session = into.session
+        book.move_calls(gone.session, into.session)
 
     def _drop(self, record: Dropped) -> None:
         book = self.books.get(record.principal)
@@ -485,7 +531,7 @@ def _enter(session: SessionState, book: Book, entry: Entry) -> None:
     for made in entry.calls:
         _called(session, book, entry.at_ms, made)
     for key in prints(entry.answers):
-        call = book.calls.get(key)
+        call = book.calls.get(key) or book.repeated.get((key, session.session))
         if call is not None:
             call.open = False
 
@@ -501,15 +547,19 @@ def _hear(book: Book, record: Entry | Heard) -> None:
 
 def _called(session: SessionState, book: Book, at_ms: int, row: CallRow) -> None:
     there = book.calls.get(row.key)
-    if there is None:
-        if row.key not in book.ambiguous:
-            book.calls[row.key] = CallMade(session.session, at_ms, row)
-            book.make_room(at_ms)
-    elif there.row != row or there.session != session.session:
+    made = CallMade(session.session, at_ms, row)
+    if there is not None and there.row == row and there.session == made.session:
+        return
+    if there is None and row.key not in book.ambiguous:
+        book.calls[row.key] = made
+    else:
         # An id that occurred in two replies does not identify a call.
-        del book.calls[row.key]
         book.ambiguous[row.key] = None
         _bound(book.ambiguous, CALLS_MAX)
+        if there is not None:
+            book.repeat(book.calls.pop(row.key))
+        book.repeat(made)
+    book.make_room(at_ms)
 
 
 def _wrote(session: SessionState, book: Book, wrote: Wrote) -> None:

@@ -144,7 +144,7 @@ def shown(state: State, session: SessionState, now_ms: int) -> SessionView:
 def _began_under(book: Book | None, session: SessionState) -> BeganUnderView | UnsetType:
     """The newest call that the parent session had made when this session began."""
     under = any(one.row.why == "under_a_call" for one in session.shown)
-    for one in reversed(book.calls.values()) if book is not None and under else ():
+    for one in reversed(book.all_calls()) if book is not None and under else ():
         if one.session == session.parent and one.at_ms <= session.began_ms and not one.used:
             return BeganUnderView(call=_call(session, one), needs=NEEDED["under_a_call"][1])
     return UNSET
@@ -217,7 +217,7 @@ def _row(state: State, session: SessionState) -> SessionRow:
 def _open_calls(book: Book | None, session: SessionState) -> list[CallMade]:
     if book is None:
         return []
-    return [one for one in book.calls.values() if one.open and one.session == session.session]
+    return [one for one in book.all_calls() if one.open and one.session == session.session]
 
 
 def _call(session: SessionState, call: CallMade) -> OriginView:

@@ -22,6 +22,10 @@ _ENDED: Final = at(
     "tests/unit/proxy/ledger/test_joining.py",
     "test_a_process_under_a_call_does_not_end_the_call",
 )
+_REPEATED: Final = at(
+    "tests/unit/proxy/ledger/test_joining.py",
+    "test_where_call_ids_repeat_no_other_call_hides_one_that_is_under_way",
+)
 _BOUNDS: Final = "tests/unit/proxy/ledger/test_bounds.py"
 _LOG: Final = "tests/unit/storage/session_log/test_log.py"
 _TRICKS: Final = at(
@@ -49,18 +53,55 @@ SESSIONS: Final = (
     Mutant(
         name="a nested agent of another name is a person's",
         file="proxy/ledger/joining.py",
-        old="if not call.open or key in",
-        new="if call.session != session.session or not call.open or key in",
+        old="if not call.open or call in",
+        new="if book.sessions or not call.open or call in",
         invariant="a name does not tell one conversation from another",
         tests=(_NAMES,),
     ),
     Mutant(
         name="a process under a call types as a person in an older conversation",
         file="proxy/ledger/requests.py",
-        old="            under = most_under_calls(ground.book, history.answered, ground.now_ms)\n",
+        old="            under = most_under_calls(ground.book, over, ground.now_ms)\n",
         new="            under = ground.most\n",
         invariant="what first comes under another's open call is no person's",
         tests=(_RESUMED,),
+    ),
+    Mutant(
+        name="a call of the same id hides one that is under way",
+        file="proxy/ledger/state.py",
+        old="            book.repeat(book.calls.pop(row.key))\n",
+        new="            del book.calls[row.key]\n",
+        invariant="a call is under way whatever other calls have its id",
+        tests=(_REPEATED,),
+    ),
+    Mutant(
+        name="a call whose id is known to repeat is never under way",
+        file="proxy/ledger/state.py",
+        old="        book.repeat(made)\n",
+        new="",
+        invariant="a call is under way whatever other calls have its id",
+        tests=(_REPEATED,),
+    ),
+    Mutant(
+        name="the result of one call ends another of the same id",
+        file="proxy/ledger/state.py",
+        old="    return key ^ arguments\n",
+        new="    return key\n",
+        invariant="an id that repeats ends no other call",
+        tests=(_REPEATED,),
+    ),
+    Mutant(
+        name="a conversation whose call ids repeat is not found again",
+        file="proxy/ledger/joining.py",
+        old="for call in turn.calls] if book.repeated else []",
+        new="for call in turn.calls if not call]",
+        invariant="honest conversations whose call ids repeat stay a person's",
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_joining.py",
+                "test_conversations_in_turn_whose_call_ids_repeat_stay_a_person_s",
+            ),
+        ),
     ),
     Mutant(
         name="whoever writes the words of a call ends it",
@@ -180,7 +221,7 @@ SESSIONS: Final = (
     Mutant(
         name="a call that a person stopped is under way for an hour",
         file="proxy/ledger/requests.py",
-        old="            ground = ground._replace(given_up=_given_up(history, ground))\n",
+        old="            ground = ground._replace(given_up=tuple(call.key for call in over))\n",
         new="",
         invariant="a call that its conversation went on without is no longer under way",
         tests=(

@@ -110,7 +110,13 @@ async def _stores(client: ModelClient, recorder: Recorder, api: str, how: str) -
 async def _refused(client: ModelClient, api: str, how: str) -> None:
     """A write of the model is refused, it reads why, and goes on."""
     prompt = f"{call(TOOL, content=f'{STEERING}, {api} and {how}')} THEN {call('look_up', key='a')}"
-    await client.ask(f"{api}.{how}.refused", api, _asking(api, how, prompt))
+    body = _asking(api, how, prompt)
+    await client.ask(f"{api}.{how}.refused", api, body)
+    # The call that the model made after the refusal gets its result. While it had none, nothing
+    # that is typed under this key would count as a person's.
+    given = {"key": "a"}
+    told = answered(api, body, given, "Nothing is there.", tool="look_up", call_id="call_0001")
+    await client.ask(f"{api}.{how}.answered", api, {**told, "stream": False})
 
 
 async def _withheld(client: ModelClient, recorder: Recorder) -> None:
@@ -187,9 +193,10 @@ async def _goes_wrong(client: ModelClient, model: ScriptedModel) -> None:
     await client.ask("anthropic.thread", "anthropic", thread)
 
 
-def answered(api: str, body: Json, given: Json, came: str, *, tool: str = TOOL) -> Json:
+def answered(
+    api: str, body: Json, given: Json, came: str, *, tool: str = TOOL, call_id: str = "call_0000"
+) -> Json:
     """The next request of the same conversation: the call that was made, and what came of it."""
-    call_id = "call_0000"
     made: Json
     if api == "anthropic":
         made = {"type": "tool_use", "id": call_id, "name": tool, "input": given}

@@ -8,7 +8,7 @@ import pytest
 
 from policy.labels.taint import Joined
 from policy.model import Principal, PrincipalId, Tenant
-from proxy.ledger import requests, state
+from proxy.ledger import requests, sessions, state
 from proxy.ledger.records import Began, Entry, Merged, Row
 from proxy.ledger.state import State, unread_of
 from tests.unit.proxy.ledgers import (
@@ -29,6 +29,8 @@ from tests.unit.proxy.ledgers import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from proxy.dialects.strict_json.tolerant import Json
 
 OWN = Principal(principal_id=PrincipalId("key:ada-2"), tenant=Tenant("harbour"))
 FIRST = "Please look at the page about the harbour."
@@ -154,6 +156,74 @@ async def test_a_process_under_a_call_does_not_end_the_call(
     await ledger.ask(user(FIRST), assistant("", starts), result("c1", "done"))
     ledger.clock.now_s += 0 if how == "written" else 3_601
     assert (await ledger.ask(user("I prefer tea in the morning."))).turns[0].label is USER
+
+
+@pytest.mark.parametrize("how", ["before", "after", "resumed", "again", "restart", "many"])
+async def test_where_call_ids_repeat_no_other_call_hides_one_that_is_under_way(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some hosts number the calls of each conversation, or of each reply, from one."""
+    monkeypatch.setattr(state, "CALLS_MAX", 8)
+    ledger = kept(tmp_path, is_new=True)
+    first, before = user(FIRST), call("c1", "Bash", command="date")
+    last: list[Json] = [first]
+    older: list[Json] = []
+    nested: list[Json] = [user(SAID)]
+    if how != "after":
+        # The id was used before: in another conversation, or in this one.
+        begins = first if how == "resumed" else user("Which day is it?")
+        await ledger.answer(await ledger.ask(begins), reply("", before))
+        older = [begins, assistant("", before), result("c1", "Monday")]
+        await ledger.answer(await ledger.ask(*older), reply("It is Monday."))
+        older = [*older, assistant("It is Monday.")]
+        last = [*older, user("Go on.")] if how == "resumed" else last
+    await ledger.answer(await ledger.ask(*last), reply("", STARTS))
+    match how:
+        case "resumed":
+            nested = [*older, user(SAID)]
+        case "after" | "again" | "many":
+            # The process lets its own model make such calls, and answers them.
+            for at in range(20 if how == "many" else 1):
+                asks = user(f"What is the time in harbour {at}?")
+                other = call("c1", "Bash", command=f"date -u {at}")
+                await ledger.answer(await ledger.ask(asks), reply("", other))
+                await ledger.ask(asks, assistant("", other), result("c1", "noon"))
+        case _:
+            pass
+    if how == "restart":
+        monkeypatch.setattr(sessions, "GROWN_BYTES", 0)
+        assert await ledger.sessions.compact()
+        await ledger.sessions.close()
+        ledger = kept(tmp_path, ledger.clock)
+    assert (await ledger.ask(*nested)).turns[-1].label.trust <= MODEL.trust
+    assert not ledger.seen(SAID).endorsed
+    # Control: the result of that very call ends it.
+    await ledger.ask(*last, assistant("", STARTS), result("c1", "done"))
+    assert (await ledger.ask(user("I prefer tea in the morning."))).turns[0].label is USER
+    await ledger.sessions.close()
+
+
+@pytest.mark.parametrize("begins", ["What is the time?", "What is the time in harbour {}?"])
+@pytest.mark.parametrize("command", ["date", "date {}"])
+@pytest.mark.parametrize("words", ["", "I look."])
+async def test_conversations_in_turn_whose_call_ids_repeat_stay_a_person_s(
+    begins: str, command: str, words: str
+) -> None:
+    ledger = Ledger()
+    for at in range(3):
+        turns: list[Json] = [user(begins.format(at))]
+        for number in range(3):
+            if number:
+                turns.append(user(f"It is not {at} past {number}, I think."))
+            entered = await ledger.ask(*turns)
+            assert entered.turns[-1].label is USER
+            made = call("c1", "Bash", command=command.format(f"{at}{number}"))
+            await ledger.answer(entered, reply(words, made))
+            turns += [assistant(words, made), result("c1", "noon")]
+            entered = await ledger.ask(*turns)
+            await ledger.answer(entered, reply("It is noon."))
+            turns.append(assistant("It is noon."))
+        assert not any(one.open_calls for one in ledger.sessions.listed(9).sessions)
 
 
 async def test_a_turn_of_a_model_that_nobody_saw_makes_no_task_a_person_s_words() -> None:
