@@ -39,6 +39,7 @@ class Hidden(msgspec.Struct, frozen=True, kw_only=True):
     for one that is past an expiry of its own. `cases` are the wrong answers that name the memory,
     oldest first. `structural`: a step was let in although its program broke a rule that only a
     program can break. `claimed_more`: a client claimed a more trusted source than the gate found.
+    `writers` wrote any version of the memory.
     """
 
     memory: Memory
@@ -50,15 +51,20 @@ class Hidden(msgspec.Struct, frozen=True, kw_only=True):
     expired: bool
     structural: bool
     claimed_more: bool
+    writers: frozenset[PrincipalId]
 
 
 class OnProbation(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory on probation, since when and until when (Unix milliseconds)."""
+    """A memory on probation, since when and until when (Unix milliseconds).
+
+    `writers` wrote any version of the memory.
+    """
 
     tenant: Tenant
     memory_id: MemoryId
     since_ms: int
     until_ms: int
+    writers: frozenset[PrincipalId]
 
 
 class Outlived(msgspec.Struct, frozen=True, kw_only=True):

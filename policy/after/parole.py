@@ -17,7 +17,7 @@ PAROLES_MAX: Final = 2
 """How often one memory may come back by a trial."""
 PROBATION_DAYS: Final = 30
 PROBATION_RECALLS: Final = 50
-"""A probation ends after so many days, or after so many recalls that showed the memory."""
+"""A probation ends after so many days, or after so many recalls that showed others the memory."""
 
 _LOWER: Final = {
     MemoryClass.L1: MemoryClass.L2,

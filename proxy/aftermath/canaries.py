@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from storage.recalls import Recalls
     from storage.values import Anchor
 
+CANARY_FRONT: Final = "canary"
+"""The front of a canary's search in the ledger of recalls."""
 FOUND_MAX: Final = 10
 """Memories that one question of a canary finds."""
 
@@ -154,7 +156,7 @@ class Canaries:
                 at_ms=self._out.now_ms(),
                 tenant=canary.tenant,
                 principal_id=by,
-                front="canary",
+                front=CANARY_FRONT,
                 operation="search_memory",
                 session="",
                 version=self._reader.status().version,

@@ -11,6 +11,7 @@ import msgspec
 from policy.after.parole import PROBATION_RECALLS, Trial
 from policy.after.signals import SignalKind
 from policy.model import MemoryStatus, PrincipalId
+from proxy.aftermath.canaries import CANARY_FRONT
 from proxy.aftermath.replay import NothingKept
 from proxy.aftermath.rule_watch import going_on
 from storage.errors import MemoryMoved, UnknownMemory
@@ -25,11 +26,15 @@ if TYPE_CHECKING:
     from proxy.seams.cases import Signal
     from proxy.seams.surroundings import Surroundings
     from storage.paroles import OnProbation, Paroles
-    from storage.recalls import Recalls
+    from storage.recalls import Recall, Recalls
 
 _OF_RULES: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})
 BY: Final = PrincipalId("mnemogate:parole")
 EVERY_S: Final = 3_600.0
+OWN_PRINCIPALS: Final = "mnemogate:"
+"""The names of the sidecar's own principals begin so, and those of no key."""
+RECALLS_LOOKED_AT: Final = 1_000
+"""How many of the newest recalls of a memory are looked at, to count those that end a probation."""
 _DAY_MS: Final = 86_400_000
 
 
@@ -72,9 +77,20 @@ class Probations:
         if one.until_ms <= self._now_ms():
             return True
         shown = self._recalls.recalls(
-            one.tenant, memory_id=one.memory_id, since_ms=one.since_ms, limit=PROBATION_RECALLS
+            one.tenant, memory_id=one.memory_id, since_ms=one.since_ms, limit=RECALLS_LOOKED_AT
         )
-        return len(shown) >= PROBATION_RECALLS
+        return sum(_counts(recall, one) for recall in shown) >= PROBATION_RECALLS
+
+
+def _counts(recall: Recall, one: OnProbation) -> bool:
+    """Whether a recall is one in which somebody could have met the memory, and complained.
+
+    Who wrote the memory could read it fifty times in a minute, and the sidecar's own searches are
+    read by nobody.
+    """
+    if recall.front == CANARY_FRONT or recall.principal_id.startswith(OWN_PRINCIPALS):
+        return False
+    return recall.principal_id not in one.writers
 
 
 class Paroled(msgspec.Struct, frozen=True, kw_only=True):

@@ -73,9 +73,10 @@ class Trials:
         return Trial(steps=tuple(steps))
 
     async def _provenance(self, hidden: Hidden) -> StepDone:
-        trust = self._reader.trust(hidden.memory.principal_id)
+        # The lowest of all writers counts: another one's later version brings back what it kept.
+        levels = {self._reader.trust(one).level for one in hidden.writers}
         against = None
-        if hidden.structural or trust.level is not TrustLevel.TRUSTED:
+        if hidden.structural or levels != {TrustLevel.TRUSTED}:
             against = Against.VIOLATOR
         elif hidden.claimed_more:
             against = Against.FORGED_LABEL

@@ -65,6 +65,7 @@ class EmbeddedParoles:
                 expired=is_expired(row, self._clock()),
                 structural=any(_verdict(view, one).structural for one in rows),
                 claimed_more=any(_claims_more(view, one) for one in rows),
+                writers=_writers(rows),
             )
 
     async def grant(self, hidden: Hidden, said: str, by: PrincipalId) -> Standing:
@@ -92,6 +93,7 @@ class EmbeddedParoles:
                             memory_id=row.memory_id,
                             since_ms=record.since_ms,
                             until_ms=record.until_ms,
+                            writers=_writers(chain(view, known.ordinal)),
                         )
                     )
         return tuple(found)
@@ -149,6 +151,10 @@ def _outlived(known: IdRecord, rows: Sequence[Row], cases: Sequence[Case]) -> in
     # What an incident lets expire is a copy of the row before, which differs in the expiry alone.
     is_copy = before.salt == newest.salt and before.expires_at != newest.expires_at
     return newest.prev_ordinal if is_copy else known.ordinal
+
+
+def _writers(rows: Sequence[Row]) -> frozenset[PrincipalId]:
+    return frozenset(one.principal_id for one in rows)
 
 
 def _verdict(view: View, row: Row) -> VerdictLeaf:

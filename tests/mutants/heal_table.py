@@ -10,6 +10,7 @@ _CHECKED: Final = "tests/unit/proxy/aftermath/test_reply_checks.py"
 _HEALING: Final = "tests/unit/proxy/model/test_healing.py"
 _SCREENED: Final = "tests/unit/proxy/aftermath/test_screening.py"
 _RECALL: Final = "tests/integration/test_heal_recall.py"
+_PAROLED: Final = "tests/unit/proxy/aftermath/test_paroling.py"
 _BESIDE: Final = "test_no_answer_of_mem0s_tells_a_lie_beside_a_text_or_after_a_change"
 
 HEAL: Final = (
@@ -162,5 +163,29 @@ HEAL: Final = (
         new="        self._mark = None\n",
         invariant="a verdict counts for the anchors that it was found by",
         tests=(at(_SCREENED, "test_two_tenants_share_no_verdict"),),
+    ),
+    Mutant(
+        name="who wrote a memory reads its probation to the end",
+        file="proxy/aftermath/paroling.py",
+        old="    return recall.principal_id not in one.writers\n",
+        new="    return True\n",
+        invariant="a probation ends by what others were shown",
+        tests=(at(_PAROLED, "test_a_probation_ends_after_thirty_days_or_fifty_recalls"),),
+    ),
+    Mutant(
+        name="the sidecar's own searches end a probation",
+        file="proxy/aftermath/paroling.py",
+        old="recall.front == CANARY_FRONT or recall.principal_id.startswith(OWN_PRINCIPALS)",
+        new="not recall.front",
+        invariant="a probation ends by what others were shown",
+        tests=(at(_PAROLED, "test_a_probation_ends_after_thirty_days_or_fifty_recalls"),),
+    ),
+    Mutant(
+        name="a trial looks at the newest writer of a memory alone",
+        file="proxy/aftermath/trial.py",
+        old="for one in hidden.writers}\n",
+        new="for one in {hidden.memory.principal_id}}\n",
+        invariant="the least trusted writer of a memory counts",
+        tests=(at(_PAROLED, "test_the_least_trusted_writer_of_a_memory_counts"),),
     ),
 )

@@ -145,7 +145,13 @@ def truth(store: EmbeddedStore, text: str) -> MemoryId:
     return id_of(write(store, submission_of(candidate_of(text), vector=near(text, share=0.8)))[0])
 
 
-async def recalled(store: EmbeddedStore, limit: int) -> str:
+async def recalled(
+    store: EmbeddedStore,
+    limit: int,
+    *,
+    by: PrincipalId = AGENT.principal_id,
+    front: str = "test",
+) -> str:
     """A search as an agent makes it, noted in the ledger; the recall's id."""
     hits = store.reader.search(TENANT, QUESTION, EVERYTHING, limit, -1.0)
     return store.recalls.note(
@@ -153,8 +159,8 @@ async def recalled(store: EmbeddedStore, limit: int) -> str:
             recall_id="",
             at_ms=store.time_ms,
             tenant=TENANT,
-            principal_id=AGENT.principal_id,
-            front="test",
+            principal_id=by,
+            front=front,
             operation="search_memory",
             session="",
             version=store.reader.status().version,

@@ -14,14 +14,15 @@ from policy.after.closure import Act, Relation
 from policy.after.matchers import Applies, Matcher
 from policy.after.parole import PROBATION_RECALLS, Against, TrialStep
 from policy.after.signals import SignalKind
-from policy.model import ChangeKind, MemoryClass, Scope, SourceKind
+from policy.model import ChangeKind, MemoryClass, Principal, PrincipalId, Scope, SourceKind
 from policy.query import EVERYTHING
+from policy.trust.ladder import TrustLevel
 from proxy.aftermath.blaming import Blaming
 from proxy.aftermath.paroling import Paroled, Paroling, Probations
 from proxy.aftermath.replay import Replays
 from proxy.aftermath.rules import Spoken
 from proxy.aftermath.trial import Trials
-from proxy.seams.cases import NoJudges
+from proxy.seams.cases import RULES, NoJudges
 from proxy.seams.surroundings import Surroundings
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.cases import CaseStep
@@ -38,6 +39,7 @@ from tests.unit.proxy.aftermath.test_blaming import (
     signal,
 )
 from tests.unit.storage.opening import (
+    AGENT,
     BY,
     OPERATOR,
     TENANT,
@@ -47,6 +49,7 @@ from tests.unit.storage.opening import (
     write,
 )
 from tests.unit.storage.repair.test_isolation import SMALL, Copies, id_of
+from tests.unit.storage.repair.test_wrong_answers import FETCHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
 
 DAY_MS = 86_400_000
 OLD, NEW = "The office door code is 66.", "The office door code is 11."
+OTHER = Principal(principal_id=PrincipalId("agent-2"), tenant=TENANT)
 POISON = "The parking lot closes at 9."
 
 
@@ -315,8 +319,14 @@ def test_a_probation_ends_after_thirty_days_or_fifty_recalls(bench: Bench, ends_
     else:
 
         async def recalls() -> None:
+            # Control: neither its writer nor the sidecar itself reads a probation to its end.
+            for by, front in ((AGENT.principal_id, "test"), (RULES, "test"), (BY, "canary")):
+                for _ in range(PROBATION_RECALLS):
+                    await recalled(store, 10, by=by, front=front)
+            await way.paroling.turn()
+            assert len(store.paroles.on_probation()) == 1
             for _ in range(PROBATION_RECALLS):
-                await recalled(store, 10)
+                await recalled(store, 10, by=PrincipalId("reader"))
 
         asyncio.run(recalls())
     case = way.blame()
@@ -404,6 +414,27 @@ def test_a_client_that_claimed_more_than_it_is_gets_nothing_back(bench: Bench) -
     bad = msgspec.structs.replace(hidden, structural=True)
     trial = asyncio.run(way.paroling._trials.tried(bad))
     assert trial.against is Against.VIOLATOR
+
+
+@pytest.mark.parametrize("violates", [AGENT, OTHER, None])
+def test_the_least_trusted_writer_of_a_memory_counts(
+    bench: Bench, violates: Principal | None
+) -> None:
+    store = bench.open()
+    way = Way(bench, store)
+    memory_id = lie(store, OLD)
+    changed = "The office door code is 68."
+    edit = candidate_of(changed, OTHER, change=ChangeKind.UPDATE, memory_id=memory_id)
+    [outcome] = write(store, submission_of(edit, OTHER, provenance=FETCHED, vector=near(changed)))
+    assert outcome.memory is not None
+    way.hide(memory_id)
+    if violates is not None:
+        for text in ("The cat sleeps.", "The cat is awake."):
+            replayed = candidate_of(text, violates, nonce="the same")
+            write(store, submission_of(replayed, violates, vector=near(text)))
+        assert store.reader.trust(violates.principal_id).level is TrustLevel.DEGRADED
+    expected = None if violates is None else Against.VIOLATOR
+    assert against(way.parole(memory_id)) is expected
 
 
 def test_a_memory_that_was_changed_during_its_trial_is_not_shown(bench: Bench) -> None:
