@@ -184,6 +184,8 @@ class Accused(msgspec.Struct, frozen=True, kw_only=True):
     # Whether a newer memory that is trusted more contradicts this one, so that this one was true
     # once.
     outdated: bool = False
+    # The texts of its versions that may be shown again in its place; None: nobody judged them.
+    fit: frozenset[str] | None = None
 
 
 class Cases(Protocol):

@@ -26,7 +26,7 @@ from policy.text.whole_words import EntryError
 from policy.verdict import InvariantBroken
 from proxy.aftermath.replay import NothingKept
 from proxy.aftermath.rounds import judged_alone, nobody_judges, planned, suspects_among
-from proxy.aftermath.rules import Spoken, accused, rules_for
+from proxy.aftermath.rules import Spoken, accused, fit_texts, rules_for
 from proxy.seams.cases import NoModels, OnConviction, ShownMemory
 from proxy.seams.faults import MalformedRequest
 from storage.cases import CaseMode, CaseSignal, CaseStep, Opening, Progress
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from proxy.aftermath.rounds import Round
     from proxy.seams.cases import AsksJudges, ReplaysModels, Signal
     from proxy.seams.surroundings import Surroundings
-    from storage.cases import Case, Cases, Named
+    from storage.cases import Accused, Case, Cases, Named
     from storage.interfaces import MemoryReader
 
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
@@ -180,7 +180,7 @@ class Blaming:
         named = await asyncio.to_thread(
             self._cases.preview,
             signal.tenant,
-            accused(found.culprits, places),
+            self._accused(found, places),
             blast_max=self._acts.blast_max,
         )
         return found, named
@@ -356,7 +356,7 @@ class Blaming:
             return await self._moved(case, CaseStep.NEEDS_PERSON, progress)
         if first:
             case = await self._moved(case, CaseStep.REPRODUCED, Progress(mode=mode))
-        guilty = await asyncio.to_thread(accused, found.culprits, found.places)
+        guilty = await asyncio.to_thread(self._accused, found, found.places)
         related = await asyncio.to_thread(self._cases.related, evidence.tenant, guilty)
         acts = self._acts
         proposes = {
@@ -375,6 +375,12 @@ class Blaming:
         if related:
             case = await self._cases.name_related(case.case_id, related)
         return case
+
+    def _accused(self, found: Round, places: tuple[Place, ...]) -> list[Accused]:
+        """The culprits of a round, with the earlier texts that may be shown in their place."""
+        return accused(
+            found.culprits, places, lambda memory: fit_texts(self._reader, found.judge, memory)
+        )
 
     async def _moved(self, case: Case, step: CaseStep, progress: Progress | None = None) -> Case:
         case = await self._cases.move(case.case_id, step, BLAME, progress)

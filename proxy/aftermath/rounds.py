@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policy.after.attribution import Control, Ending, Open, Suspect, believed_first
+from policy.after.rule_judge import RuleJudge  # noqa: TC001 - msgspec reads it
 from policy.model import SourceKind
 from proxy.aftermath.replay import Place  # noqa: TC001 - msgspec reads it
 from proxy.aftermath.rule_signals import judged_memory
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from policy.after.attribution import Done
-    from policy.after.rule_judge import RuleJudge
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +31,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     asks: int
     controls: dict[str, bool]
     why: str = ""
+    # The rules that judged; None where a caller's judge did.
+    judge: RuleJudge | None = None
 
 
 def judged_alone(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
@@ -57,6 +59,7 @@ def judged_alone(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
         asks=len(places),
         controls=controls,
         why=Open.TRUSTED_MEMORY.value if ending is Ending.NEEDS_PERSON else "",
+        judge=judge,
     )
 
 

@@ -16,7 +16,7 @@ from storage.failures import Failure
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from policy.model import Memory, PrincipalId, Tenant
+    from policy.model import HistoryEntry, Memory, MemoryId, PrincipalId, Tenant
     from proxy.seams.cases import OpensCases
     from proxy.seams.surroundings import Surroundings
     from storage.failures import Failures
@@ -143,6 +143,16 @@ def judged_memory(memory: Memory) -> JudgedMemory:
         text=judged_text(memory.text, memory.metadata_json, memory.role, memory.actor, *ids),
         label=memory.source,
         memory_class=memory.memory_class,
+    )
+
+
+def judged_step(memory_id: MemoryId, step: HistoryEntry, text: str | None) -> JudgedMemory:
+    """One step in a memory's life as rules judge it, with this text: under its label then."""
+    return JudgedMemory(
+        memory_id=memory_id,
+        text=judged_text(text or "", step.metadata_json, step.role, step.actor),
+        label=step.source,
+        memory_class=step.memory_class,
     )
 
 

@@ -12,12 +12,14 @@ from policy.anchors import Statements
 from policy.model import SourceKind
 from policy.text.skeleton import skeleton
 from policy.text.whole_words import words_of
-from proxy.aftermath.rule_signals import rules_of
+from proxy.aftermath.rule_signals import judged_step, rules_of
 from storage.cases import Accused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from policy.after.rule_judge import RuleJudge
+    from policy.model import Memory
     from proxy.aftermath.replay import Place
     from proxy.seams.cases import Signal
     from storage.interfaces import MemoryReader
@@ -84,8 +86,15 @@ class Spoken:
         return self._signals.get(case_id)
 
 
-def accused(culprits: Iterable[Place], beside: Iterable[Place]) -> list[Accused]:
-    """The culprits, and which of them were true once: a newer, more trusted memory denies those."""
+def accused(
+    culprits: Iterable[Place],
+    beside: Iterable[Place],
+    fit: Callable[[Memory], frozenset[str] | None] = lambda _: None,
+) -> list[Accused]:
+    """The culprits, and which of them were true once: a newer, more trusted memory denies those.
+
+    `fit` gives the earlier texts of a memory that may be shown again (`fit_texts`).
+    """
     trusted = [one.memory for one in beside if one.memory.source.trust >= _TRUSTED.trust]
     found: list[Accused] = []
     for one in culprits:
@@ -97,5 +106,30 @@ def accused(culprits: Iterable[Place], beside: Iterable[Place]) -> list[Accused]
             and other.source.trust > memory.source.trust
         ]
         outdated = bool(newer) and bool(Statements(newer).denied_by(skeleton(memory.text)))
-        found.append(Accused(memory_id=memory.memory_id, ordinal=memory.ordinal, outdated=outdated))
+        found.append(
+            Accused(
+                memory_id=memory.memory_id,
+                ordinal=memory.ordinal,
+                outdated=outdated,
+                fit=fit(memory),
+            )
+        )
     return found
+
+
+def fit_texts(
+    reader: MemoryReader, judge: RuleJudge | None, memory: Memory
+) -> frozenset[str] | None:
+    """The texts of a memory's life that the rules of a case convict of nothing.
+
+    None where no rule judged: a caller's judge was asked about the texts that were shown, and
+    about no earlier one. A step that is older than what a history tells is not fit.
+    """
+    if judge is None:
+        return None
+    steps = [
+        (one.new_text, judged_step(memory.memory_id, one, one.new_text))
+        for one in reader.history(memory.tenant, memory.memory_id)
+        if one.new_text is not None
+    ]
+    return frozenset(text for text, step in steps if not judge.failing((step,)))

@@ -14,7 +14,7 @@ from policy.after.rule_judge import JudgedMemory, RuleJudge
 from policy.anchors import line_of_name
 from policy.labels.forwarded_call import call_of
 from policy.model import Channel, MemoryId, SourceKind
-from proxy.aftermath.rule_signals import judged_memory, judged_text, rules_of
+from proxy.aftermath.rule_signals import judged_memory, judged_step, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,12 +59,7 @@ class TenantRules:
 
     def deny(self, entry: HistoryEntry, text: str | None) -> bool:
         """Whether one step in a memory's life, with this text, contradicts an anchor above it."""
-        tried = JudgedMemory(
-            memory_id=MemoryId(""),
-            text=judged_text(text or "", entry.metadata_json, entry.role, entry.actor),
-            label=entry.source,
-            memory_class=entry.memory_class,
-        )
+        tried = judged_step(MemoryId(""), entry, text)
         return bool(self._tried(tried))
 
     def deny_name(self, name: str) -> bool:

@@ -58,7 +58,9 @@ class Following:
         An accused memory that is gone, or never was, is left out.
         """
         facts = (
-            self._fact(one.memory_id, one.ordinal, outdated=one.outdated, replayed=True)
+            self._fact(
+                one.memory_id, one.ordinal, outdated=one.outdated, replayed=True, fit=one.fit
+            )
             for one in accused
         )
         known = [one for one in facts if one is not None]
@@ -84,7 +86,13 @@ class Following:
                 yield fact
 
     def _fact(
-        self, memory_id: MemoryId, step: int, *, outdated: bool = False, replayed: bool = False
+        self,
+        memory_id: MemoryId,
+        step: int,
+        *,
+        outdated: bool = False,
+        replayed: bool = False,
+        fit: frozenset[str] | None = None,
     ) -> Fact | None:
         view = self._view
         known = read_id(view, self._names.memory(self._tenant, memory_id))
@@ -100,7 +108,7 @@ class Following:
             memory_id=memory_id,
             label=bad.source,
             step=step,
-            back_to=None if newest.keyed else self._back_to(bad, said),
+            back_to=None if newest.keyed else self._back_to(bad, said, fit),
             # A derived memory keeps what it inherited, even if its text was changed since.
             mended=self._mended(known.ordinal, step) if replayed else None,
             is_anchor=self._is_anchor(said) or self._is_anchor(text_of(newest)[0]),
@@ -129,7 +137,8 @@ class Following:
             since, ordinal = (ordinal if on_top else since), row.prev_ordinal
         return since
 
-    def _back_to(self, bad: Row, said: str | None) -> int | None:
+    def _back_to(self, bad: Row, said: str | None, fit: frozenset[str] | None) -> int | None:
+        """The newest earlier version that may be shown in place of the one to blame."""
         back_to, ordinal = None, bad.prev_ordinal
         while ordinal != NO_ORDINAL:
             row = read_row(self._view, ordinal)
@@ -139,7 +148,7 @@ class Following:
                 # The row to blame is a copy of this row, made by an earlier step back or rewind.
                 # The rows between the two were taken back then, and must not return now.
                 back_to = None
-            elif back_to is None and text_of(row)[0] != said:
+            elif back_to is None and _may_stand(text_of(row)[0], said, fit):
                 back_to = ordinal
             ordinal = row.prev_ordinal
         return back_to
@@ -151,6 +160,11 @@ class Following:
                 one.statement.strip() for one in known if one.tenant == self._tenant
             )
         return (said or "").strip() in self._anchors
+
+
+def _may_stand(text: str | None, said: str | None, fit: frozenset[str] | None) -> bool:
+    """Whether an earlier text may stand for the one to blame, which is `said`."""
+    return text != said and (fit is None or text in fit)
 
 
 class Enforcing:

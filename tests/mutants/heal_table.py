@@ -11,6 +11,7 @@ _HEALING: Final = "tests/unit/proxy/model/test_healing.py"
 _SCREENED: Final = "tests/unit/proxy/aftermath/test_screening.py"
 _RECALL: Final = "tests/integration/test_heal_recall.py"
 _PAROLED: Final = "tests/unit/proxy/aftermath/test_paroling.py"
+_BLAMED: Final = "tests/unit/proxy/aftermath/test_blaming.py"
 _BESIDE: Final = "test_no_answer_of_mem0s_tells_a_lie_beside_a_text_or_after_a_change"
 
 HEAL: Final = (
@@ -187,5 +188,13 @@ HEAL: Final = (
         new="for one in {hidden.memory.principal_id}}\n",
         invariant="the least trusted writer of a memory counts",
         tests=(at(_PAROLED, "test_the_least_trusted_writer_of_a_memory_counts"),),
+    ),
+    Mutant(
+        name="a step back shows a text that the same words convict",
+        file="storage/write/following.py",
+        old="    return text != said and (fit is None or text in fit)\n",
+        new="    return text != said\n",
+        invariant="what comes back was judged by the same rules",
+        tests=(at(_BLAMED, "test_a_step_back_shows_no_text_that_the_same_words_convict"),),
     ),
 )

@@ -12,7 +12,7 @@ import pytest
 
 from policy.after.closure import Act
 from policy.after.signals import Grade, SignalKind
-from policy.model import MemoryId, SourceKind
+from policy.model import ChangeKind, MemoryId, PrincipalId, Scope, SourceKind
 from policy.query import EVERYTHING
 from policy.verdict import InvariantBroken
 from proxy.aftermath.blaming import ON_CONVICTION, Blaming
@@ -505,3 +505,20 @@ def test_after_five_rounds_a_silent_judge_heals_nothing(store: EmbeddedStore) ->
     case = run(store, 1, judge, judge="caller", acts=HIDES)
     assert (case.step, case.why) == (CaseStep.NEEDS_PERSON, "rounds")
     assert (len(case.culprits), len(found(store))) == (5, 2)
+
+
+@pytest.mark.parametrize("before", ["The door code was 66 before.", "The office has a door."])
+def test_a_step_back_shows_no_text_that_the_same_words_convict(
+    store: EmbeddedStore, before: str
+) -> None:
+    memory_id = lie(store, before)
+    now = "By now the door code is 66."
+    edit = candidate_of(now, change=ChangeKind.UPDATE, memory_id=memory_id, scope=Scope())
+    write(store, submission_of(edit, provenance=FETCHED, vector=near(now)))
+    case = run(store, kind=SignalKind.PERSON, forbid=("66",))
+    acts = [one.act for one in case.culprits]
+    if "66" in before:
+        # It is hidden at once, and the earlier lie is shown in no round.
+        assert (acts, found(store)) == ([Act.QUARANTINE], set())
+    else:
+        assert (acts, found(store)) == ([Act.STEP_BACK], {before}), "control"
