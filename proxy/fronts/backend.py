@@ -149,7 +149,8 @@ class BackendFront:
             case Does.MAKE | Does.OTHER | Does.ADMIN:
                 if routed.does is Does.MAKE:
                     await server.behind.check_version(self._keys, principal)
-                return await server.behind.ask(server.behind.adapter.asking(request))
+                reply = await server.behind.ask(server.behind.adapter.asking(request))
+                return server.behind.shown(request, reply)
 
     async def _check_folder(
         self, server: _Server, principal: Principal, request: HttpRequest
@@ -182,7 +183,7 @@ class _Server:
         self._places: OrderedDict[str, None] = OrderedDict()
 
     async def failure_of_place(self, request: HttpRequest) -> HttpReply | None:
-        """The server's answer for a place that it does not know; None if it knows the place.
+        """The failure where the server does not know the place; None if it knows the place.
 
         Raises:
             UpstreamError: There is no answer.
@@ -193,7 +194,7 @@ class _Server:
             return None
         reply = await self.behind.ask(question)
         if reply.status not in _ANSWERED:
-            return reply
+            return self.behind.shown(request, reply)
         self._places[name] = None
         if len(self._places) > _PLACES_MAX:
             self._places.popitem(last=False)

@@ -15,7 +15,7 @@ import msgspec
 
 from proxy.dialects.strict_json.in_text import strings_inside
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.operation import HttpReply
+from proxy.seams.operation import HttpReply, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +35,7 @@ _ANSWERED: Final = range(200, 300)
 # A shorter value of a header, such as a media type, is no secret, and stands in many answers.
 _SECRET_LEN_MIN: Final = 16
 _TELLS_CREDENTIAL: Final = "the server's answer says the sidecar's own credential"
+_FAILED: Final = "the server behind refused this, or failed"
 _STRANGE: Final = (
     "backend_version: nobody approved this version of the server behind, so nothing is written to "
     "it; an operator reads what it changed and runs `mnemogate backend approve`"
@@ -110,6 +111,16 @@ class BackendBehind:
             content_type=reply.headers.get("content-type", ""),
             headers=shown,
         )
+
+    def shown(self, request: HttpRequest, reply: HttpReply) -> HttpReply:
+        """An answer as a client may have it: of a failure only the status is the server's.
+
+        Nobody can tell whose words a server puts into the text of a failure.
+        """
+        if reply.status in _ANSWERED:
+            return reply
+        refusal = Refusal(status=reply.status, title="Refused", detail=_FAILED)
+        return self.adapter.refuse(request, refusal)
 
     async def check_version(self, guard: GuardsKeys, principal: Principal) -> None:
         """Refuse a write to a server of a version that nobody knows.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from policy.model import Hiding, SourceKind
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.guard import Segment
-from proxy.seams.operation import Refusal
 from proxy.settings.backend import Before
 from storage.errors import StorageError
 
@@ -26,7 +25,6 @@ _TOO_MANY: Final = (
     "too much of what this finds must not be shown, so nobody can tell what the page has; ask more "
     "closely"
 )
-_BEHIND: Final = "the server behind refused this, or failed"
 _UNREADABLE: Final = "the answer of the server behind cannot be read, so nothing of it is shown"
 
 
@@ -63,7 +61,7 @@ class BackendReads:
         while True:
             reply = await self._behind.ask(self._untagged(outgoing))
             if reply.status not in _ANSWERED:
-                return self._failure(request, reply)
+                return self._behind.shown(request, reply)
             shown, hidden = await self._sifted(principal, request, reply)
             if page is None or count is None or _is_full(page, count, shown, hidden):
                 break
@@ -81,11 +79,6 @@ class BackendReads:
         if hiding is None or self._behind.settings.quarantine is not Hiding.TAG:
             return outgoing
         return hiding.untagged(outgoing)
-
-    def _failure(self, request: HttpRequest, reply: HttpReply) -> HttpReply:
-        """A failure by its status alone: nobody can tell whose words the server puts into one."""
-        refusal = Refusal(status=reply.status, title="Refused", detail=_BEHIND)
-        return self._behind.adapter.refuse(request, refusal)
 
     async def _sifted(
         self, principal: Principal, request: HttpRequest, reply: HttpReply

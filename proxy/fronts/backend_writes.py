@@ -111,7 +111,8 @@ class BackendWrites:
         if routed.singly:
             parts = [{at: one} for at, one in admitted.items()]
         replies = await self._all_sent(principal, request, sendings, parts)
-        return adapter.answer(request, judged, replies)
+        shown = tuple(self._behind.shown(request, one) for one in replies)
+        return adapter.answer(request, judged, shown)
 
     async def _unseen(
         self, principal: Principal, request: HttpRequest, found: tuple[Sending, ...]

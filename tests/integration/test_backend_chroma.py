@@ -72,12 +72,16 @@ async def test_the_client_sees_through_the_gate_what_it_sees_without_it(
             arguments = (*map(str, command), AGENT_KEY, name, STEERING)
             seen[name] = await drive_client(*arguments, home=tmp_path / name)
     through, plain = seen["through"], seen["plain"]
-    ours = ("refused", "refused_is", "create", "rename", "drop", "reset")
+    ours = ("refused", "refused_is", "create", "rename", "drop", "reset", "wrong_length")
     assert {one: through[one] for one in through if one not in ours} == {
         one: plain[one] for one in plain if one not in ours
     }
     # The server merges: the new document stands beside the old metadata.
     assert through["merged"]["metadatas"][0] == {"n": 3, "who": "ada"}
+    # Of a failure the client gets the kind, and none of the server's words.
+    assert through["wrong_length"][0] == plain["wrong_length"][0] == "InvalidArgumentError"
+    assert "dimension" in plain["wrong_length"][1]
+    assert "dimension" not in through["wrong_length"][1]
     kind, message = through["refused"]
     assert kind == "AuthorizationError"
     assert "1 of 1 records" in message

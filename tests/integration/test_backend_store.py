@@ -409,6 +409,39 @@ async def test_two_different_keys_are_nobodys(tmp_path: Path) -> None:
                 assert answer.status == status
 
 
+async def test_of_a_failure_only_the_status_is_the_servers(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        server.refuses = {"detail": "Grace collects stamps"}
+        answers = [
+            await gate.ask("PUT", "/store/items", {"namespace": ALICE, "key": "k", "value": {}}),
+            await gate.ask("GET", "/ok"),
+        ]
+        for status, said, raw in answers:
+            assert (status, set(said)) == (422, {"detail"})
+            assert b"Grace" not in raw
+        assert gate.unsettled() == []
+        assert len(server.writes) == 1
+        server.refuses = None
+        assert (await gate.put(GOOD))[0] == 204, "the control"
+
+
+async def test_a_read_prolongs_no_items_life(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        assert (await gate.put(GOOD))[0] == 204
+        server.seen.clear()
+        place = "/store/items?key=k1&namespace=memories.alice"
+        for wish in ("true", "false"):
+            _, said, _ = await gate.ask("GET", f"{place}&refresh_ttl={wish}")
+            assert said["value"] == {"text": GOOD}
+        asked: list[Json] = [{"refresh_ttl": True}, {"refresh_ttl": False}]
+        for body in asked:
+            _, said, _ = await gate.ask("POST", "/store/items/search", body)
+            assert len(said["items"]) == 1
+        # Control: that a read does not is said to the server.
+        wishes = ["refresh_ttl" in one.target + one.body.decode() for one in server.seen]
+        assert wishes == [False, True, False, True]
+
+
 async def test_a_server_that_is_away_is_a_503_in_its_own_shape(tmp_path: Path) -> None:
     async with recorder() as (server, url):
         pass

@@ -471,4 +471,41 @@ BACKENDS: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="the text of a memory server's failure goes on",
+        file=_WRITES,
+        old="        shown = tuple(self._behind.shown(request, one) for one in replies)\n",
+        new="        shown = replies\n",
+        invariant="of a failure only the status is the server's",
+        tests=(at(_TEST, "test_of_a_failure_only_the_status_is_the_servers"),),
+    ),
+    Mutant(
+        name="what stands beside the list of an answer goes on unread",
+        file="proxy/backends/langgraph/adapter.py",
+        old=" and len(value) == 1 else None\n",
+        new=" else None\n",
+        invariant="nothing of an answer goes on unread",
+        tests=(
+            at(
+                "tests/unit/proxy/backends/langgraph/test_langgraph.py",
+                "test_an_answer_of_another_form_is_not_shown",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a read of one item prolongs its life",
+        file="proxy/backends/langgraph/store_items.py",
+        old=' if pair[0] != REFRESH or pair[1] == "false")',
+        new=" if pair[0])",
+        invariant="a read changes nothing",
+        tests=(at(_TEST, "test_a_read_prolongs_no_items_life"),),
+    ),
+    Mutant(
+        name="a search prolongs the life of what it finds",
+        file="proxy/backends/langgraph/store_items.py",
+        old="    if value.get(REFRESH) is True:\n",
+        new="    if value.get(REFRESH) is False:\n",
+        invariant="a read changes nothing",
+        tests=(at(_TEST, "test_a_read_prolongs_no_items_life"),),
+    ),
 )

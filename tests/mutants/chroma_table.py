@@ -146,7 +146,8 @@ CHROMA: Final = (
     Mutant(
         name="a collection opens through any path",
         file=_FRONT,
-        old="        if reply.status not in _ANSWERED:\n            return reply\n",
+        old="        if reply.status not in _ANSWERED:\n"
+        "            return self.behind.shown(request, reply)\n",
         new="",
         invariant="a collection opens through the path under which the server knows it",
         tests=(

@@ -41,8 +41,8 @@ from proxy.backends.langgraph.store_items import (
     StoredItem,
     answer_value,
     asked_place,
-    check_get,
     deletion_of,
+    get_of,
     is_searched,
     item_in,
     item_question,
@@ -226,15 +226,13 @@ class LangGraph:
         """The read, or the request for something else, checked and encoded anew."""
         route = route_of(request)
         if route is GET:
-            check_get(request)
-            place = asked_place(request)
-            if is_searched(place[0]):
-                return item_question(*place)
-        elif route is SEARCH:
+            exact, place = get_of(request), asked_place(request)
+            return item_question(*place) if is_searched(place[0]) else exact
+        if route is SEARCH:
             return json_request("POST", request.path, list_of(request, ItemsSearch)[1])
-        elif route is NAMESPACES:
+        if route is NAMESPACES:
             return json_request("POST", request.path, list_of(request, NamespacesSearch)[1])
-        elif request.body:
+        if request.body:
             if route is NEW_THREAD:
                 check_new_thread(request)
             if route is RUN:
@@ -266,10 +264,8 @@ class LangGraph:
         if route is not SEARCH and route is not NAMESPACES:
             raise MalformedRequest(_NOT_SHOWN, status=_FORBIDDEN)
         name = "items" if route is SEARCH else "namespaces"
-        value = answer_value(reply)
-        found = value if isinstance(value, dict) else {}
         left = [one for at, one in enumerate(_listed(reply, name)) if at not in places]
-        return msgspec.structs.replace(reply, body=msgspec.json.encode({**found, name: left}))
+        return msgspec.structs.replace(reply, body=msgspec.json.encode({name: left}))
 
     def page(self, request: HttpRequest) -> Page | None:
         """Offset and limit of a search or a listing; a limit of null is the server's own."""
@@ -381,7 +377,8 @@ def _shown_namespace(value: JsonValue, place: int) -> ShownMemory:
 
 def _listed(reply: HttpReply, name: str) -> list[JsonValue]:
     value = answer_value(reply)
-    found = value.get(name) if isinstance(value, dict) else None
+    # A member beside the list would go on unread.
+    found = value.get(name) if isinstance(value, dict) and len(value) == 1 else None
     if not isinstance(found, list):
         raise MalformedRequest("answer: not of the form that this route has")
     return found

@@ -24,6 +24,7 @@ ITEMS: Final = "/store/items"
 SEARCHES: Final = f"{ITEMS}/search"
 KEY_LEN_MAX: Final = 1_024
 LIMIT_DEFAULT: Final = 10
+REFRESH: Final = "refresh_ttl"
 NAMESPACES_DEFAULT: Final = 100
 LIMIT_MAX: Final = 10_000
 _ANSWER_BYTES_MAX: Final = 16 * 1024**2
@@ -116,11 +117,16 @@ def list_of(
 ) -> tuple[ItemsSearch | NamespacesSearch, dict[str, JsonValue]]:
     """The body of a search, or of a listing of namespaces, checked, and as it goes on.
 
+    It goes on without the wish that reading an item prolongs its life, which would be a change.
+
     Raises:
         MalformedRequest: The body has another form.
     """
     value = _body(request)
-    return convert(value, shape), value
+    body = convert(value, shape)
+    if value.get(REFRESH) is True:
+        del value[REFRESH]
+    return body, value
 
 
 def known_key(namespace: tuple[str, ...], key: str) -> str:
@@ -191,7 +197,7 @@ def item_told(reply: HttpReply, namespace: tuple[str, ...], key: str) -> StoredI
 
 
 def asked_place(request: HttpRequest) -> tuple[tuple[str, ...], str]:
-    """Namespace and key in the query of a read of one item; see `check_get`."""
+    """Namespace and key in the query of a read of one item; see `get_of`."""
     given = dict(request.query)
     return tuple(given.get("namespace", "").split(".")), given.get("key", "")
 
@@ -214,12 +220,15 @@ def _body(request: HttpRequest) -> dict[str, JsonValue]:
     return value
 
 
-def check_get(request: HttpRequest) -> None:
-    """Refuse a read of one item that another reader could take for that of another item.
+def get_of(request: HttpRequest) -> HttpRequest:
+    """The read of one item as it goes on: without the wish that reading prolongs the item's life.
 
     Raises:
-        MalformedRequest: A parameter is missing, unknown or repeated.
+        MalformedRequest: A parameter is missing, unknown or repeated, so that another reader could
+            take this for the read of another item.
     """
     names = [name for name, _ in request.query]
-    if sorted(names) not in (["key", "namespace"], ["key", "namespace", "refresh_ttl"]):
+    if sorted(names) not in (["key", "namespace"], ["key", "namespace", REFRESH]):
         raise MalformedRequest("query: it has to name key and namespace, once each")
+    query = tuple(pair for pair in request.query if pair[0] != REFRESH or pair[1] == "false")
+    return HttpRequest(method="GET", path=request.path, query=query)

@@ -50,6 +50,8 @@ class Recorder:
         self.version = "0.16.7"
         # Whether answers to reads show the request's headers, as pages for debugging do.
         self.echoes = False
+        # What the server says of each change, and of what concerns no item, if it refuses them.
+        self.refuses: Json | None = None
         self.stuck = asyncio.Event()
         # What asks for an item, or changes one, is answered once this is set.
         self.may_answer = asyncio.Event()
@@ -98,6 +100,8 @@ class Recorder:
             self.asked.set()
             await self.may_answer.wait()
         said: Json = await request.json() if body else {}
+        if self.refuses is not None and (request.method == "PUT" or request.path == "/ok"):
+            return web.json_response(self.refuses, status=422)
         if request.method in {"PUT", "DELETE"}:
             return await self._change(request, said)
         found = self._read(request, said)
