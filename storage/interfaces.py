@@ -464,6 +464,13 @@ class Forwards(Protocol):
         """What this gate's verdicts tell of the text that a server keeps under a key."""
         ...
 
+    async def shut(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> None:
+        """Close keys of a server: what stands under them is hidden from everybody.
+
+        A later write of such a key through the gate, or its deletion, opens it again.
+        """
+        ...
+
     def closed(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> tuple[ClosedKey, ...]:
         """For each key of a server: whether what stands there is nobody's to be shown.
 

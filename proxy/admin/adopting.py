@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _ADMIT: Final = Decision.ADMIT.value
 _LIFTED: Final = SourceKind.TOOL_RESULT
-_STATES: Final = {Decision.REJECT.value: "flagged", Decision.HOLD.value: "held"}
+FLAGGED: Final = "flagged"
+_STATES: Final = {Decision.REJECT.value: FLAGGED, Decision.HOLD.value: "held"}
 
 
 class Adopts(Protocol):

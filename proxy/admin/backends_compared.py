@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from policy.labels.forwarded_call import HTTP, call_of, target_of
 from policy.model import ChangeKind, Tenant
+from proxy.admin.adopting import FLAGGED
 from proxy.admin.wire.backend_comparison import ComparedView, CompareView, KeptList, KeptView
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.guard import Unsettled
@@ -81,6 +82,8 @@ class BackendsCompared:
     async def adopt(self, by: Principal, backend: str, asked: AdoptRequest) -> AdoptView:
         """Take in what the server has and no verdict let in; see `Adopting.adopt`.
 
+        What is flagged is hidden from everybody, until its key is written or deleted by the gate.
+
         Raises:
             NotFound: No server of that name is configured.
             MalformedRequest: An item is too large, or no new memory; none was taken in.
@@ -89,7 +92,16 @@ class BackendsCompared:
         self._adapter(backend)
         if asked.lift or asked.vouch:
             raise MalformedRequest("lift, vouch: nobody says so of what was found on a server")
-        return await self._adopting.adopt(by, backend, asked)
+        done = await self._adopting.adopt(by, backend, asked)
+        # An order that stood on the server is no memory here, so nothing else would hide it.
+        flagged = tuple(
+            item.key
+            for item, one in zip(asked.items, done.adopted, strict=True)
+            if one.state == FLAGGED and item.key
+        )
+        if flagged:
+            await self._forwards.shut(Tenant(asked.tenant), target_of(HTTP, backend), flagged)
+        return done
 
     def _adapter(self, backend: str) -> ListsAll:
         found = self._adapters.get(backend)

@@ -209,11 +209,13 @@ def _told(terminal: Terminal, done: AdoptedOfBackend) -> None:
     terminal.say(f"{done.backend}, tenant {done.tenant}: {said}; {done.known} known before")
     if done.unreadable:
         terminal.say(f"{done.unreadable} more are too long, or of another form: no memories here")
-    if done.states.keys() & {"flagged", "held"}:
+    if "flagged" in done.states:
         terminal.say(
-            "what was flagged or held has no memory here, and agents may still be shown it: remove "
-            'it on the server, or set before = "hide" in its [[backend]] table'
+            "what was flagged has no memory here, and is hidden from every agent until its key is "
+            "written or deleted through the gate: remove it on the server"
         )
+    if "held" in done.states:
+        terminal.say("what is held waits for a person: mnemogate review list")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

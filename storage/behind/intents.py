@@ -16,7 +16,14 @@ from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus
 from storage.audit import ResultLeaf
 from storage.behind.unmoved import Unmoved
 from storage.errors import UnknownCandidate
-from storage.tables.closed_keys import PlaceBehind, close_key, closed_keys, open_key, place_of
+from storage.tables.closed_keys import (
+    PlaceBehind,
+    close_key,
+    closed_keys,
+    open_key,
+    place_of,
+    shut_key,
+)
 from storage.tables.codec import NO_ORDINAL, IdRecord, decode_forward, encode, ordinal_key
 from storage.tables.lmdb_store import FORWARDS, HIDDEN_THERE, IDS, KEYED, QUARANTINES, ROWS
 from storage.tables.rows import (
@@ -68,6 +75,13 @@ class EmbeddedForwards:
         After a crash such changes are looked up on the server, and not sent again.
         """
         return await self._writer.run(lambda: self._claimed(behind, candidate_ids))
+
+    async def shut(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> None:
+        """Close keys of a server: what stands under them is hidden from everybody.
+
+        A later write of such a key through the gate, or its deletion, opens it again.
+        """
+        await self._writer.run(lambda: self._shut(tenant, target, keys))
 
     def pending(
         self, tenant: Tenant | None = None, target: str | None = None
@@ -124,6 +138,14 @@ class EmbeddedForwards:
             )
 
         return self._engine.transact(work)
+
+    def _shut(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> None:
+        def work(change: Change) -> None:
+            for key in keys:
+                place = PlaceBehind(tenant, target, key)
+                shut_key(change.draft, self._engine.parts.names, place)
+
+        self._engine.transact(work)
 
     def _claimed(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
         if not self._any_pending(behind, list(candidate_ids)):

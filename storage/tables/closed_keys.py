@@ -64,6 +64,11 @@ def close_key(
         later = one.ordinal > unless_after and one.ordinal != ordinal
         if later and one.status in _ON_SERVER and one.sent.change is not ChangeKind.DELETE:
             return
+    shut_key(draft, names, place)
+
+
+def shut_key(draft: Draft, names: KeyedNames, place: PlaceBehind) -> None:
+    """Close a key under which no memory of the gate stands."""
     draft.put(CLOSED, names.closed(*place), b"")
 
 

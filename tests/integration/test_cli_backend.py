@@ -9,6 +9,7 @@ from proxy.cli import backend_check
 from proxy.cli.backend_walk import compared
 from tests.integration.memory_servers.recorder import recorder
 from tests.integration.operator_line import line
+from tests.integration.running import AGENT_KEY
 from tests.integration.test_backend_store import ALICE, GOOD, guarded
 from tests.unit.proxy.guarded import STEERING
 
@@ -148,6 +149,8 @@ async def test_what_was_there_before_is_taken_in_as_of_unknown_origin_once(tmp_p
         server.put("before", {"text": BEFORE})
         server.put("order", {"text": STEERING})
         assert (await gate.put(GOOD))[0] == 204
+        # Control: agents see the order.
+        assert STEERING in await gate.texts()
         writes = len(server.writes)
         listed = await adopt(gate, "--dry-run")
         assert (listed.data["states"], listed.data["known"]) == ({"not taken in": 2}, 1)
@@ -162,13 +165,17 @@ async def test_what_was_there_before_is_taken_in_as_of_unknown_origin_once(tmp_p
         # Once more: nothing is taken in twice, and no leaf is left.
         leaves = await leaf_count(gate)
         again = await adopt(gate)
-        assert (again.data["states"], again.data["known"]) == ({"flagged": 1}, 2)
+        assert (again.data["states"], again.data["known"]) == ({}, 3)
         assert await leaf_count(gate) == leaves
         # What was taken in is not foreign any more, and the server was only read.
-        assert counts(await check(gate)) == {"same": 2, "foreign": 1}
+        assert counts(await check(gate)) == {"same": 2, "hidden": 1}
         assert len(server.writes) == writes
-        # It is the tenant's now: it changes it without a person's word on somebody else's text.
         assert await gate.get("before") is not None
+        # The order is hidden from every tenant, until its place is written anew.
+        other = await gate.sidecar.key("other", tenant="other")
+        for key in (AGENT_KEY, other):
+            assert await gate.get("order", key) is None
+            assert STEERING not in await gate.texts(key)
 
 
 async def test_what_was_taken_in_is_recalled_by_its_id_and_can_be_hidden(tmp_path: Path) -> None:

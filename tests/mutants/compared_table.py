@@ -146,4 +146,12 @@ COMPARED: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="an order that was found on a memory server is shown on",
+        file=_COMPARED,
+        old="        if flagged:\n",
+        new="        if not done:\n",
+        invariant="what is flagged on a server is hidden from everybody",
+        tests=(_ONCE,),
+    ),
 )
