@@ -222,7 +222,7 @@ class ReplyChecks:
         """The cases that a wrong reply opens, as far as the day has room for them."""
         opened: list[str] = []
         for rule_id, memories in by_rule.items():
-            if self._signals.may_open(reply.tenant, rule_id):
+            if self._signals.writer_with_room(reply.tenant, rule_id, memories) is not None:
                 # A reply without an id is in no ledger: then one memory is accused.
                 _, case_id = await self._signals.signal(
                     SignalKind.ANCHOR,

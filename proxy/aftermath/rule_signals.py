@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
 RULE_DAY_MAX: Final = 20
 """How many cases one anchor or canary opens by itself in 24 hours."""
+WRITER_DAY_MAX: Final = 10
+"""How many of them are about memories of one writer, so that nobody uses up the day of others."""
 TENANT_DAY_MAX: Final = 100
 """How many cases the rules of one tenant open by themselves in 24 hours."""
 
@@ -42,20 +44,28 @@ class RuleSignals:
         self._failures = failures
         self._cases = cases
         self._out = surroundings
-        self._opened: dict[tuple[Tenant, str], deque[int]] = {}
+        # By tenant, rule and writer; "" stands for all of them.
+        self._opened: dict[tuple[Tenant, str, str], deque[int]] = {}
         # The rules of which it was said that the day has no room for their cases.
         self._full: set[tuple[Tenant, str]] = set()
 
-    def may_open(self, tenant: Tenant, rule_id: str) -> bool:
-        """Count one case that a rule opens by itself; False where the day has no room for it."""
+    def may_open(self, tenant: Tenant, rule_id: str, writer: str = "") -> bool:
+        """Count one case that a rule opens by itself; False where the day has no room for it.
+
+        `writer` is who wrote the memory that the case is about, where there is one.
+        """
         now_ms = self._out.now_ms()
-        counts = (((tenant, rule_id), RULE_DAY_MAX), ((tenant, ""), TENANT_DAY_MAX))
+        rule, tenants = (tenant, rule_id, ""), (tenant, "", "")
+        counts = [(rule, RULE_DAY_MAX), (tenants, TENANT_DAY_MAX)]
+        if writer:
+            counts.append(((tenant, rule_id, writer), WRITER_DAY_MAX))
         days = [(self._opened.setdefault(key, deque()), most) for key, most in counts]
         for day, _ in days:
             while day and day[0] <= now_ms - _DAY_MS:
                 day.popleft()
-        if any(len(day) >= most for day, most in days):
-            if (tenant, rule_id) not in self._full:
+        full = [len(day) >= most for day, most in days]
+        if any(full):
+            if any(full[:2]) and (tenant, rule_id) not in self._full:
                 self._full.add((tenant, rule_id))
                 _LOG.warning("a rule has opened its cases of the day")
             return False
@@ -63,6 +73,16 @@ class RuleSignals:
         for day, _ in days:
             day.append(now_ms)
         return True
+
+    def writer_with_room(
+        self, tenant: Tenant, rule_id: str, memories: Iterable[Memory]
+    ) -> PrincipalId | None:
+        """Count one case about a memory of the first writer whose share of the day has room.
+
+        None where there is no such writer.
+        """
+        writers = dict.fromkeys(one.principal_id for one in memories)
+        return next((one for one in writers if self.may_open(tenant, rule_id, one)), None)
 
     async def signal(
         self,

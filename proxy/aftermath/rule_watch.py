@@ -119,10 +119,12 @@ class RuleWatch:
         # A row opens no second case: what a person has to decide on stays as it is until then.
         by_rule = await asyncio.to_thread(self._failing, read, rules)
         for rule_id, found in by_rule.items():
-            if not self.signals.may_open(read.tenant, rule_id):
+            writer = self.signals.writer_with_room(read.tenant, rule_id, found)
+            if writer is None:
                 continue
             # A read that the ledger did not keep is no evidence: then one memory is accused.
-            accused = found if read.recall_id else found[:1]
+            of_writer = [one for one in found if one.principal_id == writer]
+            accused = found if read.recall_id else of_writer[:1]
             await self.signals.signal(
                 SignalKind.ANCHOR,
                 read.tenant,

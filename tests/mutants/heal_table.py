@@ -197,4 +197,17 @@ HEAL: Final = (
         invariant="what comes back was judged by the same rules",
         tests=(at(_BLAMED, "test_a_step_back_shows_no_text_that_the_same_words_convict"),),
     ),
+    Mutant(
+        name="one writer uses up the day of a rule",
+        file="proxy/aftermath/rule_signals.py",
+        old="            counts.append(((tenant, rule_id, writer), WRITER_DAY_MAX))\n",
+        new="            pass\n",
+        invariant="a rule's day has room for the lies of others",
+        tests=(
+            at(
+                "tests/unit/proxy/aftermath/test_rule_watch.py",
+                "test_one_writer_leaves_room_in_a_rules_day_for_others",
+            ),
+        ),
+    ),
 )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policy.after.matchers import Matcher
-from policy.model import SourceKind
+from policy.model import Principal, PrincipalId, SourceKind
 from policy.query import EVERYTHING
 from proxy.aftermath.canaries import Canaries
-from proxy.aftermath.rule_signals import RULE_DAY_MAX, RuleSignals
+from proxy.aftermath.rule_signals import RULE_DAY_MAX, WRITER_DAY_MAX, RuleSignals
 from proxy.aftermath.rule_watch import READS_MAX, RuleWatch
 from proxy.aftermath.screening import KnownRules
 from proxy.seams.surroundings import Surroundings
@@ -24,10 +24,12 @@ from tests.unit.proxy.aftermath.test_blaming import (
     blaming,
     found,
     lie,
+    near,
     recalled,
     truth,
 )
 from tests.unit.storage.opening import (
+    AGENT,
     BY,
     OPERATOR,
     TENANT,
@@ -37,6 +39,7 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
+from tests.unit.storage.repair.test_wrong_answers import FETCHED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from storage.embedded import EmbeddedStore
 
 DAY_MS = 86_400_000
+OTHER = Principal(principal_id=PrincipalId("agent-b"), tenant=TENANT)
 STATEMENT = "The office door code is 11."
 
 
@@ -210,10 +214,34 @@ async def test_what_waits_for_a_person_opens_no_second_case(store: EmbeddedStore
     assert len(found(store)) == 3, "control: what is new opened another one"
 
 
+def lies_of(store: EmbeddedStore, writer: Principal, count: int) -> None:
+    """So many different lies of one writer."""
+    for number in range(count):
+        text = f"Note {number} of {writer.principal_id}: the office door code is 66."
+        candidate = candidate_of(text, writer)
+        write(store, submission_of(candidate, writer, provenance=FETCHED, vector=near(text)))
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_one_writer_leaves_room_in_a_rules_day_for_others(
+    store: EmbeddedStore, others: int
+) -> None:
+    await asyncio.to_thread(lies_of, store, AGENT, WRITER_DAY_MAX + 1)
+    await asyncio.to_thread(lies_of, store, OTHER, others)
+    await store.writer.put_anchor(anchor("code", STATEMENT), BY)
+    async with watching(store) as watched:
+        for number in range(WRITER_DAY_MAX + 3):
+            await watched.read(50, kept=False)
+            await watched.ended(min(number + 1, WRITER_DAY_MAX + others))
+        await until(lambda: not watched.watch.waiting)
+    assert len(store.cases.all()) == WRITER_DAY_MAX + others
+    assert len(found(store)) == 1, "a lie of the first writer is left, and no other"
+
+
 async def test_a_rule_opens_so_many_cases_a_day_and_no_more(store: EmbeddedStore) -> None:
     clock = Clock()
-    for number in range(RULE_DAY_MAX + 2):
-        await asyncio.to_thread(lie, store, f"Note {number}: the office door code is 66.")
+    for writer in (AGENT, OTHER):
+        await asyncio.to_thread(lies_of, store, writer, RULE_DAY_MAX // 2 + 1)
     await store.writer.put_anchor(anchor("code", STATEMENT), BY)
     async with watching(store, clock) as watched:
         # A read that the ledger did not keep accuses one memory alone.
