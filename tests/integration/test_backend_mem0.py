@@ -182,6 +182,11 @@ async def test_an_update_is_judged_with_what_the_server_keeps_beside_it(tmp_path
         status, told, _ = await gate.ask("PUT", place, {"text": half})
         assert (status, told["error"]) == (422, "memory_write_held")
         assert gate.server.texts() == ["Ada keeps bees"]
+        # So it is where the first half stands, and an update brings the second.
+        _, said = await gate.add(half)
+        place = f"/memories/{said['results'][0]['id']}"
+        status, told, _ = await gate.ask("PUT", place, {"metadata": {"note": rest}})
+        assert (status, told["error"]) == (422, "memory_write_held")
         # Control: alone, each half is let in.
         status, said = await gate.add(half)
         assert status == 200, said

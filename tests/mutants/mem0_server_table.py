@@ -108,9 +108,20 @@ MEM0_SERVER: Final = (
     Mutant(
         name="an update of Mem0's server is judged without what it is merged with",
         file=_WRITES,
-        old="    pieces = (*own, *stays) or (there.key,)",
+        old="    pieces = (*own, *(stays if in_order else shown)) or (there.key,)",
         new="    pieces = own or (there.key,)",
         invariant="what stays of an old memory is judged with the new parts",
+        tests=(
+            at(_WRITE_TESTS, "test_an_update_is_judged_by_the_memory_that_it_leads_to"),
+            at(_GATE_TESTS, "test_an_update_is_judged_with_what_the_server_keeps_beside_it"),
+        ),
+    ),
+    Mutant(
+        name="an update of Mem0's server is not judged in the order of a read",
+        file=_WRITES,
+        old="    in_order = not stays or (*own, *stays) == shown",
+        new="    in_order = bool(shown)",
+        invariant="an order that begins in what stays is found",
         tests=(
             at(_WRITE_TESTS, "test_an_update_is_judged_by_the_memory_that_it_leads_to"),
             at(_GATE_TESTS, "test_an_update_is_judged_with_what_the_server_keeps_beside_it"),

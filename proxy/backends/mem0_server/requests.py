@@ -122,7 +122,7 @@ def add_of(request: HttpRequest) -> AddBody:
     if any(not one.content.strip() for one in body.messages):
         raise MalformedRequest("messages: one has no text")
     _check_metadata(body.metadata)
-    return body
+    return msgspec.structs.replace(body, metadata=in_server_order(body.metadata))
 
 
 def update_of(request: HttpRequest) -> dict[str, JsonValue]:
@@ -138,6 +138,8 @@ def update_of(request: HttpRequest) -> dict[str, JsonValue]:
     if isinstance(body.text, str) and not body.text.strip():
         raise MalformedRequest("text: blank")
     found: dict[str, JsonValue] = msgspec.to_builtins(body)
+    if isinstance(body.metadata, dict):
+        found["metadata"] = in_server_order(body.metadata)
     # null means the same as nothing, but for a date, which it removes.
     left = {name: one for name, one in found.items() if one is not None or name not in _NULLABLE}
     if not left:
@@ -206,6 +208,20 @@ def scope_of(request: HttpRequest) -> dict[str, str]:
     if not found:
         raise MalformedRequest("At least one identifier is required.", status=_BAD)
     return found
+
+
+def in_server_order(metadata: Metadata | None) -> Metadata | None:
+    """Metadata as a read shows it: PostgreSQL's `jsonb` sorts names by length, then by bytes."""
+    if metadata is None:
+        return None
+    names = sorted(metadata, key=lambda name: (len(name.encode()), name.encode()))
+    return {name: _ordered(metadata[name]) for name in names}
+
+
+def _ordered(value: JsonValue) -> JsonValue:
+    if isinstance(value, list):
+        return [_ordered(one) for one in value]
+    return in_server_order(value) if isinstance(value, dict) else value
 
 
 def _named(scope: Scope) -> dict[str, str | None]:

@@ -17,6 +17,7 @@ from proxy.backends.mem0_server.requests import (
     LISTED_MAX,
     MARK,
     add_of,
+    in_server_order,
     scope_of,
     update_of,
 )
@@ -255,13 +256,17 @@ def _updated(request: HttpRequest, there: Found) -> Sending:
     body = update_of(request)
     kept = kept_request("PUT", request.path, body, texts=KEPT_TEXTS, key=there.key)
     own = () if kept.pieces == (there.key,) else kept.pieces
-    # What stays of the old memory is shown beside the new parts, so it is judged with them.
+    # What stays of the old memory is shown beside the new parts, so it is judged with them, and in
+    # the order in which a read shows all of it: an order may begin in what stays.
     text = body.get("text")
     changed = body.get("metadata")
     metadata = {**there.metadata, **(changed if isinstance(changed, dict) else {})}
-    merged = (text if isinstance(text, str) else there.text, *strings_of(metadata), *there.names)
-    stays = dict.fromkeys(one for one in merged if one and one not in own)
-    pieces = (*own, *stays) or (there.key,)
+    words = strings_of(in_server_order(metadata) or {})
+    merged = (text if isinstance(text, str) else there.text, *words, *there.names)
+    shown = tuple(one for one in merged if one)
+    stays = tuple(dict.fromkeys(one for one in shown if one not in own))
+    in_order = not stays or (*own, *stays) == shown
+    pieces = (*own, *(stays if in_order else shown)) or (there.key,)
     item = Item(change=ChangeKind.UPDATE, arguments=kept.arguments, pieces=pieces, key=there.key)
     return Sending(item=item)
 

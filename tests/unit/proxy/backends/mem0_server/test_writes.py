@@ -82,11 +82,21 @@ def test_an_update_is_judged_by_the_memory_that_it_leads_to() -> None:
     assert one.item.change is ChangeKind.UPDATE
     assert one.item.key == ID
     # The text stays, and so does the metadata that the update does not name; the mark is no text.
-    assert one.item.pieces == ("new z", "likes tea", "a chat")
+    # All of it stands in the order of a read too: an order may begin in what stays.
+    assert one.item.pieces == ("new z", "likes tea", "new z", "a chat")
     (one,) = ADAPTER.items(put(text="likes bees"), stands)
     assert set(one.item.pieces) == {"likes bees", "a chat", "old z"}
     (one,) = ADAPTER.items(put(expiration_date=None), stands)
     assert "likes tea" in one.item.pieces
+
+
+def test_metadata_is_judged_in_the_order_of_a_read() -> None:
+    # PostgreSQL gives names back by their length, then by their bytes.
+    metadata = {"zz": "second", "b": {"yy": "fourth", "x": "third"}, "a": ["first"]}
+    (one,) = ADAPTER.items(adding("tea", metadata=metadata), None)
+    assert one.item.pieces == ("tea", "first", "third", "fourth", "second")
+    again = ADAPTER.released(unsettled(one, sent=False), b"")
+    assert ADAPTER.items(again, None) == (one,)
 
 
 def test_an_update_or_a_deletion_of_what_is_not_there_concerns_nothing() -> None:
