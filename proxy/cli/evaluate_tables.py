@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxy.evaluate import paper
 from proxy.evaluate.figures import text_of
+from proxy.evaluate.meanings import MEANINGS
 from proxy.evaluate.sleepers import PRINTED
 
 if TYPE_CHECKING:
@@ -99,14 +100,15 @@ def _by_system(
 
 def _list(terminal: Terminal, title: str, rows: Figures, printed: Mapping[str, float]) -> None:
     terminal.say(f"\n{title}")
+    explained = not rows.keys().isdisjoint(MEANINGS)
     terminal.table(
-        ("", "ours [95 %]", "n", "paper"),
+        ("", "ours [95 %]", "n", "what" if explained else "paper"),
         [
             (
                 name,
                 text_of(figure, interval=True),
                 str(figure.n),
-                f"{printed[name]:g}" if name in printed else "",
+                f"{printed[name]:g}" if name in printed else MEANINGS.get(name, ""),
             )
             for name, figure in rows.items()
         ],

@@ -7,6 +7,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from proxy.evaluate import paper
+from proxy.evaluate.meanings import MEANINGS
 from proxy.evaluate.plots import Axes, Line, cumulative, plot
 from proxy.evaluate.sleepers import PRINTED
 
@@ -356,14 +357,15 @@ def _how(run: Run, verdict: Verdict) -> str:
 
 
 def _figures(rows: Figures, printed: Mapping[str, float]) -> str:
+    explained = not rows.keys().isdisjoint(MEANINGS)
     return _table(
-        ("", "found", "n", "paper"),
+        ("", "found", "n", "what" if explained else "paper"),
         [
             [
                 escape(name.replace("_", " ")),
                 _cell(figure),
                 str(figure.n),
-                f"{printed[name]:g}" if name in printed else "",
+                f"{printed[name]:g}" if name in printed else escape(MEANINGS.get(name, "")),
             ]
             for name, figure in rows.items()
         ],

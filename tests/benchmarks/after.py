@@ -7,6 +7,7 @@ asked in turns, so that what else the machine does weighs on both.
 from __future__ import annotations
 
 import asyncio
+import base64
 import http.client
 import json
 import statistics
@@ -18,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from policy.model import PrincipalId, Tenant
 from proxy.embed.embedding import StaticEmbedder
+from storage.cases import CaseSignal, CaseStep, Opening
 from tests.benchmarks import anchors, model
 from tests.benchmarks.load import WORDS
 from tests.benchmarks.pairs import ratio_of
-from tests.benchmarks.servers import sidecar
+from tests.benchmarks.servers import free_port, sidecar
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
 from tests.unit.storage.opening import candidate_of, submission_of
 
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 MEMORIES: Final = 2_000
 SEARCHES: Final = 2_000
 HIDDEN: Final = 1_000
+INCIDENTS: Final = 10_000
+WRITES: Final = 2_000
+OPERATOR: Final = PrincipalId("operator")
 _ACTS: Final = 5
 _LIMIT: Final = 10
 _AT_ONCE: Final = 32
@@ -43,6 +49,7 @@ def run() -> list[str]:
     """Searches, first bytes, bytes on disk, a thousand hidden in one act, and a hundred anchors."""
     lines = [*_searches(), *model.with_ledger(_WITHOUT)]
     lines.append("bar: 1.05 times")
+    lines += _receiver_down()
     lines += asyncio.run(_hiding())
     return [*lines, "a hundred anchors, bar 10 times:", *anchors.run()]
 
@@ -108,6 +115,76 @@ def _asked(readers: list[_Reader], number: int) -> tuple[float, float]:
         spent[at], answer = readers[at].post("/v1/search", body)
         if len(answer["results"]) != _LIMIT:
             raise RuntimeError(f"{len(answer['results'])} hits")
+    return spent[0], spent[1]
+
+
+def _receiver_down() -> list[str]:
+    """Writes beside incidents that wait for a receiver which is down, and beside none."""
+    with ExitStack() as stack:
+        base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        writers: list[_Reader] = []
+        for name, incidents in (("without", 0), ("down", INCIDENTS)):
+            place = base / name
+            place.mkdir()
+            text = ""
+            if incidents:
+                text = _nobody_there(place)
+                asyncio.run(_opened(place, text, incidents))
+            config = place / "down.toml"
+            config.write_text(text)
+            server = stack.enter_context(sidecar(place, "--config", str(config)))
+            writer = _Reader(server)
+            stack.callback(writer.close)
+            writers.append(writer)
+        taken = np.array([_written(writers, number) for number in range(WRITES)])
+    p50, p99 = (np.percentile(taken, at, axis=0) for at in (50, 99))
+    return [
+        f"{WRITES} writes in turns, {INCIDENTS} incidents wait for a webhook that is down:",
+        f"without: p50 {p50[0]:.2f} ms, p99 {p99[0]:.2f} ms",
+        f"down:    p50 {p50[1]:.2f} ms, p99 {p99[1]:.2f} ms",
+        f"p99: {p99[1] / p99[0]:.2f} times, bar 1.10; median of pairs {ratio_of(taken):.3f}",
+    ]
+
+
+def _nobody_there(place: Path) -> str:
+    """Settings with a receiver at a port where nothing listens."""
+    secret = place / "webhook-secret"
+    secret.write_text("whsec_" + base64.b64encode(b"0123456789abcdef" * 2).decode())
+    secret.chmod(0o600)
+    return (
+        f'[after.webhook]\nurl = "http://127.0.0.1:{free_port()}/"\nallow = ["127.0.0.1/32"]\n'
+        f'secret_file = "{secret}"\n'
+    )
+
+
+async def _opened(place: Path, tables: str, count: int) -> None:
+    """Open and close so many incidents, which the receiver is told of from the first on."""
+    async with running(place, tables=tables) as live:
+        cases, room = live.sidecar.store.cases, asyncio.Semaphore(_AT_ONCE)
+
+        async def one(number: int) -> None:
+            opening = Opening(
+                tenant=Tenant("default"),
+                signal=CaseSignal.OPERATOR,
+                by=OPERATOR,
+                failure_id=f"{number:020x}",
+            )
+            async with room:
+                case = await cases.open(opening)
+                await cases.move(case.case_id, CaseStep.CLOSED, OPERATOR)
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(count):
+                group.create_task(one(number))
+
+
+def _written(writers: list[_Reader], number: int) -> tuple[float, float]:
+    """Milliseconds of a write without and with what waits; now one and now the other is first."""
+    spent = [0.0, 0.0]
+    for at in (0, 1) if number % 2 else (1, 0):
+        spent[at], answer = writers[at].post("/v1/memories", {"text": _sentence(number)})
+        if "id" not in answer:
+            raise RuntimeError(str(answer))
     return spent[0], spent[1]
 
 

@@ -22,6 +22,7 @@ from proxy.evaluate.heal import heal
 from proxy.evaluate.honest import honest
 from proxy.evaluate.isolating import isolate
 from proxy.evaluate.labels import labels
+from proxy.evaluate.meanings import MEANINGS
 from proxy.evaluate.month import HOLDS_A_DAY_MAX, NOTES_A_DAY, month
 from proxy.evaluate.sleepers import trust
 from proxy.evaluate.trials import parole
@@ -112,6 +113,7 @@ async def test_who_caused_a_wrong_answer_is_found_where_the_usual_way_is_blind(
     assert cells["shipped_copies_convicted"].value == 86.667
     assert cells["shipped_copies_named"].value == 100.0, "the others are of the same session"
     assert cells["shipped_notes_convicted"].value == 0.0
+    assert cells.keys() <= MEANINGS.keys()
 
 
 async def test_a_sleeper_is_latched_by_the_sixth_and_honest_agents_are_not(
@@ -167,6 +169,7 @@ async def test_a_trial_gives_back_what_was_true_once_and_no_lie() -> None:
     assert found.broken == ()
     cells = found.tables.parole
     assert cells is not None
+    assert cells.keys() <= MEANINGS.keys()
     assert (cells["rot_back"].value, cells["poison_back"].value) == (100.0, 0.0)
 
 
@@ -181,6 +184,7 @@ async def test_a_lie_against_a_registered_truth_reaches_nobody_as_it_does_the_us
     assert found.broken == ()
     cells = found.tables.heal
     assert cells is not None
+    assert cells.keys() <= MEANINGS.keys()
     value = {name: one.value for name, one in cells.items()}
     assert (value["leaked_after_recall"], value["healed_next"]) == (0.0, 100.0)
     assert (value["leaked_heal_off"], value["healed_next_off"]) == (100.0, 0.0)
