@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tests.benchmarks import (
     after,
     anchors,
+    backends,
     decision,
     growth,
     held,
@@ -43,6 +44,7 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "tracing": ("tracing on against off, and no verdict without its span", tracing.run),
     "search": ("search, exact and approximate, with what quarantine costs", search.run),
     "mcp": ("what the MCP wrapper adds to a call", mcp.run),
+    "backends": ("what the gate adds in front of real memory servers", backends.run),
     "labels": ("texts found in what they were made of, and what looking costs", labels.run),
     "model": ("what the model front adds to the first streamed byte", model.run),
     "stall": ("how long others wait while the costliest bodies are judged", stall.run),
@@ -52,7 +54,7 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
     "guards": ("five other guards: the same attacks, the same counting", guards.run),
 }
-_HEAVY = frozenset({"after", "neighbours", "growth", "guards", "held"})
+_HEAVY = frozenset({"after", "backends", "neighbours", "growth", "guards", "held"})
 
 
 def sections() -> str:

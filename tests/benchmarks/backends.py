@@ -1,0 +1,180 @@
+"""What the gate adds in front of a real memory server, against the direct path to the same one.
+
+Each call is made both ways, one after the other, and each way comes first in its turn. The sidecar
+and the server are processes of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+import numpy as np
+
+from tests.benchmarks.pairs import ratio_of
+from tests.fault.backend_kills.__main__ import SERVERS
+from tests.integration.memory_servers.kinds import KINDS
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from tests.integration.memory_servers.kinds import Asked, Kind
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+CALLS: Final = 200
+WARM_UP: Final = 20
+STANDING: Final = 50
+CLIENTS: Final = 50
+PLACES: Final = 10
+LOAD_S: Final = 1.5
+ROUNDS: Final = 4
+
+
+def run() -> list[str]:
+    """Medians of both ways, their ratio, and the writes a second of fifty clients."""
+    lines = ["server, call    | direct p50 ms | guarded p50 ms | added p50 ms | ratio"]
+    for adapter in SERVERS:
+        with tempfile.TemporaryDirectory(prefix="behind-") as place:
+            base = Path(place)
+            with (
+                SERVERS[adapter](base / "server") as server,
+                _sidecar(base, adapter, server) as url,
+            ):
+                lines += asyncio.run(_Bench(KINDS[adapter], server, url).measured())
+    return lines
+
+
+@contextmanager
+def _sidecar(base: Path, adapter: str, server: str) -> Generator[str]:
+    config = base / "mnemogate.toml"
+    config.write_text(f'[[backend]]\nname = "b"\nadapter = "{adapter}"\nurl = "{server}"\n')
+    command = (sys.executable, "-P", "-m", "proxy", "run", "--json", "--config", str(config))
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(base),
+        "PYTHONPATH": str(ROOT),
+        "MNEMOGATE_LISTEN": "127.0.0.1:0",
+        "MNEMOGATE_ADMIN": "127.0.0.1:0",
+        "MNEMOGATE_STATE": str(base / "state"),
+        "MNEMOGATE_CHECKPOINT": str(base / "checkpoint" / "checkpoint.txt"),
+        "MNEMOGATE_AGENT_KEY": AGENT_KEY,
+        "MNEMOGATE_OPERATOR_KEY": OPERATOR_KEY,
+    }
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd="/", env=environment, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        if process.stdout is None:
+            raise RuntimeError("the sidecar has no standard output")
+        try:
+            yield json.loads(process.stdout.readline())["data"]
+        finally:
+            process.terminate()
+
+
+class _Bench:
+    """One server, and both ways to it."""
+
+    def __init__(self, kind: Kind, server: str, sidecar: str) -> None:
+        self._kind = kind
+        self._ways = (server, sidecar)
+        self._numbers = itertools.count()
+
+    async def measured(self) -> list[str]:
+        """The lines of this server."""
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector) as client:
+            places = [
+                await self._kind.place(client, self._ways[0], f"bench-{number}")
+                for number in range(PLACES)
+            ]
+            for number in range(STANDING):
+                await self._ask(client, 1, self._kind.add(places[0], f"s{number}", _text(number)))
+            lines = [
+                await self._pairs(client, "read of 50", [self._kind.everything(places[0])]),
+                await self._pairs(client, "write", None, places[1]),
+            ]
+            return [*lines, await self._load(client, places)]
+
+    async def _ask(self, client: aiohttp.ClientSession, way: int, asked: Asked) -> float:
+        method, path, body = asked
+        began = time.perf_counter()
+        async with client.request(
+            method,
+            self._ways[way] + path,
+            json=body,
+            headers={self._kind.credential: AGENT_KEY},
+        ) as response:
+            said = await response.read()
+            if response.status not in range(200, 300):
+                raise RuntimeError(f"answered {response.status}: {said!r}")
+        return time.perf_counter() - began
+
+    def _new(self, place: str) -> Asked:
+        number = next(self._numbers)
+        return self._kind.add(place, f"n{number}", _text(number))
+
+    async def _pairs(
+        self,
+        client: aiohttp.ClientSession,
+        name: str,
+        asked: list[Asked] | None,
+        place: str = "",
+    ) -> str:
+        """One line: each call both ways, in turns."""
+        pairs: list[tuple[float, float]] = []
+        for number in range(CALLS + WARM_UP):
+            taken = [0.0, 0.0]
+            for way in (0, 1) if number % 2 else (1, 0):
+                one = self._new(place) if asked is None else asked[0]
+                taken[way] = await self._ask(client, way, one)
+            pairs.append((taken[0], taken[1]))
+        measured = np.array(pairs[WARM_UP:]) * 1_000
+        direct, guarded = np.percentile(measured, 50, axis=0)
+        added = np.percentile(measured[:, 1] - measured[:, 0], 50)
+        return (
+            f"{self._kind.adapter:9s} {name:10s} | {direct:8.2f} | {guarded:8.2f} | {added:8.2f} "
+            f"| {ratio_of(measured):.2f}"
+        )
+
+    async def _load(self, client: aiohttp.ClientSession, places: list[str]) -> str:
+        """One line: writes a second of fifty clients, a stretch each way in turns."""
+        done = [0, 0]
+        for number in range(2 * ROUNDS):
+            way = (number + number // 2) % 2
+            until_s = time.monotonic() + LOAD_S
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._until(client, way, places[at % PLACES], until_s))
+                    for at in range(CLIENTS)
+                ]
+            done[way] += sum(task.result() for task in tasks)
+        seconds = ROUNDS * LOAD_S
+        return (
+            f"{self._kind.adapter:9s} {CLIENTS} clients: {done[0] / seconds:.0f} writes/s direct, "
+            f"{done[1] / seconds:.0f} guarded, share {done[1] / done[0]:.2f}"
+        )
+
+    async def _until(
+        self, client: aiohttp.ClientSession, way: int, place: str, until_s: float
+    ) -> int:
+        count = 0
+        while time.monotonic() < until_s:
+            await self._ask(client, way, self._new(place))
+            count += 1
+        return count
+
+
+def _text(number: int) -> str:
+    return f"Guest {number} of the house likes tea from garden {number * 7919 % 1_000}"
