@@ -8,6 +8,7 @@ outbox, so an event that the receiver did not take is sent again, under the same
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from storage.cases import Case
 
 _ENDED: Final = frozenset({"healed", "closed", "not_reproduced", "not_memory_caused"})
+_TAKEN_MAX: Final = 1_000
+"""How many events that the receiver took are known; one message has a hundred at most."""
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -129,6 +132,8 @@ class Sentry:
             spotlight=False,
         )
         self._header = auth.to_header()
+        # The newest events that the receiver took. After a restart some may be sent again.
+        self._taken: OrderedDict[str, None] = OrderedDict()
         self._posting = Posting(
             auth.get_api_url(EndpointType.ENVELOPE),
             receiver.allow,
@@ -141,8 +146,8 @@ class Sentry:
         """Send the events of one message, one after the other.
 
         Raises:
-            UpstreamError: The receiver refused an event, or it may not have arrived; all events of
-                the message are sent again.
+            UpstreamError: The receiver refused an event, or it may not have arrived. That event and
+                those after it are sent when the message is sent again; those before it are not.
         """
         del message_id
         headers = {
@@ -151,7 +156,12 @@ class Sentry:
             "x-sentry-auth": self._header,
         }
         for event in _DECODER.decode(body):
+            if event.event_id in self._taken:
+                continue
             self._kept.clear()
             self._client.capture_event(msgspec.to_builtins(event), scope=self._scope())
             for envelope in tuple(self._kept):
                 await self._posting.post(headers, envelope)
+            self._taken[event.event_id] = None
+            if len(self._taken) > _TAKEN_MAX:
+                self._taken.popitem(last=False)

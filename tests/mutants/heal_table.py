@@ -210,4 +210,17 @@ HEAL: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="an event that Sentry took is sent again with a refused one",
+        file="proxy/reporting/sentry.py",
+        old="            if event.event_id in self._taken:\n                continue\n",
+        new="",
+        invariant="a refused event repeats no other",
+        tests=(
+            at(
+                "tests/unit/proxy/reporting/test_sentry.py",
+                "test_an_event_that_was_taken_is_not_sent_again_because_a_later_one_was_refused",
+            ),
+        ),
+    ),
 )

@@ -124,6 +124,23 @@ async def test_an_event_that_was_not_taken_is_sent_again_under_its_id() -> None:
     assert len(receiver.got) == 2
 
 
+async def test_an_event_that_was_taken_is_not_sent_again_because_a_later_one_was_refused() -> None:
+    async def refuses_the_second(receiver: Receiver, request: web.Request) -> web.StreamResponse:
+        del request
+        return web.Response(status=400 if len(receiver.got) == 2 else 200)
+
+    steps = [msgspec.structs.replace(STEP, at_ms=at_ms) for at_ms in (1, 2, 3)]
+    message = sentry_events(steps, lambda _: CASE)
+    async with receiving(refuses_the_second) as receiver:
+        sentry = sink(receiver.port)
+        with pytest.raises(UpstreamError):
+            await sentry.deliver("msg_1", message)
+        await sentry.deliver("msg_1", message)
+    first, second, third = (one["event_id"] for one in msgspec.json.decode(message))
+    sent = [event_in(envelope)["event_id"] for _, envelope in receiver.got]
+    assert sent == [first, second, second, third]
+
+
 async def test_an_address_that_is_not_public_is_not_reached_unless_it_is_listed() -> None:
     async with receiving() as receiver:
         with pytest.raises(UpstreamError):
