@@ -279,8 +279,8 @@ AFTER: Final = (
     Mutant(
         name="a rule opens cases without an end",
         file="proxy/aftermath/rule_signals.py",
-        old="        if any(len(day) >= most for day, most in days):\n",
-        new="        if any(len(day) > 10 * most for day, most in days):\n",
+        old="        full = [len(day) >= most for day, most in days]\n",
+        new="        full = [len(day) > 10 * most for day, most in days]\n",
         invariant="one rule sets off so many searches in a day, and no more",
         tests=(at(_WATCHED, "test_a_rule_opens_so_many_cases_a_day_and_no_more"),),
     ),
