@@ -29,6 +29,7 @@ $(VENV)/pyvenv.cfg:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "Mnemogate needs Python 3.11 or newer; '$(PYTHON)' is not that." >&2; \
 		echo "Name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo 'making $(VENV), a Python environment in this folder; with what is installed, about a minute ...'
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "Could not make $(VENV); on Debian and Ubuntu: apt-get install python3-venv" >&2; \
 		rm -rf $(VENV); exit 1; }

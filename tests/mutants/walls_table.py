@@ -497,7 +497,12 @@ WALLS: Final = (
         old="replace(entry, version=0, leaf_index=-1) for entry",
         new="replace(entry) for entry",
         invariant="what a tenant is told says nothing of how much its neighbours wrote",
-        tests=(at(_NEIGHBOURS, "test_a_relay_is_told_the_same_however_much_its_neighbour_writes"),),
+        tests=(
+            at(
+                "tests/unit/proxy/intercept/test_operations.py",
+                "test_each_read_answers_and_tells_how_many_records_left",
+            ),
+        ),
     ),
     Mutant(
         name="a retry is answered with the leaf of the first verdict",
