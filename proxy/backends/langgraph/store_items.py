@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -28,6 +29,8 @@ REFRESH: Final = "refresh_ttl"
 NAMESPACES_DEFAULT: Final = 100
 LIMIT_MAX: Final = 10_000
 _ANSWER_BYTES_MAX: Final = 16 * 1024**2
+# Most reads of an agent show what earlier reads showed.
+_NAMES_KEPT_MAX: Final = 4_096
 
 # The server joins the labels of a namespace by dots in its queries, so a label with a dot would
 # name two places.
@@ -129,6 +132,7 @@ def list_of(
     return body, value
 
 
+@lru_cache(maxsize=_NAMES_KEPT_MAX)
 def known_key(namespace: tuple[str, ...], key: str) -> str:
     """The name by which an item is known here; it begins with `known_prefix` of its namespace."""
     name = canonical_json([*namespace, key])
