@@ -156,13 +156,16 @@ class Blaming:
             await self._done.setdefault(case_id, asyncio.Event()).wait()
 
     async def still_wrong(self, case_id: str) -> None:
-        """Leave a case to a person, because what it hid did not make the answer right.
+        """Leave a healed case to a person, because what it hid did not make the answer right.
+
+        A case whose search goes on, or that ended otherwise, stays as it is.
 
         Raises:
             StorageError: The case could not be written to disk.
         """
         case = await asyncio.to_thread(self._cases.get, case_id)
-        await self._moved(case, CaseStep.NEEDS_PERSON, _open("still_wrong"))
+        if case.step is CaseStep.HEALED:
+            await self._moved(case, CaseStep.NEEDS_PERSON, _open("still_wrong"))
 
     async def dry_run(
         self, signal: Signal, *, whole_cause: bool

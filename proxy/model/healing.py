@@ -83,7 +83,10 @@ class HealedReply:
             await self.gives_up("unchecked")
             return False
         self._case_id = done.case_id or self._case_id
-        if not done.mended:
+        if done.why == "too_late":
+            # The search for the cause goes on, and may still hide what made the reply wrong.
+            self._why = done.why
+        elif not done.mended:
             # What was hidden in earlier rounds did not make the reply right.
             await self.gives_up("still_wrong" if self.rounds else done.why)
         elif self.rounds >= ROUNDS_MAX:

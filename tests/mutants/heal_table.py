@@ -103,6 +103,14 @@ HEAL: Final = (
         tests=(at(_CHECKED, "test_a_case_whose_reply_stays_wrong_waits_for_a_person"),),
     ),
     Mutant(
+        name="a reply that came too late stops the search for its cause",
+        file="proxy/aftermath/blaming.py",
+        old="        if case.step is CaseStep.HEALED:\n",
+        new="        if case.under_way or case.step is CaseStep.HEALED:\n",
+        invariant="a search that takes long is seen through",
+        tests=(at(_CHECKED, "test_a_search_that_goes_on_is_not_left_to_a_person"),),
+    ),
+    Mutant(
         name="what is put under the key of a hidden item stays hidden",
         file="storage/read/reader.py",
         old="self._names.own(tenant, own_key, life + 1) if hidden else memory_id\n",

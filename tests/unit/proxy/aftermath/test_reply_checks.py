@@ -15,7 +15,7 @@ from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.screening import KnownRules
 from proxy.seams.cases import OnConviction, WrongReply
 from proxy.seams.surroundings import Surroundings
-from storage.cases import CaseStep
+from storage.cases import CaseSignal, CaseStep, Opening
 from storage.recalls import InContext, Reply
 from tests.unit.proxy.aftermath.test_blaming import blaming, found, lie, truth
 from tests.unit.proxy.aftermath.test_screening import anchor
@@ -184,6 +184,18 @@ async def test_a_case_whose_reply_stays_wrong_waits_for_a_person(store: Embedded
         await checks.still_wrong(told.case_id)
     case = store.cases.get(told.case_id)
     assert (case.step, case.why) == (CaseStep.NEEDS_PERSON, "still_wrong")
+
+
+async def test_a_search_that_goes_on_is_not_left_to_a_person(store: EmbeddedStore) -> None:
+    async with checking(store) as checks:
+        opening = Opening(tenant=TENANT, signal=CaseSignal.ANCHOR, by=BY, anchor_id="code")
+        case = await store.cases.open(opening)
+        await checks.still_wrong(case.case_id)
+        assert store.cases.get(case.case_id).step is CaseStep.OPENED
+        for step in (CaseStep.REPRODUCED, CaseStep.CONVICTED, CaseStep.HEALED):
+            await store.cases.move(case.case_id, step, BY)
+        await checks.still_wrong(case.case_id)
+        assert store.cases.get(case.case_id).step is CaseStep.NEEDS_PERSON, "control"
 
 
 async def test_a_reply_waits_for_its_cases_for_a_bounded_time(

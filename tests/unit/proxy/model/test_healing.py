@@ -102,7 +102,13 @@ async def rounds(judging: Judging) -> tuple[int, tuple[tuple[str, str], ...]]:
             [WrongReply(case_id="c1", why="too_late")],
             0,
             ("mnemogate-not-healed", "too_late c1"),
-            ["c1"],
+            [],
+        ),
+        (
+            [WRONG, WrongReply(case_id="c2", why="too_late")],
+            1,
+            ("mnemogate-not-healed", "too_late c2"),
+            [],
         ),
     ],
 )
