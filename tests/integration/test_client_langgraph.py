@@ -53,7 +53,9 @@ async def test_the_example_says_what_its_readme_shows(tmp_path: Path) -> None:
         )
         texts = await live.texts(AGENT_KEY)
     assert code == 0, errors[-3_000:]
-    assert out.strip() == README.split("\n```\n")[-2].strip()
+    shown = re.search(r"^```\n(stored: .*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    assert out == shown[1]
     assert sorted(texts) == [
         "My sister Ada moved to Lisbon in March.",
         "The trip is in May.",
