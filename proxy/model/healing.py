@@ -89,6 +89,9 @@ class HealedReply:
         elif not done.mended:
             # What was hidden in earlier rounds did not make the reply right.
             await self.gives_up("still_wrong" if self.rounds else done.why)
+        elif word := _unrepeatable(prepared, reply):
+            # What made the reply wrong is hidden, so that its case needs no person.
+            self._why = word
         elif self.rounds >= ROUNDS_MAX:
             await self.gives_up("rounds")
         else:
@@ -107,6 +110,17 @@ class HealedReply:
         if self._why:
             return ((NOT_HEALED, f"{self._why} {self._case_id}".strip()),)
         return ((HEALED, self._case_id),) if self.rounds else ()
+
+
+def _unrepeatable(prepared: Prepared, reply: ModelReply) -> str:
+    """Why a request is not sent a second time, in a fixed word; "" where it may be.
+
+    A tool that the provider runs would act twice, and a conversation that the provider keeps has
+    the request and its wrong reply already.
+    """
+    if reply.ran_tools or prepared.request.searches:
+        return "tools_ran"
+    return "conversation" if prepared.body.get("conversation") is not None else ""
 
 
 def _ids(prepared: Prepared) -> tuple[MemoryId, ...]:

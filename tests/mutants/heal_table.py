@@ -111,6 +111,19 @@ HEAL: Final = (
         tests=(at(_CHECKED, "test_a_search_that_goes_on_is_not_left_to_a_person"),),
     ),
     Mutant(
+        name="a tool that the provider runs is run again for a second reply",
+        file="proxy/model/healing.py",
+        old="    if reply.ran_tools or prepared.request.searches:\n",
+        new="    if prepared.request.searches:\n",
+        invariant="healing makes nothing happen twice",
+        tests=(
+            at(
+                _HEALING,
+                "test_a_reply_for_which_the_provider_ran_a_tool_is_not_asked_for_again",
+            ),
+        ),
+    ),
+    Mutant(
         name="what is put under the key of a hidden item stays hidden",
         file="storage/read/reader.py",
         old="self._names.own(tenant, own_key, life + 1) if hidden else memory_id\n",

@@ -88,9 +88,11 @@ class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[ModelCall, ...]
     # Texts that the provider's own tools gave the model, which stand in the reply as well.
     heard: tuple[Said, ...] = ()
+    # Whether the provider ran tools of its own for the reply: asked again, it would run them again.
+    ran_tools: bool = False
 
 
-def reply_of(reply_id: str | None, *turns: Turn) -> ModelReply:
+def reply_of(reply_id: str | None, *turns: Turn, ran_tools: bool = False) -> ModelReply:
     """Make one reply of the turns of its messages or output items."""
     said = [one for turn in turns for one in turn.said]
     return ModelReply(
@@ -98,4 +100,5 @@ def reply_of(reply_id: str | None, *turns: Turn) -> ModelReply:
         said=tuple(one.text for one in said if one.voice is Voice.MODEL),
         calls=tuple(call for turn in turns for call in turn.calls),
         heard=tuple(one for one in said if one.voice is not Voice.MODEL),
+        ran_tools=ran_tools,
     )

@@ -31,6 +31,9 @@ _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 # Blocks of these types are signed by the provider: they may not be changed, and have no text to
 # read.
 _SIGNED: Final = frozenset({"thinking", "redacted_thinking"})
+# Blocks of a reply for which the provider ran nothing. Any other is a call or result of its own
+# tools, or counts as one.
+_ASKED_ONLY: Final = _SIGNED | {"text", "tool_use", "compaction"}
 
 _REFERENCE: Final = frozenset({"type", "tool_name", "cache_control"})
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -76,7 +79,9 @@ def read_turn(message: dict[str, Json]) -> Turn:
 def read_reply(body: dict[str, Json]) -> ModelReply:
     """Read a whole reply (not a stream)."""
     turn = read_turn({"role": "assistant", "content": body.get("content")})
-    return reply_of(text_of(body.get("id")), turn)
+    kinds = [object_of(one).get("type") for one in list_of(body.get("content"))]
+    ran_tools = any(kind not in _ASKED_ONLY for kind in kinds)
+    return reply_of(text_of(body.get("id")), turn, ran_tools=ran_tools)
 
 
 def _block(block: dict[str, Json], kind: str, where: Where, voice: Voice) -> tuple[Said, ...]:

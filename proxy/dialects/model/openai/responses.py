@@ -43,6 +43,15 @@ _PROVIDED: Final = frozenset(
         "image_generation_call",
     }
 )
+# Output items for which the provider ran nothing: the client executes these calls. Any other item
+# is a call or result of the provider's own tools, or counts as one.
+_ASKED_ONLY: Final = frozenset(
+    {
+        *("message", "reasoning", "compaction", "function_call", "custom_tool_call"),
+        *("local_shell_call", "apply_patch_call", "computer_call"),
+        *("mcp_list_tools", "mcp_approval_request"),
+    }
+)
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
@@ -107,9 +116,10 @@ def read_turn(item: dict[str, Json]) -> Turn:
 
 def read_reply(body: dict[str, Json]) -> ModelReply:
     """Read a whole reply, or the object at the end of a stream."""
-    items = map(object_of, list_of(body.get("output")))
-    turns = [read_turn({**item, "role": "assistant"}) for item in items if item]
-    return reply_of(text_of(body.get("id")), *turns)
+    items = [item for item in map(object_of, list_of(body.get("output"))) if item]
+    turns = [read_turn({**item, "role": "assistant"}) for item in items]
+    ran_tools = any((kind_of(item) or "message") not in _ASKED_ONLY for item in items)
+    return reply_of(text_of(body.get("id")), *turns, ran_tools=ran_tools)
 
 
 def _without_result(item: dict[str, Json]) -> dict[str, Json]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 import pytest
 
 from policy.model import MemoryId, Principal, PrincipalId, Tenant
-from proxy.dialects.model.api import CHAT
+from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES
 from proxy.dialects.model.memory_tools import Maps
 from proxy.dialects.model.transcript import ModelReply
 from proxy.model.healing import ROUNDS_MAX, HealedReply
@@ -20,6 +21,7 @@ from telemetry.events import TraceContext
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.dialects.strict_json.tolerant import Json
     from proxy.model.reply_notes import ReplyNotes
 
 REPLY = ModelReply(reply_id="r1", said=("It is 66.",), calls=())
@@ -121,6 +123,51 @@ async def test_the_agent_is_told_what_became_of_the_reply(
     judging = Judging(*found)
     assert await rounds(judging) == (count, () if header is None else (header,))
     assert judging.left_to_a_person == left
+
+
+SAID: dict[str, Json] = {"type": "text", "text": "It is 66."}
+SEARCH: dict[str, Json] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+OWN: dict[str, Json] = {"type": "tool_use", "id": "t", "name": "mail", "input": {}}
+MESSAGE: dict[str, Json] = {"type": "message", "role": "assistant", "content": "It is 66."}
+ITEM: dict[str, Json] = {"type": "function_call", "call_id": "f", "name": "f", "arguments": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "ran"),
+    [
+        (ANTHROPIC.read_reply({"id": "r1", "content": [OWN, SAID]}), False),
+        (ANTHROPIC.read_reply({"id": "r1", "content": [SEARCH, SAID]}), True),
+        (RESPONSES.read_reply({"id": "r1", "output": [ITEM, MESSAGE]}), False),
+        *(
+            (RESPONSES.read_reply({"id": "r1", "output": [{"type": kind}, MESSAGE]}), True)
+            for kind in ("mcp_call", "web_search_call", "code_interpreter_call", "not_known_yet")
+        ),
+    ],
+)
+async def test_a_reply_for_which_the_provider_ran_a_tool_is_not_asked_for_again(
+    reply: ModelReply, *, ran: bool
+) -> None:
+    judging = Judging(WRONG)
+    made = healed(judging)
+    assert await made.asks_again(prepared("m"), reply) is not ran
+    told = (("mnemogate-not-healed", "tools_ran c1"),) if ran else (("mnemogate-healed", "c1"),)
+    assert (made.headers(), judging.left_to_a_person) == (told, [])
+
+
+async def test_no_second_reply_is_asked_for_in_a_conversation_of_the_provider() -> None:
+    made = healed(Judging(WRONG, WRONG))
+    hosted = msgspec.structs.replace(prepared("m"), body={"conversation": "conv_1"})
+    assert not await made.asks_again(hosted, REPLY)
+    assert made.headers() == (("mnemogate-not-healed", "conversation c1"),)
+    assert await made.asks_again(prepared("m"), REPLY), "control"
+
+
+async def test_no_second_reply_is_asked_for_where_the_provider_may_have_searched() -> None:
+    made = healed(Judging(WRONG))
+    body: dict[str, Json] = {"messages": [], "web_search_options": {}}
+    searching = msgspec.structs.replace(prepared("m"), request=CHAT.read_request(body))
+    assert not await made.asks_again(searching, REPLY)
+    assert made.headers() == (("mnemogate-not-healed", "tools_ran c1"),)
 
 
 async def test_after_five_rounds_the_last_reply_goes_on_and_a_person_is_asked() -> None:
