@@ -34,6 +34,7 @@ from storage.tables.rows import (
     read_row,
 )
 from storage.values import NO_KEYS, Pending
+from storage.write.hidden_items import put_hidden_there
 from storage.write.text_behind import read_thing
 
 if TYPE_CHECKING:
@@ -258,20 +259,29 @@ class EmbeddedForwards:
         if deletion is None:
             return
         names, key = self._engine.parts.names, deletion.key
-        if all(piece == key for piece in deletion.pieces):
+        ending, hidden_later = {MemoryStatus.LIVE}, False
+        whole = all(piece == key for piece in deletion.pieces)
+        if whole:
             open_key(change.draft, names, PlaceBehind(record.tenant, record.target, key))
+            # The end of a quarantine must not bring back what the server was told to delete.
+            ending.add(MemoryStatus.QUARANTINED)
         for one in list(guarded_rows(change.draft, names, record.tenant, record.target, key)):
             stored = call_of(candidate_of(one.sent))
-            if one.status is not MemoryStatus.LIVE or one.row is not one.sent:
+            if one.status not in ending or one.row is not one.sent:
                 continue
             if one.ordinal > record.ordinal:
                 # It was judged after the deletion, so the server has it after the deletion.
+                hidden_later |= one.status is MemoryStatus.QUARANTINED
                 continue
             if stored is not None and removes(deletion, stored):
                 gone = IdRecord(one.ordinal, MemoryStatus.DELETED)
                 change.draft.put(IDS, one.name, encode(gone))
-                change.superseded.append((one.ordinal, one.sent))
-                change.live_count -= 1
+                if one.status is MemoryStatus.LIVE:
+                    change.superseded.append((one.ordinal, one.sent))
+                    change.live_count -= 1
+        if whole and not hidden_later:
+            keyed = names.guarded(record.tenant, record.target, key)
+            put_hidden_there(change, keyed, record.tenant, None)
 
 
 def _pending(key: bytes, record: ForwardRecord, row: Row) -> Pending:

@@ -25,6 +25,9 @@ _PURGED: Final = at(_STORE, "test_nothing_is_kept_of_a_purged_memory_and_what_hi
 _NEWEST: Final = at(
     _STORE, "test_the_newest_memory_under_a_key_decides_and_none_while_one_is_on_its_way"
 )
+_DELETED: Final = at(
+    _STORE, "test_what_its_server_deleted_is_not_put_back_by_the_end_of_its_quarantine"
+)
 
 BACKEND_HIDING: Final = (
     Mutant(
@@ -153,5 +156,21 @@ BACKEND_HIDING: Final = (
         new="\n",
         invariant="whatever can make an act due moves the counter",
         tests=(_NEWEST,),
+    ),
+    Mutant(
+        name="a deletion leaves what is under quarantine to be put back",
+        file="storage/behind/intents.py",
+        old="            ending.add(MemoryStatus.QUARANTINED)\n",
+        new="            pass\n",
+        invariant="what a server was told to delete comes back by no quarantine's end",
+        tests=(_DELETED,),
+    ),
+    Mutant(
+        name="a deletion leaves what was kept of a removed item",
+        file="storage/behind/intents.py",
+        old="        if whole and not hidden_later:\n",
+        new="        if not whole and not hidden_later:\n",
+        invariant="of an item that its server deleted nothing is kept to put it back",
+        tests=(_DELETED,),
     ),
 )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from policy.model import ChangeKind, Forwarded, Hiding, Scope
+from storage.errors import UnknownMemory
 from storage.hidden_behind import HiddenThere
+from storage.tables.lmdb_store import HIDDEN_THERE
 from storage.values import Decision
-from tests.unit.storage.behind.test_intents import TARGET, intend, settle
+from tests.unit.storage.behind.test_closed_keys import take_away
+from tests.unit.storage.behind.test_intents import TARGET, intend, listed, settle
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
@@ -153,4 +157,24 @@ def test_nothing_is_kept_of_a_purged_memory_and_what_hides_it_stays(store: Embed
         assert b"sings" not in payload
     assert due(store, Hiding.REMOVE) == []
     assert due(store, Hiding.SIFT) == []
+    assert store.reader.check().problems == ()
+
+
+def test_what_its_server_deleted_is_not_put_back_by_the_end_of_its_quarantine(
+    store: EmbeddedStore,
+) -> None:
+    deleted, hidden = put(store, "Ada sings"), put(store, "Grace sings", "Grace")
+    for memory_id in (deleted, hidden):
+        hide(store, memory_id)
+    for one in store.hidden_behind.due(TARGET, Hiding.REMOVE):
+        record(store, one, kept=b"as the server had it")
+    take_away(store)
+    with store.lmdb.reading() as view:
+        assert view.count(HIDDEN_THERE) == 1
+    for memory_id in (deleted, hidden):
+        with contextlib.suppress(UnknownMemory):
+            show(store, memory_id)
+    # The control is the second, which nobody deleted.
+    assert due(store, Hiding.REMOVE) == [("Grace sings", Hiding.REMOVE, False)]
+    assert listed(store) == ["Grace sings"]
     assert store.reader.check().problems == ()
