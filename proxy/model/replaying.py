@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from proxy.dialects.model.api import APIS
+from proxy.dialects.model.api import APIS, RESPONSES
+from proxy.dialects.model.reading import list_of, object_of
 from proxy.dialects.model.transcript import Where  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.withheld import Leave
 from proxy.dialects.strict_json.tolerant import read_body, write_body
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from policy.model import Memory, Tenant
+    from proxy.dialects.strict_json.tolerant import Json
     from proxy.model.memory_seam import Asked, Prepared
     from proxy.settings.after import ReplaySettings
     from proxy.settings.model import ModelUpstream
@@ -45,6 +47,13 @@ _NONCE_LEN: Final = 12
 _OK: Final = 200
 # Headers that say how a body is meant. No credential is among them: the table has its own.
 _MEANT: Final = frozenset({"anthropic-version", "anthropic-beta", "openai-beta"})
+# The client executes calls of these tools. Namespaces group such tools.
+_OWN_TOOLS: Final = frozenset({"function", "custom"})
+# With these members of a request the provider keeps a conversation, or has tools of its own: MCP
+# servers, or a prompt that it stores with its tools.
+_HOSTED: Final = ("conversation", "mcp_servers", "prompt", "container")
+# Members that only fit a reply that comes in pieces, or later.
+_FOR_STREAMS: Final = frozenset({"stream_options", "background"})
 _API_BY_NAME: Final = {one.name: one for one in APIS}
 
 
@@ -109,6 +118,8 @@ class ModelReplays:
         asked = prepared.asked
         name = (asked.principal.tenant, reply_id)
         if not self.keeps(asked) or not reply_id or not prepared.memories or name in self._kept:
+            return
+        if prepared.request.searches or _runs_alone(prepared.body):
             return
         body = write_body(prepared.body)
         if len(body) > _REQUEST_BYTES_MAX:
@@ -203,6 +214,23 @@ class ModelReplays:
         return texts or None
 
 
+def _runs_alone(body: dict[str, Json]) -> bool:
+    """Whether sending a request again may do more than make the model speak.
+
+    That is so where it offers a tool that the provider runs by itself, with the tool's credentials
+    in the request, or belongs to a conversation that the provider keeps. A tool of a kind that is
+    not known here counts as one that the provider runs.
+    """
+    return any(body.get(key) for key in _HOSTED) or any(map(_is_hosted, list_of(body.get("tools"))))
+
+
+def _is_hosted(tool: Json) -> bool:
+    kind = object_of(tool).get("type", "custom")
+    if kind == "namespace":
+        return any(map(_is_hosted, list_of(object_of(tool).get("tools"))))
+    return kind not in _OWN_TOOLS
+
+
 def _once_more(
     request: _Request, api: str, present: Sequence[Memory], out: Sequence[Memory]
 ) -> bytes:
@@ -211,9 +239,14 @@ def _once_more(
         typed=dict(request.typed), trusted=frozenset(request.trusted), stands=request.stands
     )
     body = without(read_body(request.body), api, leave, out=out, present=present)
-    made = {name: value for name, value in body.items() if name != "stream_options"}
+    made = {name: value for name, value in body.items() if name not in _FOR_STREAMS}
     if "stream" in made:
         made["stream"] = False
+    if "n" in made:
+        made["n"] = 1
+    if "store" in made or api == RESPONSES.name:
+        # The Responses API stores each reply unless it is told not to.
+        made["store"] = False
     if "temperature" in made:
         # Some models refuse a temperature, so it is only set where the agent set one.
         made["temperature"] = 0

@@ -57,6 +57,7 @@ async def wrong_reply(bench: Bench, api: str, prompt: str = "", *, stream: bool 
     assert (await bench.ask(api, body)).status == 200
     body = answered(api, body, "call_0000", json.dumps({"results": found["results"]}))
     body |= {"stream": stream, "temperature": 0.7}
+    body |= {"store": True} if api == "chat" else {}
     reply = await bench.ask(api, body)
     assert b"Porto" in reply.raw, "control: the reply is wrong"
     return reply_id_in(reply.raw)
@@ -94,6 +95,8 @@ async def test_who_misled_a_model_is_proposed_where_no_memory_says_what_is_wrong
         for one in replays:
             assert one.headers["authorization"] == f"Bearer {MODEL_KEY}"
             assert AGENT_KEY not in str(one.headers)
+            stored = one.body.get("store", api == "responses")
+            assert (stored, one.body.get("n", 1)) == (False, 1)
             assert (one.body["temperature"], one.body.get("stream", False)) == (0, False)
             assert [part in one.raw.decode() for part in ("Where?", "fetch")] == [True, True]
         assert sum(LEADS[0].encode() in one.raw for one in replays) == 8

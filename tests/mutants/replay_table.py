@@ -87,6 +87,22 @@ REPLAY: Final = (
         tests=(at(_KEPT, "test_a_request_is_gone_when_its_time_is_over"),),
     ),
     Mutant(
+        name="a tool that the provider runs is run again by a replay",
+        file=_REPLAYS,
+        old=' or any(map(_is_hosted, list_of(body.get("tools"))))\n',
+        new="\n",
+        invariant="a replay makes a model speak, and nothing else happen",
+        tests=(at(_KEPT, "test_a_request_with_a_tool_that_the_provider_runs_is_not_kept"),),
+    ),
+    Mutant(
+        name="the provider stores what a replay asks",
+        file=_REPLAYS,
+        old='        made["store"] = False\n',
+        new="        pass\n",
+        invariant="a replay leaves nothing behind",
+        tests=(_MISLED,),
+    ),
+    Mutant(
         name="an ended incident leaves its request behind",
         file=_BLAMING,
         old='            self._models.forget(signal.tenant, signal.reply_id or "")\n',

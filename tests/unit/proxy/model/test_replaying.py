@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from policy.model import MemoryId
-from proxy.dialects.model.api import CHAT
+from proxy.dialects.model.api import CHAT, RESPONSES
 from proxy.dialects.model.transcript import ModelRequest
 from proxy.model.memory_seam import Asked, Prepared
 from proxy.model.replaying import OF_SESSION_MAX, ModelReplays, meant
@@ -20,6 +21,7 @@ from tests.unit.storage.opening import AGENT
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from proxy.dialects.strict_json.tolerant import Json
     from proxy.settings.model import ModelUpstream
 
 TENANT = AGENT.tenant
@@ -109,3 +111,30 @@ async def test_a_kept_request_is_encrypted_and_another_model_or_tenant_has_none(
 def test_no_credential_is_kept_with_a_request() -> None:
     sent = {"authorization": "Bearer x", "x-api-key": "y", "anthropic-version": "2023-06-01"}
     assert meant(sent) == {"anthropic-version": "2023-06-01"}
+
+
+TOOL: Json = {"type": "mcp", "server_url": "https://crm.example/mcp", "authorization": "Bearer x"}
+
+
+BODIES: list[tuple[dict[str, Json], bool]] = [
+    ({"tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "c"}]}, True),
+    ({"tools": [{"name": "f", "input_schema": {}}]}, True),
+    ({"tools": [{"type": "namespace", "tools": [{"type": "function"}]}]}, True),
+    ({"tools": [{"type": "function", "name": "f"}, TOOL]}, False),
+    ({"tools": [{"type": "namespace", "tools": [TOOL]}]}, False),
+    ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, False),
+    ({"mcp_servers": [{"url": "https://crm.example/mcp"}]}, False),
+    ({"web_search_options": {}}, False),
+    ({"conversation": "conv_1"}, False),
+]
+
+
+@pytest.mark.parametrize(("body", "kept"), BODIES)
+async def test_a_request_with_a_tool_that_the_provider_runs_is_not_kept(
+    replays: ModelReplays, body: dict[str, Json], *, kept: bool
+) -> None:
+    given = prepared()
+    whole: dict[str, Json] = {**given.body, **body}
+    request = (RESPONSES if "tools" in body else CHAT).read_request(whole)
+    replays.keep(msgspec.structs.replace(given, body=whole, request=request), "reply")
+    assert replays.has("openai", TENANT, "reply") is kept
