@@ -50,21 +50,39 @@ def place_of(row: Row) -> PlaceBehind | None:
 
 
 def close_key(
-    draft: Draft, names: KeyedNames, ordinal: int, row: Row, *, unless_after: int
+    draft: Draft,
+    names: KeyedNames,
+    ordinal: int,
+    row: Row,
+    *,
+    unless_after: int,
+    hidden: bool = False,
 ) -> None:
     """Close the key of a memory that the gate forgets, and that its server may have all the same.
 
     `unless_after`: a memory with a higher ordinal that the server has under the key keeps the key
-    open, because its words came later.
+    open, because its words came later. `hidden`: the memory was under quarantine, so it does not
+    where an update left words of the memory standing beside its own.
     """
     place = place_of(row)
     if place is None or row.change is ChangeKind.DELETE:
         return
+    newest: Row | None = None
     for one in guarded_rows(draft, names, *place):
         later = one.ordinal > unless_after and one.ordinal != ordinal
         if later and one.status in _ON_SERVER and one.sent.change is not ChangeKind.DELETE:
-            return
-    shut_key(draft, names, place)
+            newest = one.sent
+    if newest is None or (hidden and _has_words_of(newest, row)):
+        shut_key(draft, names, place)
+
+
+def _has_words_of(newer: Row, older: Row) -> bool:
+    """Whether an update was merged with a memory that was there before it."""
+    if newer.change is not ChangeKind.UPDATE:
+        return False
+    calls = (call_of(candidate_of(newer)), call_of(candidate_of(older)))
+    mine, theirs = (set[str]() if one is None else {*one.pieces} - {one.key} for one in calls)
+    return not mine.isdisjoint(theirs)
 
 
 def shut_key(draft: Draft, names: KeyedNames, place: PlaceBehind) -> None:

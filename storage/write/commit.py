@@ -341,10 +341,11 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         """Close the keys of a memory that ends here, because nothing is sent to its server."""
         if self.known is None or self.known.status is MemoryStatus.DELETED:
             return
-        ordinal = self.known.ordinal
+        ordinal, draft = self.known.ordinal, self.change.draft
+        hidden = self.known.status is MemoryStatus.QUARANTINED
         while ordinal != NO_ORDINAL:
-            row = read_row(self.change.draft, ordinal)
-            close_key(self.change.draft, self.names, ordinal, row, unless_after=ordinal)
+            row = read_row(draft, ordinal)
+            close_key(draft, self.names, ordinal, row, unless_after=ordinal, hidden=hidden)
             ordinal = row.prev_ordinal
 
     def _erase(self) -> None:

@@ -378,6 +378,20 @@ BACKENDS: Final = (
         ),
     ),
     Mutant(
+        name="a purged memory's words are shown where an update left them standing",
+        file="storage/tables/closed_keys.py",
+        old="    if newest is None or (hidden and _has_words_of(newest, row)):\n",
+        new="    if newest is None:\n",
+        invariant="what a person hid and purged is shown to nobody again",
+        tests=(
+            at(
+                _CLOSED,
+                "test_the_purge_of_a_hidden_memory_whose_words_an_update_left_standing_closes_"
+                "the_key",
+            ),
+        ),
+    ),
+    Mutant(
         name="a key stays closed after its server has a later write",
         file="storage/behind/intents.py",
         old="        if shown and place is not None:\n",

@@ -107,6 +107,26 @@ def test_the_purge_of_an_earlier_memory_leaves_the_key_of_a_later_one_open(
     assert mine(store)
 
 
+@pytest.mark.parametrize("hidden", [True, False])
+@pytest.mark.parametrize("left", [("Ada sings",), ()])
+def test_the_purge_of_a_hidden_memory_whose_words_an_update_left_standing_closes_the_key(
+    store: EmbeddedStore, left: tuple[str, ...], *, hidden: bool
+) -> None:
+    first = stored(store)
+    call = ForwardedCall(tool="t", arguments="{}", key=KEY, pieces=("Ada dances", *left))
+    text, metadata_json = texts_of(call)
+    update = candidate_of(
+        text, change=ChangeKind.UPDATE, target=TARGET, metadata_json=metadata_json
+    )
+    (second,) = write(store, submission_of(update, guarded_key=KEY))
+    settle(store, second.candidate_id, Forwarded.DONE)
+    if hidden:
+        quarantine(store, first)
+    end(store, first, ChangeKind.PURGE)
+    # The controls: a person hid nothing, or the update left nothing of it.
+    assert mine(store) == (hidden and left != ())
+
+
 def test_the_purge_of_the_latest_memory_closes_the_key_of_an_earlier_one(
     store: EmbeddedStore,
 ) -> None:
