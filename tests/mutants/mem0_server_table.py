@@ -11,11 +11,13 @@ _REQUESTS: Final = "proxy/backends/mem0_server/requests.py"
 _READS: Final = "proxy/backends/mem0_server/reads.py"
 _ROUTES: Final = "proxy/backends/mem0_server/routes.py"
 _WRITES: Final = "proxy/backends/mem0_server/writes.py"
+_WALK: Final = "proxy/backends/mem0_server/whole_server.py"
 _DRIVER: Final = "proxy/fronts/backend_writes.py"
 _TESTS: Final = "tests/unit/proxy/backends/mem0_server"
 _ROUTE_TESTS: Final = f"{_TESTS}/test_routes.py"
 _READ_TESTS: Final = f"{_TESTS}/test_reads.py"
 _WRITE_TESTS: Final = f"{_TESTS}/test_writes.py"
+_WALK_TESTS: Final = f"{_TESTS}/test_whole_server.py"
 _GATE_TESTS: Final = "tests/integration/test_backend_mem0.py"
 _LOST: Final = at(
     _GATE_TESTS,
@@ -209,5 +211,21 @@ MEM0_SERVER: Final = (
         new="= request if found else None\n",
         invariant="what a person releases goes the way of every other write",
         tests=(at(_GATE_TESTS, "test_a_released_message_is_sent_once_with_its_mark"),),
+    ),
+    Mutant(
+        name="a walk over Mem0's server passes over what expired",
+        file=_WALK,
+        old='    query = (("top_k", str(LISTED_MAX)), ("show_expired", "true"))\n    return',
+        new='    query = (("top_k", str(LISTED_MAX)),)\n    return',
+        invariant="a check lists all that a reader may be shown",
+        tests=(at(_WALK_TESTS, "test_a_walk_begins_with_the_list_of_everything"),),
+    ),
+    Mutant(
+        name="a text that Mem0's server has beside what was judged is the same",
+        file=_WALK,
+        old="        and {*found.pieces} <= {*kept.pieces, kept.key}\n",
+        new="",
+        invariant="a check sees every text that was changed past the gate",
+        tests=(at(_WALK_TESTS, "test_an_update_is_there_where_each_of_its_parts_is"),),
     ),
 )

@@ -33,8 +33,9 @@ _DERIVED: Final = frozenset({MARK, "role", "text_lemmatized"})
 
 
 def everything() -> HttpRequest:
-    """The list of as many memories as the server gives."""
-    return HttpRequest(method="GET", path=MEMORIES, query=(("top_k", str(LISTED_MAX)),))
+    """The list of as many memories as the server gives, those that expired among them."""
+    query = (("top_k", str(LISTED_MAX)), ("show_expired", "true"))
+    return HttpRequest(method="GET", path=MEMORIES, query=query)
 
 
 def attempts() -> Attempts:
@@ -79,14 +80,21 @@ def listed(request: HttpRequest, reply: HttpReply) -> WalkedPage:
 
 
 def says_same(kept: Unsettled, found: Item) -> bool:
-    """Whether the memory on the server has every part that was judged."""
+    """Whether the memory on the server has every part that was judged, and no other text.
+
+    What a merge left standing was judged with the write, so it is among the kept pieces.
+    """
     method, _, sent = request_parts(kept)
     _, _, there = request_parts(found)
     text = sent.get("content" if method == "POST" else "text")
     metadata, stands = sent.get("metadata"), there.get("metadata")
     parts = metadata if isinstance(metadata, dict) else {}
     whole = stands if isinstance(stands, dict) else {}
-    return text in (None, there["content"]) and parts.items() <= whole.items()
+    return (
+        text in (None, there["content"])
+        and parts.items() <= whole.items()
+        and {*found.pieces} <= {*kept.pieces, kept.key}
+    )
 
 
 def _has_one(value: JsonValue, fields: list[str]) -> bool:

@@ -34,6 +34,8 @@ def test_a_walk_begins_with_the_list_of_everything() -> None:
     (listed,) = (one for one in captured() if one.request == ask("GET", "/memories"))
     page = ADAPTER.listed(first(), listed.reply)
     assert page.further == ()
+    # Whoever asks for those that expired is shown them.
+    assert ("show_expired", "true") in first().query
     texts = [one.item.pieces[0] for one in page.memories if one.item is not None]
     assert texts == ["I am vegetarian", "I am vegetarian", "ok, noted", "My dog is called Rex"]
 
@@ -58,9 +60,16 @@ def test_a_memory_is_listed_as_the_add_that_would_have_made_it() -> None:
 
 def test_an_update_is_there_where_each_of_its_parts_is() -> None:
     asked = ask("PUT", f"/memories/{ID}", {"metadata": {"z": 1}})
-    (sending,) = ADAPTER.items(asked, answer(memory()))
-    for metadata, same in (({"z": 1, "src": "chat"}, True), ({"z": 2}, False)):
-        (one,) = ADAPTER.listed(first(), answer({"results": [memory(metadata=metadata)]})).memories
+    (sending,) = ADAPTER.items(asked, answer(memory(metadata={"src": "chat"})))
+    for text, metadata, same in (
+        ("likes tea", {"z": 1, "src": "chat"}, True),
+        ("likes tea", {"z": 2}, False),
+        # Somebody changed past the gate what the update left as it was, or added to it.
+        ("likes bees", {"z": 1, "src": "chat"}, False),
+        ("likes tea", {"z": 1, "src": "chat", "note": "likes bees"}, False),
+    ):
+        stands = memory(text=text, metadata=metadata)
+        (one,) = ADAPTER.listed(first(), answer({"results": [stands]})).memories
         assert one.item is not None
         assert ADAPTER.says_same(unsettled(sending), one.item) is same
 
