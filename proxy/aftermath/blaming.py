@@ -30,7 +30,7 @@ from proxy.aftermath.rules import Spoken, accused, fit_texts, rules_for
 from proxy.seams.cases import NoModels, OnConviction, ShownMemory
 from proxy.seams.faults import MalformedRequest
 from storage.cases import CaseMode, CaseSignal, CaseStep, Opening, Progress
-from storage.errors import StorageError
+from storage.errors import StorageError, UnknownIncident
 from telemetry.events import IncidentAsk, IncidentStepped
 
 if TYPE_CHECKING:
@@ -166,6 +166,14 @@ class Blaming:
         case = await asyncio.to_thread(self._cases.get, case_id)
         if case.step is CaseStep.HEALED:
             await self._moved(case, CaseStep.NEEDS_PERSON, _open("still_wrong"))
+
+    async def unfinished(self, case_id: str) -> bool:
+        """Whether a case goes on or waits for a person; False also if it is not known any more."""
+        try:
+            case = await asyncio.to_thread(self._cases.get, case_id)
+        except UnknownIncident:
+            return False
+        return case.under_way or case.step is CaseStep.NEEDS_PERSON
 
     async def dry_run(
         self, signal: Signal, *, whole_cause: bool

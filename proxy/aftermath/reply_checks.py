@@ -50,6 +50,10 @@ class SeesCasesThrough(Protocol):
         """Leave a case to a person: what it hid did not make the answer right."""
         ...
 
+    async def unfinished(self, case_id: str) -> bool:
+        """Whether a case goes on or waits for a person."""
+        ...
+
 
 class FinishedReply(msgspec.Struct, frozen=True, kw_only=True):
     """What a model said in one reply, and the memories in its request."""
@@ -89,6 +93,8 @@ class ReplyChecks:
         self._unsettled: dict[PrincipalId, _Unsettled] = {}
         # The newest replies that were looked at before they were shown.
         self._looked_at: OrderedDict[tuple[PrincipalId, str], None] = OrderedDict()
+        # The newest case of each anchor and stored row, by tenant, anchor and ordinal.
+        self._case_ids: OrderedDict[tuple[Tenant, str, int], str] = OrderedDict()
         self.dropped_count = 0
         """How many replies were not looked at, because too many were waiting."""
 
@@ -222,7 +228,11 @@ class ReplyChecks:
         """The cases that a wrong reply opens, as far as the day has room for them."""
         opened: list[str] = []
         for rule_id, memories in by_rule.items():
-            if self._signals.writer_with_room(reply.tenant, rule_id, memories) is not None:
+            # A request that is repeated uses up no more of the anchor's day than the first.
+            known = await self._known_cases(reply.tenant, rule_id, memories)
+            if known:
+                opened += known
+            elif self._signals.writer_with_room(reply.tenant, rule_id, memories) is not None:
                 # A reply without an id is in no ledger: then one memory is accused.
                 _, case_id = await self._signals.signal(
                     SignalKind.ANCHOR,
@@ -233,7 +243,20 @@ class ReplyChecks:
                     memory_id="" if reply.reply_id else memories[0].memory_id,
                 )
                 opened += [case_id] if case_id else []
+                for one in memories if case_id else ():
+                    self._case_ids[(reply.tenant, rule_id, one.ordinal)] = case_id
+                while len(self._case_ids) > _LOOKED_AT_MAX:
+                    self._case_ids.popitem(last=False)
         return opened
+
+    async def _known_cases(self, tenant: Tenant, rule_id: str, memories: list[Memory]) -> list[str]:
+        """The unfinished cases of an anchor about all of these memories; else none."""
+        known = [self._case_ids.get((tenant, rule_id, one.ordinal), "") for one in memories]
+        case_ids = list(dict.fromkeys(known))
+        for case_id in case_ids:
+            if not case_id or not await self._cases.unfinished(case_id):
+                return []
+        return case_ids
 
     def _failing(self, reply: FinishedReply) -> tuple[tuple[str, ...], dict[str, list[Memory]]]:
         """The anchors that a reply contradicts, and the memories in its request that do so too."""

@@ -124,6 +124,14 @@ HEAL: Final = (
         ),
     ),
     Mutant(
+        name="each repeated request opens a case of its own",
+        file="proxy/aftermath/reply_checks.py",
+        old="            if known:\n",
+        new="            if not known and known:\n",
+        invariant="a repeated request uses up no more of an anchor's day than the first",
+        tests=(at(_CHECKED, "test_a_repeated_request_uses_up_no_more_of_an_anchors_day"),),
+    ),
+    Mutant(
         name="what is put under the key of a hidden item stays hidden",
         file="storage/read/reader.py",
         old="self._names.own(tenant, own_key, life + 1) if hidden else memory_id\n",

@@ -85,6 +85,9 @@ class _Slow:
     async def still_wrong(self, case_id: str) -> None:
         await self._cases.still_wrong(case_id)
 
+    async def unfinished(self, case_id: str) -> bool:
+        return await self._cases.unfinished(case_id)
+
 
 def noted(store: EmbeddedStore, reply_id: str, memory_id: MemoryId) -> None:
     """A reply in the ledger whose request had one memory."""
@@ -172,6 +175,23 @@ async def test_a_reply_is_not_mended_while_its_memory_waits_for_a_person(
         told = await wrong(checks, store, false)
     (case,) = store.cases.all()
     assert told == WrongReply(case_id=case.case_id, why="needs_person")
+
+
+async def test_a_repeated_request_uses_up_no_more_of_an_anchors_day(store: EmbeddedStore) -> None:
+    false = await asyncio.to_thread(lie, store, LIE)
+    await store.writer.put_anchor(anchor(), BY)
+    async with checking(store, acts=OnConviction(rules_propose=True)) as checks:
+
+        async def asked(reply_id: str) -> WrongReply | None:
+            noted(store, reply_id, false)
+            return await checks.wrong(READER, reply_id, (LIE,), (false,), lambda: None)
+
+        told = [await asked(f"r{number}") for number in range(12)]
+        (case,) = store.cases.all()
+        assert told == [WrongReply(case_id=case.case_id, why="needs_person")] * 12
+        await store.cases.move(case.case_id, CaseStep.CLOSED, BY)
+        await asked("later")
+    assert len(store.cases.all()) == 2, "control: an ended case stops no other"
 
 
 async def test_a_case_whose_reply_stays_wrong_waits_for_a_person(store: EmbeddedStore) -> None:
