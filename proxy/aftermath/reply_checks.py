@@ -196,10 +196,15 @@ class ReplyChecks:
     ) -> WrongReply | None:
         """Implements `HealsReplies.wrong`."""
         reply = _finished(principal, reply_id, said, memory_ids)
+        # A check that fails leaves no mark, so that the reply is looked at again when it was shown.
+        told = await self._verdict(reply, note)
         if reply_id:
             self._looked_at[(principal.principal_id, reply_id)] = None
             if len(self._looked_at) > _LOOKED_AT_MAX:
                 self._looked_at.popitem(last=False)
+        return told
+
+    async def _verdict(self, reply: FinishedReply, note: Callable[[], None]) -> WrongReply | None:
         failed, by_rule = await asyncio.to_thread(self._failing, reply)
         if not by_rule:
             return WrongReply(why="no_memory") if failed else None

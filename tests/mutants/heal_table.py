@@ -132,6 +132,15 @@ HEAL: Final = (
         tests=(at(_CHECKED, "test_a_repeated_request_uses_up_no_more_of_an_anchors_day"),),
     ),
     Mutant(
+        name="a reply whose check failed counts as looked at",
+        file="proxy/aftermath/reply_checks.py",
+        old="        told = await self._verdict(reply, note)\n",
+        new="        self._looked_at[(principal.principal_id, reply_id)] = None\n"
+        "        told = await self._verdict(reply, note)\n",
+        invariant="a check that cannot run is a check that failed",
+        tests=(at(_CHECKED, "test_a_reply_whose_check_failed_is_looked_at_when_it_was_shown"),),
+    ),
+    Mutant(
         name="what is put under the key of a hidden item stays hidden",
         file="storage/read/reader.py",
         old="self._names.own(tenant, own_key, life + 1) if hidden else memory_id\n",

@@ -16,6 +16,7 @@ from proxy.aftermath.screening import KnownRules
 from proxy.seams.cases import OnConviction, WrongReply
 from proxy.seams.surroundings import Surroundings
 from storage.cases import CaseSignal, CaseStep, Opening
+from storage.errors import StoreUnavailable
 from storage.recalls import InContext, Reply
 from tests.unit.proxy.aftermath.test_blaming import blaming, found, lie, truth
 from tests.unit.proxy.aftermath.test_screening import anchor
@@ -192,6 +193,26 @@ async def test_a_repeated_request_uses_up_no_more_of_an_anchors_day(store: Embed
         await store.cases.move(case.case_id, CaseStep.CLOSED, BY)
         await asked("later")
     assert len(store.cases.all()) == 2, "control: an ended case stops no other"
+
+
+async def test_a_reply_whose_check_failed_is_looked_at_when_it_was_shown(
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(*_: object) -> None:
+        raise StoreUnavailable("closed")
+
+    false = await asyncio.to_thread(lie, store, LIE)
+    await store.writer.put_anchor(anchor(), BY)
+    async with checking(store) as checks:
+        noted(store, "r1", false)
+        with monkeypatch.context() as away:
+            away.setattr(checks, "_failing", closed)
+            with pytest.raises(StoreUnavailable):
+                await wrong(checks, store, false)
+        assert store.cases.all() == (), "control: nothing was found"
+        checks.replied(READER, "r1", (LIE,), (false,))
+        await checks.settled(READER)
+    assert len(store.cases.all()) == 1
 
 
 async def test_a_case_whose_reply_stays_wrong_waits_for_a_person(store: EmbeddedStore) -> None:
