@@ -402,8 +402,8 @@ BACKENDS: Final = (
     Mutant(
         name="a deletion of one piece opens a closed key",
         file="storage/behind/intents.py",
-        old="        if all(piece == key for piece in deletion.pieces):\n",
-        new="        if deletion.pieces:\n",
+        old="        whole = all(piece == key for piece in deletion.pieces)\n",
+        new="        whole = bool(deletion.pieces)\n",
         invariant="a key is open where the gate knows what its server has",
         tests=(at(_CLOSED, "test_a_later_write_that_is_done_and_a_deletion_of_the_key_open_it"),),
     ),
