@@ -56,7 +56,7 @@ INCIDENT_STEPS: Final = frozenset(
         "closed",
     }
 )
-INCIDENT_MODES: Final = frozenset({"retrieval", "judge"})
+INCIDENT_MODES: Final = frozenset({"retrieval", "judge", "model"})
 INCIDENT_REASONS: Final = frozenset(
     {
         "anchor",
@@ -68,8 +68,11 @@ INCIDENT_REASONS: Final = frozenset(
         "no_judge",
         "nothing_kept",
         "proposed",
+        "request_gone",
         "restarted",
         "rounds",
+        "still_wrong",
+        "tokens",
         "trusted_memory",
         "undecided",
         "unknown",

@@ -57,6 +57,8 @@ class Open(enum.Enum):
     """One replay was judged as often as allowed, and the judgements still disagree."""
     BUDGET = "budget"
     """The limit of replays was reached before the search was done."""
+    TOKENS = "tokens"
+    """The next replay would cost more tokens than are left for them."""
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,7 +206,7 @@ class Plan:
             raise InvariantBroken("an outcome was told for a question that was not asked")
         self._asks += 1
         if fails is None:
-            self._stop(Open.UNKNOWN)
+            self.stop(Open.UNKNOWN)
             return
         self._votes.append(fails)
         decided = self._decided()
@@ -213,9 +215,14 @@ class Plan:
             self._votes = []
             self._advance(outcome=decided)
         elif len(self._votes) >= self._limits.repeats_max:
-            self._stop(Open.UNDECIDED)
+            self.stop(Open.UNDECIDED)
         else:
             self._put(ask.present, ask.control)
+
+    def stop(self, why: Open) -> None:
+        """End the search here: the replay that `next` named cannot be done."""
+        self._ask = None
+        self._ending, self._open = Ending.NEEDS_PERSON, why
 
     def _decided(self) -> bool | None:
         for_it = sum(self._votes)
@@ -226,13 +233,9 @@ class Plan:
 
     def _put(self, present: frozenset[str], control: Control | None) -> None:
         if self._asks >= self._limits.asks_max:
-            self._stop(Open.BUDGET)
+            self.stop(Open.BUDGET)
         else:
             self._ask = Ask(present=present, control=control, repeat=len(self._votes))
-
-    def _stop(self, why: Open) -> None:
-        self._ask = None
-        self._ending, self._open = Ending.NEEDS_PERSON, why
 
     def _advance(self, *, outcome: bool | None) -> None:
         """Go on to the next set of memories whose outcome is not known.

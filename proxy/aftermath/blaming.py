@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.after.attribution import Ask, Ending, Limits, Plan
+from policy.after.attribution import Ask, Ending, Limits, Open, Plan
 from policy.after.matchers import Matcher, check_matcher
 from policy.after.rule_judge import RuleJudge
 from policy.after.signals import SignalKind
@@ -455,8 +455,11 @@ class Blaming:
                 fails = await self._asked(
                     case_id, signal, evidence, places, ask.present, repeat=ask.repeat
                 )
-            else:
+            elif self._models.affords(signal.tenant, signal.reply_id or ""):
                 fails = await self._said_again(case_id, signal, judge, evidence, ask)
+            else:
+                plan.stop(Open.TOKENS)
+                continue
             plan.tell(ask, fails=fails)
         return planned(ask, places)
 

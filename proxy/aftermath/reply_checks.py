@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from contextlib import asynccontextmanager
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -92,7 +93,7 @@ class ReplyChecks:
         self._wake = asyncio.Event()
         self._unsettled: dict[PrincipalId, _Unsettled] = {}
         # The newest replies that were looked at before they were shown.
-        self._looked_at: OrderedDict[tuple[PrincipalId, str], None] = OrderedDict()
+        self._looked_at: OrderedDict[bytes, None] = OrderedDict()
         # The newest case of each anchor and stored row, by tenant, anchor and ordinal.
         self._case_ids: OrderedDict[tuple[Tenant, str, int], str] = OrderedDict()
         self.dropped_count = 0
@@ -109,7 +110,8 @@ class ReplyChecks:
     ) -> None:
         """Note what a model said in a finished reply; see `ChecksReplies`."""
         principal_id = principal.principal_id
-        if self._rules.of(principal.tenant) is None or (principal_id, reply_id) in self._looked_at:
+        reply = _finished(principal, reply_id, said, memory_ids)
+        if self._rules.of(principal.tenant) is None or _mark_of(reply) in self._looked_at:
             return
         unsettled = self._unsettled.get(principal_id) or _Unsettled()
         if len(self._waiting) >= REPLIES_MAX or unsettled.left_count >= REPLIES_OF_ONE_MAX:
@@ -117,7 +119,7 @@ class ReplyChecks:
             return
         unsettled.left_count += 1
         self._unsettled[principal_id] = unsettled
-        self._waiting.append((_finished(principal, reply_id, said, memory_ids), unsettled))
+        self._waiting.append((reply, unsettled))
         self._wake.set()
 
     async def settled(self, principal: Principal) -> None:
@@ -199,7 +201,7 @@ class ReplyChecks:
         # A check that fails leaves no mark, so that the reply is looked at again when it was shown.
         told = await self._verdict(reply, note)
         if reply_id:
-            self._looked_at[(principal.principal_id, reply_id)] = None
+            self._looked_at[_mark_of(reply)] = None
             if len(self._looked_at) > _LOOKED_AT_MAX:
                 self._looked_at.popitem(last=False)
         return told
@@ -237,7 +239,7 @@ class ReplyChecks:
             known = await self._known_cases(reply.tenant, rule_id, memories)
             if known:
                 opened += known
-            elif self._signals.writer_with_room(reply.tenant, rule_id, memories) is not None:
+            elif self._signals.writer_with_room(reply.tenant, rule_id, memories, of_reply=True):
                 # A reply without an id is in no ledger: then one memory is accused.
                 _, case_id = await self._signals.signal(
                     SignalKind.ANCHOR,
@@ -283,6 +285,11 @@ class ReplyChecks:
                 for rule_id in rules.failed_by(memory):
                     by_rule.setdefault(rule_id, []).append(memory)
         return by_rule
+
+
+def _mark_of(reply: FinishedReply) -> bytes:
+    """What a reply is known by: its words too, because a provider may give an id twice."""
+    return blake2b(msgspec.msgpack.encode(reply), digest_size=16).digest()
 
 
 def _finished(

@@ -44,21 +44,25 @@ class RuleSignals:
         self._failures = failures
         self._cases = cases
         self._out = surroundings
-        # By tenant, rule and writer; "" stands for all of them.
-        self._opened: dict[tuple[Tenant, str, str], deque[int]] = {}
+        # By tenant, rule and writer, "" for all of them, and whether a reply was wrong.
+        self._opened: dict[tuple[Tenant, str, str, bool], deque[int]] = {}
         # The rules of which it was said that the day has no room for their cases.
         self._full: set[tuple[Tenant, str]] = set()
 
-    def may_open(self, tenant: Tenant, rule_id: str, writer: str = "") -> bool:
+    def may_open(
+        self, tenant: Tenant, rule_id: str, writer: str = "", *, of_reply: bool = False
+    ) -> bool:
         """Count one case that a rule opens by itself; False where the day has no room for it.
 
-        `writer` is who wrote the memory that the case is about, where there is one.
+        `writer` is who wrote the memory that the case is about, where there is one. Cases of wrong
+        replies (`of_reply`) have a day of their own: what an agent writes against an anchor is in
+        no read and so in no reply, and must not use up what heals replies.
         """
         now_ms = self._out.now_ms()
-        rule, tenants = (tenant, rule_id, ""), (tenant, "", "")
+        rule, tenants = (tenant, rule_id, "", of_reply), (tenant, "", "", of_reply)
         counts = [(rule, RULE_DAY_MAX), (tenants, TENANT_DAY_MAX)]
         if writer:
-            counts.append(((tenant, rule_id, writer), WRITER_DAY_MAX))
+            counts.append(((tenant, rule_id, writer, of_reply), WRITER_DAY_MAX))
         days = [(self._opened.setdefault(key, deque()), most) for key, most in counts]
         for day, _ in days:
             while day and day[0] <= now_ms - _DAY_MS:
@@ -75,14 +79,15 @@ class RuleSignals:
         return True
 
     def writer_with_room(
-        self, tenant: Tenant, rule_id: str, memories: Iterable[Memory]
+        self, tenant: Tenant, rule_id: str, memories: Iterable[Memory], *, of_reply: bool = False
     ) -> PrincipalId | None:
         """Count one case about a memory of the first writer whose share of the day has room.
 
         None where there is no such writer.
         """
         writers = dict.fromkeys(one.principal_id for one in memories)
-        return next((one for one in writers if self.may_open(tenant, rule_id, one)), None)
+        rooms = (one for one in writers if self.may_open(tenant, rule_id, one, of_reply=of_reply))
+        return next(rooms, None)
 
     async def signal(
         self,

@@ -41,6 +41,7 @@ OF_SESSION_MAX: Final = 32
 """Requests of one session that are kept, the newest."""
 BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of all kept requests; the oldest go first."""
+_BYTES_OF_TOKEN: Final = 4
 _REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
 _DAY_MS: Final = 86_400_000
 _NONCE_LEN: Final = 12
@@ -104,6 +105,8 @@ class ModelReplays:
         self._kept: OrderedDict[_Name, _KeptRequest] = OrderedDict()
         self._bytes = 0
         self._asked_ms: deque[int] = deque()
+        # What the asks about a reply cost in tokens: all of them, and the dearest.
+        self._spent: dict[_Name, tuple[int, int]] = {}
         self._asking = asyncio.Semaphore(1)
 
     # ---- what is kept ----------------------------------------------------------------------------
@@ -149,6 +152,7 @@ class ModelReplays:
         gone = self._kept.pop(name, None)
         if gone is not None:
             gone.ends.cancel()
+            self._spent.pop(name, None)
             self._bytes -= len(gone.data)
 
     def close(self) -> None:
@@ -178,11 +182,29 @@ class ModelReplays:
             day.popleft()
         return min(self._settings.asks_max, self._settings.day_asks_max - len(day))
 
+    def affords(self, tenant: Tenant, reply_id: str) -> bool:
+        """Implements `ReplaysModels.affords`.
+
+        An ask is expected to cost what the dearest one before it did, and the first a token for
+        each four bytes of the request.
+        """
+        kept = self._kept.get((tenant, reply_id))
+        if kept is None:
+            return True
+        expected = (0, len(kept.data) // _BYTES_OF_TOKEN)
+        return sum(self._spent.get((tenant, reply_id), expected)) <= self._settings.tokens_max
+
+    def _spend(self, name: _Name, tokens: int) -> None:
+        if name in self._kept:
+            total, dearest = self._spent.get(name, (0, 0))
+            self._spent[name] = (total + tokens, max(dearest, tokens))
+
     async def said(
         self, tenant: Tenant, reply_id: str, present: Sequence[Memory], out: Sequence[Memory]
     ) -> tuple[str, ...] | None:
         """Implements `ReplaysModels.said`."""
-        kept = self._kept.get((tenant, reply_id))
+        name = (tenant, reply_id)
+        kept = self._kept.get(name)
         if kept is None or self.asks_left() <= 0:
             return None
         self._asked_ms.append(self._now_ms())
@@ -197,6 +219,7 @@ class ModelReplays:
             connections_max=1,
         )
         headers = {**request.headers, "content-type": "application/json"}
+        cost = len(body) // _BYTES_OF_TOKEN
         try:
             async with (
                 self._asking,
@@ -206,12 +229,26 @@ class ModelReplays:
             ):
                 if reply.status != _OK:
                     return None
-                said = _API_BY_NAME[kept.api].read_reply(read_body(await upstream.whole(reply)))
+                raw = await upstream.whole(reply)
+                answer = read_body(raw)
+                cost = _tokens_of(answer) or (len(body) + len(raw)) // _BYTES_OF_TOKEN
+                said = _API_BY_NAME[kept.api].read_reply(answer)
         except (TimeoutError, UpstreamError, MalformedRequest, OSError):
             return None
+        finally:
+            self._spend(name, cost)
         texts = tuple(text for text in said.said if text.strip())
         # A reply without words calls a tool, and what it would have said later nobody knows.
         return texts or None
+
+
+def _tokens_of(reply: dict[str, Json]) -> int:
+    """What a reply cost, as its provider says; 0 where that says nothing."""
+    usage = object_of(reply.get("usage"))
+    counts = {name: count for name, count in usage.items() if type(count) is int and count > 0}
+    return counts.get("total_tokens") or sum(
+        count for name, count in counts.items() if name.endswith("_tokens")
+    )
 
 
 def _runs_alone(body: dict[str, Json]) -> bool:

@@ -218,6 +218,10 @@ class ReplaysModels(Protocol):
         """How often a model may be asked for one incident that begins now; 0 or less: never."""
         ...
 
+    def affords(self, tenant: Tenant, reply_id: str) -> bool:
+        """Whether one more ask about a reply fits into the tokens that all of them may cost."""
+        ...
+
     async def said(
         self, tenant: Tenant, reply_id: str, present: Sequence[Memory], out: Sequence[Memory]
     ) -> tuple[str, ...] | None:
@@ -248,6 +252,11 @@ class NoModels:
     def asks_left(self) -> int:
         """0: no model may be asked."""
         return 0
+
+    def affords(self, tenant: Tenant, reply_id: str) -> bool:
+        """False: no model may be asked."""
+        del tenant, reply_id
+        return False
 
     async def said(
         self, tenant: Tenant, reply_id: str, present: Sequence[Memory], out: Sequence[Memory]

@@ -61,15 +61,17 @@ class ReplayTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     models: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=64)]
     asks_max: Annotated[int, Meta(ge=1, le=1_000)] = 120
     day_asks_max: Annotated[int, Meta(ge=1, le=100_000)] = 500
+    tokens_max: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1_000_000
     answer_seconds: Annotated[float, Meta(ge=1, le=600)] = 60.0
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which models may be asked again about a wrong answer, and how often."""
+    """Which models may be asked again about a wrong answer, how often, and at what cost."""
 
     models: frozenset[str] = frozenset()
     asks_max: int = 0
     day_asks_max: int = 0
+    tokens_max: int = 0
     answer_seconds: float = 60.0
 
 
@@ -113,8 +115,9 @@ MEANINGS: Final[dict[str, str]] = {
     "sentry": "A table `[after.sentry]`, empty or with `allow` as in `[review.webhook]`: each step "
     "of an incident is an event for Sentry. Its DSN is read from `SENTRY_DSN` and nowhere else.",
     "replay": "A table `[after.replay]`: `models` (names of `[[model]]` tables with a "
-    "`headers_file`) may be asked again by `blame --through`, at most `asks_max` (120) times for "
-    "an incident and `day_asks_max` (500) a day, with `answer_seconds` (60) each.",
+    "`headers_file`) that `blame --through` may ask again, within `asks_max` (120) and "
+    "`tokens_max` (1,000,000) for an incident, `day_asks_max` (500) a day, `answer_seconds` (60) "
+    "each.",
 }
 
 
@@ -231,6 +234,7 @@ def replay(tables: list[object], models: tuple[ModelUpstream, ...]) -> ReplaySet
         models=frozenset(given.models),
         asks_max=given.asks_max,
         day_asks_max=given.day_asks_max,
+        tokens_max=given.tokens_max,
         answer_seconds=given.answer_seconds,
     )
 

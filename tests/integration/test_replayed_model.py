@@ -145,6 +145,29 @@ async def test_a_model_that_cannot_be_asked_blames_nobody(
         assert await listed(bench) == {*LEADS, HONEST}
 
 
+@pytest.mark.parametrize(
+    ("reported", "tokens_max", "asks"),
+    [
+        (10_000, 45_000, 4),
+        # A provider that says nothing is believed to ask for a token for each four bytes.
+        (0, 45_000, 20),
+        (10_000, 1, 0),
+    ],
+)
+async def test_what_a_model_is_asked_about_one_reply_costs_a_bounded_number_of_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reported: int, tokens_max: int, asks: int
+) -> None:
+    monkeypatch.setattr("tests.integration.models.chat._USAGE", {"total_tokens": reported})
+    async with fronted(tmp_path, beside=f"{REPLAY}tokens_max = {tokens_max}\n") as bench:
+        reply_id = await wrong_reply(bench, "chat")
+        before = len(bench.model.requests)
+        done = await blamed(bench, reply_id)
+        told = "proposed" if asks == 20 else "tokens"
+        assert (done["ending"], done["why"], done["asks"]) == ("needs_person", told, asks)
+        assert len(bench.model.requests) - before == asks
+        assert await listed(bench) == {*LEADS, HONEST}
+
+
 async def test_what_a_model_was_asked_is_in_no_file_and_what_was_hidden_is_not_sent_again(
     tmp_path: Path,
 ) -> None:

@@ -22,6 +22,8 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="only print the table")
     asked = parser.parse_args()
     chosen = tuple(one for one in MUTANTS if asked.only is None or asked.only in one.name)
+    if not chosen:
+        parser.error(f"no mutant has a name with {asked.only!r} in it: --list names them all")
     if asked.list:
         for mutant in chosen:
             sys.stdout.write(f"{mutant.file}: {mutant.name}: {mutant.invariant}\n")

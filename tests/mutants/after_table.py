@@ -346,7 +346,7 @@ AFTER: Final = (
     Mutant(
         name="a judge's silence counts as no failure",
         file=_PLAN,
-        old="        if fails is None:\n            self._stop(Open.UNKNOWN)\n            return\n",
+        old="        if fails is None:\n            self.stop(Open.UNKNOWN)\n            return\n",
         new="        fails = bool(fails)\n",
         invariant="a question without an answer decides nothing",
         tests=(at(_PLANS, "test_a_judge_that_says_nothing_convicts_nobody_more"),),

@@ -132,10 +132,26 @@ HEAL: Final = (
         tests=(at(_CHECKED, "test_a_repeated_request_uses_up_no_more_of_an_anchors_day"),),
     ),
     Mutant(
+        name="what is only written uses up the day in which replies are healed",
+        file="proxy/aftermath/reply_checks.py",
+        old="writer_with_room(reply.tenant, rule_id, memories, of_reply=True)",
+        new="writer_with_room(reply.tenant, rule_id, memories)",
+        invariant="nobody's writes keep a reply from being healed",
+        tests=(at(_CHECKED, "test_lies_that_are_read_use_up_no_day_of_the_replies"),),
+    ),
+    Mutant(
+        name="a reply is known by its id alone",
+        file="proxy/aftermath/reply_checks.py",
+        old="blake2b(msgspec.msgpack.encode(reply), digest_size=16)",
+        new="blake2b(reply.reply_id.encode(), digest_size=16)",
+        invariant="a reply with an id that was given before is looked at as well",
+        tests=(at(_CHECKED, "test_an_id_that_is_given_twice_covers_no_second_reply"),),
+    ),
+    Mutant(
         name="a reply whose check failed counts as looked at",
         file="proxy/aftermath/reply_checks.py",
         old="        told = await self._verdict(reply, note)\n",
-        new="        self._looked_at[(principal.principal_id, reply_id)] = None\n"
+        new="        self._looked_at[_mark_of(reply)] = None\n"
         "        told = await self._verdict(reply, note)\n",
         invariant="a check that cannot run is a check that failed",
         tests=(at(_CHECKED, "test_a_reply_whose_check_failed_is_looked_at_when_it_was_shown"),),
@@ -238,7 +254,7 @@ HEAL: Final = (
     Mutant(
         name="one writer uses up the day of a rule",
         file="proxy/aftermath/rule_signals.py",
-        old="            counts.append(((tenant, rule_id, writer), WRITER_DAY_MAX))\n",
+        old="            counts.append(((tenant, rule_id, writer, of_reply), WRITER_DAY_MAX))\n",
         new="            pass\n",
         invariant="a rule's day has room for the lies of others",
         tests=(

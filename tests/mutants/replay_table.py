@@ -11,6 +11,9 @@ _BLAMING: Final = "proxy/aftermath/blaming.py"
 _KEPT: Final = "tests/unit/proxy/model/test_replaying.py"
 _REPLAYED: Final = "tests/integration/test_replayed_model.py"
 _UNASKED: Final = at(_REPLAYED, "test_a_model_that_cannot_be_asked_blames_nobody")
+_TOKENS: Final = at(
+    _REPLAYED, "test_what_a_model_is_asked_about_one_reply_costs_a_bounded_number_of_tokens"
+)
 _MISLED: Final = at(
     _REPLAYED, "test_who_misled_a_model_is_proposed_where_no_memory_says_what_is_wrong"
 )
@@ -48,6 +51,22 @@ REPLAY: Final = (
             ),
         ),
         tests=(_UNASKED,),
+    ),
+    Mutant(
+        name="what a provider reports is no cost of a replay",
+        file=_REPLAYS,
+        old="cost = _tokens_of(answer) or ",
+        new="cost = ",
+        invariant="what replays about a reply cost is bounded",
+        tests=(_TOKENS,),
+    ),
+    Mutant(
+        name="a replay is begun that costs more than is left",
+        file=_BLAMING,
+        old='            elif self._models.affords(signal.tenant, signal.reply_id or ""):\n',
+        new="            elif judge is not None:\n",
+        invariant="what replays about a reply cost is bounded",
+        tests=(_TOKENS,),
     ),
     Mutant(
         name="a replay leaves nothing out",

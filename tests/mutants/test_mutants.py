@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.conftest import WHOLE
+from tests.mutants.__main__ import main
 from tests.mutants.mutant import Mutant, bound_tests
 from tests.mutants.operators import faults
 from tests.mutants.running import PACKAGES, ROOT, Copy, Misplaced
@@ -45,6 +46,17 @@ def test_there_are_enough_of_them_and_no_two_share_a_name() -> None:
     assert len(names) == len(MUTANTS) > 90
     assert {mutant.file.partition("/")[0] for mutant in MUTANTS} == set(PACKAGES)
     assert 4 <= len(QUICK) <= 12
+
+
+def test_a_name_that_no_mutant_has_is_an_error_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["mutants", "--only", "UNKNOWN", "--list"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "no mutant has a name with 'UNKNOWN' in it" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["mutants", "--only", MUTANTS[0].name, "--list"])
+    assert main() == 0, "control"
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

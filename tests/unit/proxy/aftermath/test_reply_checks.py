@@ -1,5 +1,7 @@
 """A wrong reply hides the memory behind it, and no memory that had no part in it."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
@@ -11,7 +13,7 @@ import pytest
 from policy.model import Principal, PrincipalId
 from proxy.aftermath.blaming import ON_CONVICTION
 from proxy.aftermath.reply_checks import REPLIES_OF_ONE_MAX, ReplyChecks
-from proxy.aftermath.rule_signals import RuleSignals
+from proxy.aftermath.rule_signals import RULE_DAY_MAX, RuleSignals
 from proxy.aftermath.screening import KnownRules
 from proxy.seams.cases import OnConviction, WrongReply
 from proxy.seams.surroundings import Surroundings
@@ -68,6 +70,13 @@ async def checking(
         )
         async with checks.checking():
             yield checks
+
+
+def day_of_reads(checks: ReplyChecks) -> int:
+    """How many cases about memories of two keys reads may open for the anchor `code` today."""
+    signals = checks._signals
+    rooms = (signals.may_open(TENANT, "code", f"key {number % 2}") for number in range(100))
+    return sum(rooms)
 
 
 class _Slow:
@@ -195,6 +204,16 @@ async def test_a_repeated_request_uses_up_no_more_of_an_anchors_day(store: Embed
     assert len(store.cases.all()) == 2, "control: an ended case stops no other"
 
 
+async def test_lies_that_are_read_use_up_no_day_of_the_replies(store: EmbeddedStore) -> None:
+    false = await asyncio.to_thread(lie, store, LIE)
+    await store.writer.put_anchor(anchor(), BY)
+    async with checking(store) as checks:
+        assert day_of_reads(checks) == RULE_DAY_MAX, "control: both keys' lies use up that day"
+        told = await wrong(checks, store, false)
+        (case,) = store.cases.all()
+        assert told == WrongReply(case_id=case.case_id, mended=True)
+
+
 async def test_a_reply_whose_check_failed_is_looked_at_when_it_was_shown(
     store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +232,21 @@ async def test_a_reply_whose_check_failed_is_looked_at_when_it_was_shown(
         checks.replied(READER, "r1", (LIE,), (false,))
         await checks.settled(READER)
     assert len(store.cases.all()) == 1
+
+
+async def test_an_id_that_is_given_twice_covers_no_second_reply(store: EmbeddedStore) -> None:
+    false = await asyncio.to_thread(lie, store, LIE)
+    await store.writer.put_anchor(anchor(), BY)
+    async with checking(store) as checks:
+        assert await wrong(checks, store, false, "The kitchen opens at nine.") is None
+        checks.replied(READER, "r1", ("The kitchen opens at nine.",), (false,))
+        await checks.settled(READER)
+        assert store.cases.all() == (), "control: the first reply is right"
+        noted(store, "r1", false)
+        checks.replied(READER, "r1", (LIE,), (false,))
+        await checks.settled(READER)
+    (case,) = store.cases.all()
+    assert (case.step, case.anchor_id) == (CaseStep.HEALED, "code")
 
 
 async def test_a_case_whose_reply_stays_wrong_waits_for_a_person(store: EmbeddedStore) -> None:

@@ -88,8 +88,8 @@ def test_a_model_is_asked_again_only_where_a_table_says_so(tmp_path: Path) -> No
     for beside, expected in (
         ("", ReplaySettings()),
         (
-            '[after.replay]\nmodels = ["m"]\nasks_max = 7\n',
-            ReplaySettings(models=frozenset({"m"}), asks_max=7, day_asks_max=500),
+            '[after.replay]\nmodels = ["m"]\nasks_max = 7\ntokens_max = 9\n',
+            ReplaySettings(models=frozenset({"m"}), asks_max=7, day_asks_max=500, tokens_max=9),
         ),
     ):
         config.write_text(table + beside)
