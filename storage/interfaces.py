@@ -471,6 +471,11 @@ class Forwards(Protocol):
         """
         ...
 
+    @property
+    def closings(self) -> int:
+        """A counter that moves with whatever can change an answer of `closed`."""
+        ...
+
     def closed(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> tuple[ClosedKey, ...]:
         """For each key of a server: whether what stands there is nobody's to be shown.
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from policy.model import Hiding, SourceKind
+from proxy.fronts.answers_before import AnswersBefore, LookedThrough, asked
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.guard import Segment
 from proxy.settings.backend import Before
@@ -35,6 +36,7 @@ class BackendReads:
         self._behind = behind
         self._guard = guard
         self._keys = keys
+        self._before = AnswersBefore()
 
     async def answer(
         self, principal: Principal, request: HttpRequest, routed: Routed, call_id: str
@@ -62,16 +64,41 @@ class BackendReads:
             reply = await self._behind.ask(self._untagged(outgoing))
             if reply.status not in _ANSWERED:
                 return self._behind.shown(request, reply)
-            shown, hidden = await self._sifted(principal, request, reply)
-            if page is None or count is None or _is_full(page, count, shown, hidden):
+            found = await self._looked_through(principal, request, routed, reply, (page, count))
+            if page is None or count is None or found.is_whole:
                 break
             count = _wider(page, count)
             outgoing = adapter.from_start(request, count)
+        await self._saw(principal, routed, call_id, found.texts)
+        return found.reply
+
+    async def _looked_through(
+        self,
+        principal: Principal,
+        request: HttpRequest,
+        routed: Routed,
+        reply: HttpReply,
+        cut: tuple[Page | None, int | None],
+    ) -> LookedThrough:
+        """The answer without what must not be shown; `cut` says how to cut a page out of it."""
+        page, count = cut
+        standing = await self._keys.standing(principal, self._behind.settings.name)
+        key = asked(principal.tenant, request, count, reply)
+        found = self._before.find(standing, key)
+        if found is not None:
+            return found
+        shown, hidden = await self._sifted(principal, request, reply)
         dropped = _dropped(page, shown, hidden)
+        given = reply
         if dropped or routed.remade:
-            reply = adapter.without(request, reply, dropped)
-        await self._saw(principal, routed, call_id, shown, dropped)
-        return reply
+            given = self._behind.adapter.without(request, reply, dropped)
+        found = LookedThrough(
+            reply=given,
+            texts=tuple(text for one in shown if one.place not in dropped for text in one.strings),
+            is_whole=page is None or count is None or _is_full(page, count, shown, hidden),
+        )
+        self._before.keep(standing, key, found)
+        return found
 
     def _untagged(self, outgoing: HttpRequest) -> HttpRequest:
         """The read with the filter, so that hidden items take no place among those asked for."""
@@ -99,12 +126,11 @@ class BackendReads:
         principal: Principal,
         routed: Routed,
         call_id: str,
-        shown: tuple[ShownMemory, ...],
-        dropped: frozenset[int],
+        texts: tuple[str, ...],
     ) -> None:
-        texts = tuple(text for one in shown if one.place not in dropped for text in one.strings)
         if not texts:
             return
+        await self._keys.showed(principal, self._behind.settings.name, texts)
         segment = Segment(
             server=self._behind.settings.name,
             tool=routed.operation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from policy.labels.forwarded_call import call_of, target_of
 from proxy.guard.sieve import Owned
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from storage.hidden_behind import HiddenBehind, HidingDue
     from storage.interfaces import Forwards, Pins
     from storage.values import ClosedKey
+
+_AT_ONCE: Final = 256
+"""Keys that are looked up on the event loop; for more, a thread is worth its price."""
 
 
 class GuardingKeys:
@@ -57,7 +60,8 @@ class GuardingKeys:
             StorageError: The answer is unknown; withhold all of it.
         """
         strings = tuple(text for one in shown for text in one.strings)
-        flags = iter(await self._guard.sift(principal, server, strings))
+        target = target_of(self._target_prefix, server)
+        flags = iter(await self._guard.sifting.withheld(principal, target, strings))
         owned = await self._owned(principal, server, shown)
         hidden: list[bool] = []
         for one, whose in zip(shown, owned, strict=True):
@@ -67,6 +71,21 @@ class GuardingKeys:
             gone = whose in {Owned.HIDDEN, Owned.OTHERS}
             hidden.append(any(withheld) or gone or unknown or one.is_tagged)
         return tuple(hidden)
+
+    async def standing(self, principal: Principal, server: str) -> object:
+        """What changes as soon as `hides` may say something else of the same memories.
+
+        Raises:
+            StorageError: Nobody can tell; look at every answer anew.
+        """
+        target = target_of(self._target_prefix, server)
+        closings = self._forwards.closings
+        return closings, await self._guard.sifting.standing(principal.tenant, target)
+
+    async def showed(self, principal: Principal, server: str, texts: tuple[str, ...]) -> None:
+        """Note the texts of an answer that the agent is shown."""
+        target = target_of(self._target_prefix, server)
+        await self._guard.sifting.showed(principal, target, texts)
 
     async def belongs_to_others(
         self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]
@@ -123,8 +142,15 @@ class GuardingKeys:
         # and never nowhere.
         keys = tuple("" if one.is_prefix else one.key for one in shown)
         target = target_of(self._target_prefix, server)
-        closed = await asyncio.to_thread(self._forwards.closed, principal.tenant, target, keys)
+        closed = await self._closed(principal.tenant, target, keys)
         return tuple(_whose(*pair) for pair in zip(by_rows, closed, strict=True))
+
+    async def _closed(
+        self, tenant: Tenant, target: str, keys: tuple[str, ...]
+    ) -> tuple[ClosedKey, ...]:
+        if len(keys) <= _AT_ONCE:
+            return self._forwards.closed(tenant, target, keys)
+        return await asyncio.to_thread(self._forwards.closed, tenant, target, keys)
 
     async def _by_rows(
         self,

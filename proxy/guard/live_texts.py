@@ -7,18 +7,21 @@ a memory that has only names and kinds counts if all of them do.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from proxy.guard.prints import CONTAINED_LEN_MIN, Print, digest_of, print_of, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 FOUND_MAX: Final = 1_000
 """Memories of one answer that are named."""
 _SHARED_MAX: Final = 256
 """A name or kind that more memories share says nothing about any of them."""
+_KEPT_MAX: Final = 8
+_KEPT_LEN_MAX: Final = 64 * 1024
 
 
 class LiveTexts:
@@ -31,6 +34,10 @@ class LiveTexts:
         # many pieces have it.
         self._lengths: dict[int, dict[int, int]] = {}
         self._lock = Lock()
+        # What was found in the last answers, because an agent reads the same again and again. It is
+        # dropped with each change, so it keeps no text longer than that text is live.
+        self._found: OrderedDict[tuple[str, ...], tuple[str, ...]] = OrderedDict()
+        self._changes = 0
 
     def __len__(self) -> int:
         """How many memories are live."""
@@ -43,6 +50,7 @@ class LiveTexts:
     def add(self, name: str, prints: tuple[Print, ...]) -> None:
         """Take in a live memory."""
         with self._lock:
+            self._change()
             self._prints[name] = prints
             for one in prints:
                 names = self._names.get(one)
@@ -56,6 +64,7 @@ class LiveTexts:
     def drop(self, name: str) -> None:
         """Take out a memory that is live no more."""
         with self._lock:
+            self._change()
             for one in self._prints.pop(name, ()):
                 names = self._names.get(one, {})
                 names.pop(name, None)
@@ -65,6 +74,10 @@ class LiveTexts:
                 if not one.whole:
                     self._forget_length(one)
 
+    def _change(self) -> None:
+        self._found.clear()
+        self._changes += 1
+
     def _forget_length(self, one: Print) -> None:
         lengths = self._lengths[one.anchor]
         lengths[one.length] -= 1
@@ -73,8 +86,21 @@ class LiveTexts:
         if not lengths:
             del self._lengths[one.anchor]
 
-    def found_in(self, strings: Iterable[str]) -> tuple[str, ...]:
+    def found_in(self, strings: tuple[str, ...]) -> tuple[str, ...]:
         """The names of the memories that these strings show, in the order of the strings."""
+        with self._lock:
+            before, changes = self._found.get(strings), self._changes
+        if before is not None:
+            return before
+        found = self._search(strings)
+        with self._lock:
+            if changes == self._changes and sum(map(len, strings)) <= _KEPT_LEN_MAX:
+                self._found[strings] = found
+                if len(self._found) > _KEPT_MAX:
+                    self._found.popitem(last=False)
+        return found
+
+    def _search(self, strings: tuple[str, ...]) -> tuple[str, ...]:
         seen: dict[Print, None] = {}
         for text in strings:
             shape = shape_of(text)

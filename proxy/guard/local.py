@@ -37,6 +37,7 @@ from policy.model import (
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.strict_json.strict import canonical_json, check_text, decode_object
 from proxy.guard.ahead import Ahead
+from proxy.guard.sifting import Sifting
 from proxy.seams.delivery import way_of
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.guard import Forwarded, GuardedCall, Judged, PinState, Unsettled
@@ -47,7 +48,7 @@ from storage.errors import StorageError, UnknownCandidate
 from storage.values import ADOPTS, Behind, Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from policy.labels.editing import Edit
     from policy.model import Origin, PrincipalId, Tenant
@@ -67,7 +68,6 @@ GONE_S: Final = 15.0
 """How long a relay that lost its connection has to come back."""
 IN_FLIGHT_MAX: Final = 100_000
 _BUDGETS: Final = 9
-SIFTED_AT_ONCE: Final = 65_536
 
 
 class Confirms(Protocol):
@@ -122,11 +122,11 @@ class Guarding:
         self._followed = followed
         self._pins = pins
         self._sieve = sieve
-        self._left_out = left_out
+        # What agents may see of a server's answers.
+        self.sifting = Sifting(sieve, showing, left_out)
         self._ledger = ledger
         self._surroundings = surroundings
         self._confirms = confirms
-        self._showing = showing
         self._monotonic_s = monotonic_s
         # Items that a relay is sending now, each with the time until which the relay is trusted to
         # settle it.
@@ -410,34 +410,13 @@ class Guarding:
         Raises:
             StorageError: The answer is unknown; withhold all of it.
         """
-        scope = (principal.tenant, self._target(server))
-        flags: list[bool] = []
-        async with self._sieve.turn:
-            await self._catch_up(principal.tenant)
-            for part in _slices(strings):
-                flags += self._sieve.sift(scope, part)
-                # A long answer is searched in many readings, so this search pauses now and then for
-                # other requests.
-                await asyncio.sleep(0)
-            if self._left_out is not None:
-                for memory_id, of_tenant in self._sieve.take_left_out().items():
-                    self._left_out(of_tenant, MemoryId(memory_id))
-            live = self._sieve.shown(scope)
-        if live is not None:
-            texts = tuple(one for one, hides in zip(strings, flags, strict=True) if not hides)
-            self._showing.showed(principal, scope[1], live, texts)
-        return tuple(flags)
+        return await self.sifting.sift(principal, self._target(server), strings)
 
     def has_key(self, candidate_id: CandidateId, key: str) -> None:
         """Note the key that the server gave a sent memory, until its outcome is recorded."""
         self._keys[candidate_id] = key
         if len(self._keys) > IN_FLIGHT_MAX:
             self._keys.popitem(last=False)
-
-    async def _catch_up(self, tenant: Tenant) -> None:
-        self._sieve.follow_rules(tenant)
-        if self._sieve.far_behind:
-            await asyncio.to_thread(self._sieve.refresh)
 
     async def saw(self, principal: Principal, segment: Segment) -> None:
         """Note what entered the agent's context, to name it as culprit later.
@@ -585,14 +564,3 @@ def _refused(reason: Reason, item: Item) -> Judged:
         reason=reason,
         step=_BUDGETS,
     )
-
-
-def _slices(strings: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The strings in their order, some thousand characters at a time."""
-    begin = length = 0
-    for end, text in enumerate(strings):
-        length += len(text)
-        if length >= SIFTED_AT_ONCE:
-            yield strings[begin : end + 1]
-            begin, length = end + 1, 0
-    yield strings[begin:]

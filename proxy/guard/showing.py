@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from policy.model import MemoryId
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _OPERATION: Final = "execute_tool"
 """OpenTelemetry's `gen_ai.operation.name` of what another server did."""
+_KEPT_MAX: Final = 64
 
 
 class ShowingNotes:
@@ -52,7 +54,11 @@ class ShowingNotes:
         )
 
         def find() -> tuple[Recalled, ...]:
-            names = live.found_in(texts)
-            return tuple(Recalled(ordinal=-1, memory_id=MemoryId(name)) for name in names)
+            return _hits(live.found_in(texts))
 
         self._ledger.note(record, LaterHits(find, sum(map(len, texts))))
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _hits(names: tuple[str, ...]) -> tuple[Recalled, ...]:
+    return tuple(Recalled(ordinal=-1, memory_id=MemoryId(name)) for name in names)

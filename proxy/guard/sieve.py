@@ -191,6 +191,9 @@ class Sieve:
         self._scopes: dict[Scope, _Withheld] = {}
         self._sifted = _Sifted()
         self._denied: deque[str] = deque()
+        # By server, how often anything changed that is known of it; and how often all of it did.
+        self._moves = Counter[str]()
+        self._begun = 0
 
     def sift(self, scope: Scope, strings: Iterable[str]) -> tuple[bool, ...]:
         """For each string: whether it must not reach the agent.
@@ -203,6 +206,10 @@ class Sieve:
         if withheld is None:
             return tuple(False for _ in strings)
         return tuple(withheld.holds_back(one) for one in strings)
+
+    def moves(self, target: str) -> tuple[int, int]:
+        """What changes as soon as one of this sieve's answers about a server may have changed."""
+        return self._begun, self._moves[target]
 
     def shown(self, scope: Scope) -> LiveTexts | None:
         """The live memories of a scope as of the last refresh; None where there never were any."""
@@ -272,6 +279,7 @@ class Sieve:
             self._take(one)
 
     def _begin_anew(self) -> None:
+        self._begun += 1
         # Prints of refused texts exist only here, so they are kept. Prints of held texts are
         # dropped, because the store reports all texts that are still held again.
         gone = {
@@ -324,6 +332,7 @@ class Sieve:
 
     def _put(self, name: str, known: _Known) -> None:
         self._known[name] = known
+        self._moves[known.scope[1]] += 1
         scope = self._scopes.setdefault(known.scope, _Withheld(self._sifted))
         if known.stands in _WITHHELD:
             scope.withheld.update(known.prints)
@@ -336,6 +345,7 @@ class Sieve:
         known = self._known.pop(name, None)
         if known is None:
             return
+        self._moves[known.scope[1]] += 1
         scope = self._scopes[known.scope]
         scope.touch()
         scope.file(known.key, known.stands, -1)

@@ -273,31 +273,36 @@ class Core:
         came = (principal_id, tenant, segment.kind, segment.server, segment.tool)
         # Each single text may be known while the sentence that runs from one into the next is new,
         # so all of them together are looked up as well.
-        run = self.reader.digest([*segment.texts])
-        stood = len(texts) > 1 and self._again((*came, "run", run), ring, now_ms)
-        new = [
-            one for one in texts if not self._again((*came, self.reader.print(one)), ring, now_ms)
-        ]
+        whole: _Came = (*came, "run", self.reader.digest([*segment.texts]))
+        if not texts or self._stands(whole, ring, now_ms):
+            return
+        named: dict[str, _Came] = {text: (*came, self.reader.print(text)) for text in texts}
+        new = [text for text, name in named.items() if not self._stands(name, ring, now_ms)]
         if segment.tool not in _DECLARING:
-            between = () if stood else across(segment.texts)
-            self._shown(book, (*new, *between), segment.kind, tenant, now_ms)
+            self._shown(book, (*new, *across(segment.texts)), segment.kind, tenant, now_ms)
         for text in new:
+            self._note(named[text], (now_ms, ring.next))
             ring.add(text, origin, session="", digest=0)
+        # The whole of it stands no longer than the text in it that was indexed first.
+        there = [self._came[name] for name in named.values() if name in self._came]
+        if len(there) == len(named):
+            self._note(whole, min(there))
         self._bound_rings()
 
-    def _again(self, name: _Came, ring: Ring, now_ms: int) -> bool:
+    def _stands(self, name: _Came, ring: Ring, now_ms: int) -> bool:
         """Whether this answer or text came in the same way lately, and is still indexed.
 
         An agent reads its whole memory again and again, so such an answer is not indexed again.
         """
         there = self._came.get(name)
-        if there is not None and now_ms - there[0] < AGAIN_MS and ring.keeps(there[1]):
-            return True
-        self._came[name] = now_ms, ring.next
+        return there is not None and now_ms - there[0] < AGAIN_MS and ring.keeps(there[1])
+
+    def _note(self, name: _Came, came: tuple[int, int]) -> None:
+        """Note when something came, and its place in the index."""
+        self._came[name] = came
         self._came.move_to_end(name)
         if len(self._came) > INDEXED_MAX:
             self._came.popitem(last=False)
-        return False
 
     # ---- limits on what the ledger keeps ---------------------------------------------------------
 

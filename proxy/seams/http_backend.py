@@ -344,6 +344,14 @@ class GuardsKeys(Protocol):
         """
         ...
 
+    async def standing(self, principal: Principal, server: str) -> object:
+        """What changes as soon as `hides` may say something else of the same memories."""
+        ...
+
+    async def showed(self, principal: Principal, server: str, texts: tuple[str, ...]) -> None:
+        """Note the texts of an answer that the agent is shown."""
+        ...
+
     async def belongs_to_others(
         self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]
     ) -> tuple[bool, ...]:

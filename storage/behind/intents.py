@@ -117,6 +117,11 @@ class EmbeddedForwards:
             looked = Unmoved(view, parts.names, self._engine.ruleset.epoch, waiting)
             return looked.holds(behind, candidate_ids)
 
+    @property
+    def closings(self) -> int:
+        """A counter that moves with every key that is closed or opened."""
+        return self._engine.closings
+
     def closed(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> tuple[ClosedKey, ...]:
         """For each key of a server: whether it is closed (`storage.tables.closed_keys`)."""
         parts = self._engine.parts
@@ -144,7 +149,7 @@ class EmbeddedForwards:
         def work(change: Change) -> None:
             for key in keys:
                 place = PlaceBehind(tenant, target, key)
-                shut_key(change.draft, self._engine.parts.names, place)
+                shut_key(change, self._engine.parts.names, place)
 
         self._engine.transact(work)
 
@@ -246,12 +251,12 @@ class EmbeddedForwards:
         Only a write whose answer was lost may arrive after it counts as failed. Where the server
         has another memory of the tenant under the key, that one says whose the key is.
         """
-        draft, names = change.draft, self._engine.parts.names
+        names = self._engine.parts.names
         place = place_of(row)
         if shown and place is not None:
-            open_key(draft, names, place)
+            open_key(change, names, place)
         elif record.unknown:
-            close_key(draft, names, record.ordinal, row, unless_after=NO_ORDINAL)
+            close_key(change, names, record.ordinal, row, unless_after=NO_ORDINAL)
 
     def _take_away(self, change: Change, record: ForwardRecord, row: Row) -> None:
         """End the memories that the server behind has deleted. Their rows stay, as evidence."""
@@ -262,7 +267,7 @@ class EmbeddedForwards:
         ending, hidden_later = {MemoryStatus.LIVE}, False
         whole = all(piece == key for piece in deletion.pieces)
         if whole:
-            open_key(change.draft, names, PlaceBehind(record.tenant, record.target, key))
+            open_key(change, names, PlaceBehind(record.tenant, record.target, key))
             # The end of a quarantine must not bring back what the server was told to delete.
             ending.add(MemoryStatus.QUARANTINED)
         for one in list(guarded_rows(change.draft, names, record.tenant, record.target, key)):

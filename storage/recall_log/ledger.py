@@ -191,12 +191,13 @@ class RecallLedger:
         self._require_disk(now_ms)
         key = self._segments.key(batch[0][0], now_ms)
         entries: list[Stored] = []
-        for number, name, record in batch:
-            with self._store.reading() as view:
-                entries.append(self._packed(view, key, number, name, record))
-            # Packing takes the interpreter's lock, so the event loop is given a chance to run
-            # before it.
-            time.sleep(0)
+        with self._store.reading() as view:
+            rows = _NewestRows(view, self._names)
+            for number, name, record in batch:
+                entries.append(self._packed(rows, key, number, name, record))
+                # Packing takes the interpreter's lock, so the event loop is given a chance to run
+                # before it.
+                time.sleep(0)
         self._segments.append(key, entries)
         self._refused_ms = None
 
@@ -222,7 +223,7 @@ class RecallLedger:
         self._forgotten_ms = now_ms
 
     def _packed(
-        self, view: View, key: SegmentKey, number: int, name: bytes, record: Noted
+        self, rows: _NewestRows, key: SegmentKey, number: int, name: bytes, record: Noted
     ) -> Stored:
         if isinstance(record, Recall):
             return Stored(
@@ -230,20 +231,20 @@ class RecallLedger:
                 number,
                 record.at_ms,
                 _NO_TAG,
-                self._recall(view, key, number, name, record),
+                self._recall(rows, key, number, name, record),
             )
         tag = self._tag(record.tenant, record.reply_id)
-        return Stored(_REPLY, number, record.at_ms, tag, self._reply(view, record))
+        return Stored(_REPLY, number, record.at_ms, tag, self._reply(rows, record))
 
     def _recall(
-        self, view: View, key: SegmentKey, number: int, name: bytes, record: Recall
+        self, rows: _NewestRows, key: SegmentKey, number: int, name: bytes, record: Recall
     ) -> bytes:
-        ordinals = self._ordinals(view, record.tenant, record.hits)
+        ordinals = [rows.ordinal(record.tenant, one) for one in record.hits]
         private = b""
         if record.vector is not None and record.where is not None:
             query = record.query if self._options.keep_queries else None
             told = encode(Private(pack_vector(record.vector), record.where, query))
-            salts = _salts(view, ordinals)
+            salts = _salts(rows.view, ordinals)
             private = b"" if salts is None else key.seal_inner(number, salts, told)
         return encode(
             PackedRecall(
@@ -263,10 +264,10 @@ class RecallLedger:
             )
         )
 
-    def _reply(self, view: View, record: Reply) -> bytes:
+    def _reply(self, rows: _NewestRows, record: Reply) -> bytes:
         memories = tuple(
             PackedInContext(
-                self._ordinal(view, record.tenant, one.ordinal, one.memory_id),
+                rows.ordinal(record.tenant, one),
                 bytes.fromhex(one.recall_id),
                 tuple((span.where, span.start, span.end) for span in one.spans),
             )
@@ -285,15 +286,6 @@ class RecallLedger:
                 record.incomplete,
             )
         )
-
-    def _ordinals(self, view: View, tenant: Tenant, hits: Iterable[Recalled]) -> list[int]:
-        return [self._ordinal(view, tenant, one.ordinal, one.memory_id) for one in hits]
-
-    def _ordinal(self, view: View, tenant: Tenant, ordinal: int, memory_id: MemoryId | None) -> int:
-        if ordinal != NO_ORDINAL or memory_id is None:
-            return ordinal
-        known = read_id(view, self._names.memory(tenant, memory_id))
-        return NO_ORDINAL if known is None else known.ordinal
 
     def _tag(self, tenant: Tenant, reply_id: str) -> bytes:
         told = f"{tenant}\0{reply_id}".encode("utf-8", "surrogatepass")
@@ -501,6 +493,27 @@ class RecallLedger:
             calls=packed.calls,
             incomplete=packed.incomplete,
         )
+
+
+class _NewestRows:
+    """The newest rows of memories, as one snapshot of the store has them."""
+
+    def __init__(self, view: View, names: KeyedNames) -> None:
+        self.view = view
+        self._names = names
+        # The answers of a server show the same memories again and again.
+        self._found: dict[tuple[Tenant, MemoryId], int] = {}
+
+    def ordinal(self, tenant: Tenant, one: Recalled | InContext) -> int:
+        """The ordinal that was noted, or else that of the newest row."""
+        if one.ordinal != NO_ORDINAL or one.memory_id is None:
+            return one.ordinal
+        found = self._found.get((tenant, one.memory_id))
+        if found is None:
+            known = read_id(self.view, self._names.memory(tenant, one.memory_id))
+            found = NO_ORDINAL if known is None else known.ordinal
+            self._found[tenant, one.memory_id] = found
+        return found
 
 
 def _row(view: View, ordinal: int) -> Row | None:

@@ -125,6 +125,8 @@ class Change:
         self.alarms: dict[tuple[Tenant, bytes], bool | None] = {}
         # Whether a memory was put under quarantine, or is shown again.
         self.quarantines_moved = False
+        # Whether a key of a server behind was closed, or opened.
+        self.closed_moved = False
         # Candidates judged in this transaction, and the data to keep of those that are held.
         self.judged: tuple[CandidateId, ...] = ()
         self.kept: dict[CandidateId, Contents] = {}

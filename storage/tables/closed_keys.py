@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from policy.model import Tenant
+    from storage.tables.change import Change
     from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import Draft, View
+    from storage.tables.lmdb_store import View
     from storage.values import Row
 
 _ON_SERVER = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED})
@@ -50,7 +51,7 @@ def place_of(row: Row) -> PlaceBehind | None:
 
 
 def close_key(
-    draft: Draft,
+    change: Change,
     names: KeyedNames,
     ordinal: int,
     row: Row,
@@ -68,12 +69,12 @@ def close_key(
     if place is None or row.change is ChangeKind.DELETE:
         return
     newest: Row | None = None
-    for one in guarded_rows(draft, names, *place):
+    for one in guarded_rows(change.draft, names, *place):
         later = one.ordinal > unless_after and one.ordinal != ordinal
         if later and one.status in _ON_SERVER and one.sent.change is not ChangeKind.DELETE:
             newest = one.sent
     if newest is None or (hidden and _has_words_of(newest, row)):
-        shut_key(draft, names, place)
+        shut_key(change, names, place)
 
 
 def _has_words_of(newer: Row, older: Row) -> bool:
@@ -85,14 +86,15 @@ def _has_words_of(newer: Row, older: Row) -> bool:
     return not mine.isdisjoint(theirs)
 
 
-def shut_key(draft: Draft, names: KeyedNames, place: PlaceBehind) -> None:
+def shut_key(change: Change, names: KeyedNames, place: PlaceBehind) -> None:
     """Close a key under which no memory of the gate stands."""
-    draft.put(CLOSED, names.closed(*place), b"")
+    change.draft.put(CLOSED, names.closed(*place), b"")
+    change.closed_moved = True
 
 
-def open_key(draft: Draft, names: KeyedNames, place: PlaceBehind) -> None:
+def open_key(change: Change, names: KeyedNames, place: PlaceBehind) -> None:
     """Open a key again: the gate knows what its server has under it."""
-    draft.delete(CLOSED, names.closed(*place))
+    change.closed_moved |= change.draft.delete(CLOSED, names.closed(*place))
 
 
 def closed_keys(

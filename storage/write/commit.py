@@ -341,11 +341,11 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         """Close the keys of a memory that ends here, because nothing is sent to its server."""
         if self.known is None or self.known.status is MemoryStatus.DELETED:
             return
-        ordinal, draft = self.known.ordinal, self.change.draft
+        ordinal, change = self.known.ordinal, self.change
         hidden = self.known.status is MemoryStatus.QUARANTINED
         while ordinal != NO_ORDINAL:
-            row = read_row(draft, ordinal)
-            close_key(draft, self.names, ordinal, row, unless_after=ordinal, hidden=hidden)
+            row = read_row(change.draft, ordinal)
+            close_key(change, self.names, ordinal, row, unless_after=ordinal, hidden=hidden)
             ordinal = row.prev_ordinal
 
     def _erase(self) -> None:

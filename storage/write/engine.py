@@ -112,6 +112,8 @@ class Engine:
         # A counter of changes of what is under quarantine, which moves before such a change is
         # answered; 0 while nothing is, and nothing was since the start.
         self.quarantine_changes = 0
+        # The same of the keys of servers behind that are closed, and opened.
+        self.closings = 0
         # A counter of labels that persons raised. An origin that was read under another count is
         # stale.
         self.labels_raised = 0
@@ -412,6 +414,7 @@ class Engine:
         parts.judge.usage.adopt(change)
         parts.judge.cells.adopt(change)
         self.quarantine_changes += change.quarantines_moved
+        self.closings += change.closed_moved
         self.labels_raised += change.relabelled
         parts.staging.forget(change.judged)
         if change.asker_erases:

@@ -27,7 +27,7 @@ from tests.integration.memory_servers.kinds import KINDS
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Awaitable, Callable, Generator
 
     from tests.integration.memory_servers.kinds import Asked, Kind
 
@@ -43,7 +43,9 @@ ROUNDS: Final = 4
 
 def run() -> list[str]:
     """Medians of both ways, their ratio, and the writes a second of fifty clients."""
-    lines = ["server, call    | direct p50 ms | guarded p50 ms | added p50 ms | ratio"]
+    lines = [
+        "server, call                   | direct p50 ms | guarded p50 ms | added p50 ms | ratio"
+    ]
     for adapter in SERVERS:
         with tempfile.TemporaryDirectory(prefix="behind-") as place:
             base = Path(place)
@@ -101,8 +103,20 @@ class _Bench:
             ]
             for number in range(STANDING):
                 await self._ask(client, 1, self._kind.add(places[0], f"s{number}", _text(number)))
+            read = self._kind.everything(places[0])
+
+            async def changed(number: int) -> Asked:
+                one = self._kind.change(places[0], f"s{number % STANDING}", _text(1_000 + number))
+                await self._ask(client, 1, one)
+                return read
+
+            async def same(number: int) -> Asked:
+                del number
+                return read
+
             lines = [
-                await self._pairs(client, "read of 50", [self._kind.everything(places[0])]),
+                await self._pairs(client, "read of 50, the same", same),
+                await self._pairs(client, "read of 50, one new", changed),
                 await self._pairs(client, "write", None, places[1]),
             ]
             return [*lines, await self._load(client, places)]
@@ -129,22 +143,22 @@ class _Bench:
         self,
         client: aiohttp.ClientSession,
         name: str,
-        asked: list[Asked] | None,
+        asked: Callable[[int], Awaitable[Asked]] | None,
         place: str = "",
     ) -> str:
-        """One line: each call both ways, in turns."""
+        """One line: each call both ways, in turns; without `asked`, new writes to the place."""
         pairs: list[tuple[float, float]] = []
         for number in range(CALLS + WARM_UP):
             taken = [0.0, 0.0]
+            one = None if asked is None else await asked(number)
             for way in (0, 1) if number % 2 else (1, 0):
-                one = self._new(place) if asked is None else asked[0]
-                taken[way] = await self._ask(client, way, one)
+                taken[way] = await self._ask(client, way, one or self._new(place))
             pairs.append((taken[0], taken[1]))
         measured = np.array(pairs[WARM_UP:]) * 1_000
         direct, guarded = np.percentile(measured, 50, axis=0)
         added = np.percentile(measured[:, 1] - measured[:, 0], 50)
         return (
-            f"{self._kind.adapter:9s} {name:10s} | {direct:8.2f} | {guarded:8.2f} | {added:8.2f} "
+            f"{self._kind.adapter:9s} {name:20s} | {direct:8.2f} | {guarded:8.2f} | {added:8.2f} "
             f"| {ratio_of(measured):.2f}"
         )
 

@@ -30,7 +30,7 @@ async def forget_closed_keys(gate: Guarded) -> None:
 
     def work(change: Change) -> None:
         for key in list(change.draft.keys(CLOSED)):
-            change.draft.delete(CLOSED, key)
+            change.closed_moved |= change.draft.delete(CLOSED, key)
 
     store: EmbeddedStore = gate.sidecar.sidecar.store  # type: ignore[assignment]
     await store.writer.run(lambda: store._engine.transact(work))

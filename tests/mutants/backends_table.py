@@ -17,6 +17,9 @@ _PLACES: Final = "tests/integration/test_backend_chroma_places.py"
 _TURNS: Final = "tests/integration/test_backend_turns.py"
 _PURGE: Final = "tests/integration/test_backend_purge.py"
 _CLOSED: Final = "tests/unit/storage/behind/test_closed_keys.py"
+_ANSWERS: Final = "tests/integration/test_backend_answers.py"
+_AGAIN: Final = at(_ANSWERS, "test_an_answer_is_looked_through_again_once_anything_hides_or_shows")
+_SHUT: Final = at(_ANSWERS, "test_an_answer_is_looked_through_again_once_its_key_is_closed")
 _LATE: Final = at(
     "tests/unit/proxy/fronts/test_backend_writes.py",
     "test_a_write_that_is_not_there_counts_as_failed_after_some_minutes_and_is_hidden",
@@ -63,6 +66,51 @@ BACKENDS: Final = (
         new="        dropped = _dropped(page, shown, tuple(False for _ in hidden))\n",
         invariant="what must not be shown is left out of a read",
         tests=(_SHOWN,),
+    ),
+    Mutant(
+        name="an answer is not looked through again after a memory was hidden",
+        file="proxy/fronts/answers_before.py",
+        old="        if standing != self._standing:\n            self._standing",
+        new="        if self._standing is None:\n            self._standing",
+        invariant="what hides memories holds for an answer that is the same as before",
+        tests=(_AGAIN,),
+    ),
+    Mutant(
+        name="what is known of other tenants' memories is no reason to look again",
+        file="proxy/guard/sieve.py",
+        old="        return self._begun, self._moves[target]\n",
+        new="        return self._begun, 0\n",
+        invariant="an answer is looked through again once somebody else has a memory in it",
+        tests=(_AGAIN,),
+    ),
+    Mutant(
+        name="a key that is closed is no reason to look again",
+        file="proxy/guard/keyed.py",
+        old="        closings = self._forwards.closings\n",
+        new="        closings = 0\n",
+        invariant="an answer is looked through again once a key in it was closed",
+        tests=(_SHUT,),
+    ),
+    Mutant(
+        name="an answer to one tenant is what another tenant is shown",
+        file="proxy/fronts/answers_before.py",
+        old="    return (tenant, request.method,",
+        new="    return (request.method,",
+        invariant="a finding about an answer is its reader's own",
+        tests=(
+            at(
+                "tests/unit/proxy/fronts/test_answers_before.py",
+                "test_a_finding_is_of_this_reader_question_count_and_answer",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a memory beyond the page is noted as recalled",
+        file="proxy/fronts/backend_reads.py",
+        old="            texts=tuple(text for one in shown if one.place not in dropped for",
+        new="            texts=tuple(text for one in shown for",
+        invariant="a recall names what the agent was shown, and nothing else",
+        tests=(at(_ANSWERS, "test_a_memory_beyond_the_page_is_no_recall"),),
     ),
     Mutant(
         name="a marked memory that the gate does not know is shown",
