@@ -64,7 +64,7 @@ class BackendReads:
             reply = await self._behind.ask(self._untagged(outgoing))
             if reply.status not in _ANSWERED:
                 return self._behind.shown(request, reply)
-            found = await self._looked_through(principal, request, routed, reply, (page, count))
+            found = await self._looked_through(principal, request, routed, reply, count)
             if page is None or count is None or found.is_whole:
                 break
             count = _wider(page, count)
@@ -78,15 +78,15 @@ class BackendReads:
         request: HttpRequest,
         routed: Routed,
         reply: HttpReply,
-        cut: tuple[Page | None, int | None],
+        count: int | None,
     ) -> LookedThrough:
-        """The answer without what must not be shown; `cut` says how to cut a page out of it."""
-        page, count = cut
+        """The answer, to a question for `count` memories, without what must not be shown."""
         standing = await self._keys.standing(principal, self._behind.settings.name)
         key = asked(principal.tenant, request, count, reply)
         found = self._before.find(standing, key)
         if found is not None:
             return found
+        page = self._behind.adapter.page(request)
         shown, hidden = await self._sifted(principal, request, reply)
         dropped = _dropped(page, shown, hidden)
         given = reply
