@@ -15,7 +15,7 @@ from policy.labels.forwarded_call import call_of, removes
 from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus
 from storage.audit import ResultLeaf
 from storage.behind.unmoved import Unmoved
-from storage.errors import UnknownCandidate
+from storage.errors import StoreCorrupt, UnknownCandidate
 from storage.tables.closed_keys import (
     PlaceBehind,
     close_key,
@@ -38,16 +38,25 @@ from storage.write.hidden_items import put_hidden_there
 from storage.write.text_behind import read_thing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from policy.labels.editing import TextStanding
     from policy.model import Tenant
+    from storage.errors import StorageError
     from storage.tables.change import Change
     from storage.tables.codec import ForwardRecord
     from storage.tables.lmdb_store import View
     from storage.values import Behind, ClosedKey, Row, Settled
     from storage.write.engine import Engine
     from storage.write.writer import EmbeddedWriter
+
+
+class _Outcomes(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the changes that one caller sent, and the keys that its server gave them."""
+
+    behind: Behind
+    settled: tuple[Settled, ...]
+    keys: Mapping[CandidateId, str]
 
 
 class EmbeddedForwards:
@@ -68,7 +77,8 @@ class EmbeddedForwards:
         `keys` are those that the server gave new memories: a memory that is done is filed under it,
         in the transaction that settles it.
         """
-        return await self._writer.run(lambda: self._settled(behind, settled, keys))
+        part = _Outcomes(behind=behind, settled=settled, keys=keys)
+        return await self._writer.run_together(self._settled_together, part)
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
         """Reserve released changes for the caller, who sends them; returns those not yet reserved.
@@ -130,18 +140,39 @@ class EmbeddedForwards:
 
     # ---- methods that run on the writer's thread only --------------------------------------------
 
-    def _settled(
-        self, behind: Behind, settled: tuple[Settled, ...], keys: Mapping[CandidateId, str]
-    ) -> frozenset[str]:
-        if not self._any_pending(behind, [candidate_id for candidate_id, _ in settled]):
-            return frozenset()
+    def _settled_together(
+        self, waiting: Sequence[_Outcomes]
+    ) -> list[frozenset[str] | StorageError]:
+        """The ids that each of these reports settles, in one transaction.
 
-        def work(change: Change) -> frozenset[str]:
-            return frozenset(
-                one
-                for one, result in settled
-                if self._settle(change, behind, one, result, keys.get(one, ""))
-            )
+        A report that cannot be recorded must not stop the others: each is tried by itself then.
+        """
+        try:
+            return list(self._settled(waiting))
+        except (StoreCorrupt, UnknownCandidate) as error:
+            if len(waiting) == 1:
+                return [error]
+            return [self._settled_together([one])[0] for one in waiting]
+
+    def _settled(self, waiting: Sequence[_Outcomes]) -> list[frozenset[str]]:
+        known = [
+            self._any_pending(one.behind, [candidate_id for candidate_id, _ in one.settled])
+            for one in waiting
+        ]
+        if not any(known):
+            return [frozenset() for _ in waiting]
+
+        def work(change: Change) -> list[frozenset[str]]:
+            return [
+                frozenset(
+                    candidate_id
+                    for candidate_id, result in one.settled
+                    if self._settle(
+                        change, one.behind, candidate_id, result, one.keys.get(candidate_id, "")
+                    )
+                )
+                for one in waiting
+            ]
 
         return self._engine.transact(work)
 

@@ -18,7 +18,7 @@ from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 if TYPE_CHECKING:
     import asyncio
     import queue
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from storage.values import Sealed
     from storage.write.case import Arrived
@@ -28,9 +28,20 @@ class Job:
     """One candidate or task for the writer. Made in the event loop that waits for it.
 
     For a candidate the job holds the ids, and the ciphertext until that is staged; no plain text.
+    A `part` is done by `together` with all other parts of the same kind that wait.
     """
 
-    __slots__ = ("_claim", "arrived", "future", "loop", "queued_ns", "sealed", "task")
+    __slots__ = (
+        "_claim",
+        "arrived",
+        "future",
+        "loop",
+        "part",
+        "queued_ns",
+        "sealed",
+        "task",
+        "together",
+    )
 
     def __init__(
         self,
@@ -39,12 +50,16 @@ class Job:
         arrived: Arrived | None = None,
         sealed: Sealed | None = None,
         task: Callable[[], Any] | None = None,
+        together: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
+        part: object = None,
     ) -> None:
         self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
         self.arrived = arrived
         self.sealed = sealed
         self.task = task
+        self.together = together
+        self.part = part
         self.queued_ns = time.perf_counter_ns()
         # The one claim on the job: either the writer that begins it or the caller that gives up
         # takes it; `pop` is atomic.

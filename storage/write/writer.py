@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from storage.write.engine import Engine
     from storage.write.orders import Operating
 
+Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 _CHECKPOINT_EVERY_NS: Final = 200_000_000
@@ -269,6 +270,21 @@ class EmbeddedWriter:
         """
         return await self._run(task)
 
+    async def run_together(
+        self, work: Callable[[Sequence[Part]], Sequence[Result | StorageError]], part: Part
+    ) -> Result:
+        """Have the writer thread do `work` with all of its parts that wait, in one transaction.
+
+        Without this, each of fifty callers would wait for the commits of all before it.
+
+        Raises:
+            StorageError: The part's own error, or one of those of `submit`.
+        """
+        job = Job(asyncio.get_running_loop(), together=work, part=part)
+        self._put(job)
+        result: Result = await job.answer(self._patience)
+        return result
+
     async def _run(self, task: Callable[[], Result], patience: Patience | None = None) -> Result:
         job = Job(asyncio.get_running_loop(), task=task)
         self._put(job)
@@ -312,19 +328,23 @@ class EmbeddedWriter:
             return True
         if first is None:
             return False
-        if first.arrived is None:
+        if first.task is not None:
             self._run_task(first)
             return True
         batch, rest, stop = self._fill(first)
-        begun = [job for job in batch if job.claim()]
-        if begun:
-            self._run_batch(begun)
+        # Nobody may rely on the order of what waits at the same time, so all parts go first.
+        parts = [job for job in batch if job.arrived is None and job.claim()]
+        for work in dict.fromkeys(job.together for job in parts):
+            self._run_parts([job for job in parts if job.together == work])
+        submitted = [job for job in batch if job.arrived is not None and job.claim()]
+        if submitted:
+            self._run_batch(submitted)
         if rest is not None:
             self._run_task(rest)
         return not stop
 
     def _fill(self, first: Job) -> tuple[list[Job], Job | None, bool]:
-        """All waiting submissions, up to the limits of a batch; so grouping needs no timer.
+        """All waiting submissions and parts, up to the limits of a batch; no timer is needed.
 
         Also returns the command that ended the batch, and whether the queue is empty.
         """
@@ -337,7 +357,7 @@ class EmbeddedWriter:
                 break
             if job is None:
                 return batch, None, True
-            if job.arrived is None:
+            if job.task is not None:
                 return batch, job, False
             batch.append(job)
             size += job.weight
@@ -371,6 +391,18 @@ class EmbeddedWriter:
         except StorageError as error:
             answer = error
         self._answer([(job, answer)])
+
+    def _run_parts(self, jobs: list[Job]) -> None:
+        work = jobs[0].together
+        if work is None:
+            raise InvariantBroken("a job without work was queued")
+        self._begin(jobs)
+        answers: Sequence[object]
+        try:
+            answers = work([job.part for job in jobs])
+        except StorageError as error:
+            answers = [error] * len(jobs)
+        self._answer(list(zip(jobs, answers, strict=True)))
 
     def _begin(self, jobs: list[Job]) -> None:
         self._in_flight = jobs

@@ -7,6 +7,10 @@ from typing import Final
 from tests.mutants.mutant import Mutant, at
 
 _FORWARDING: Final = "tests/unit/storage/behind/test_intents.py"
+_TOGETHER: Final = at(
+    _FORWARDING,
+    "test_outcomes_that_wait_together_are_one_commit_and_a_wrong_one_stops_no_other",
+)
 _GUARDING: Final = "tests/unit/proxy/guard/test_local.py"
 _PROTOCOLS: Final = "tests/unit/proxy/guard/test_local_protocols.py"
 _SIFTING: Final = "tests/unit/proxy/guard/test_sieve.py"
@@ -138,6 +142,22 @@ GUARD: Final = (
         new="",
         invariant="the same answer twice is one leaf",
         tests=(_SETTLED,),
+    ),
+    Mutant(
+        name="one outcome that nobody can record stops those beside it",
+        file="storage/behind/intents.py",
+        old="            if len(waiting) == 1:\n                return [error]\n",
+        new="            if waiting:\n                return [error for _ in waiting]\n",
+        invariant="an outcome is recorded whoever reports beside it",
+        tests=(_TOGETHER,),
+    ),
+    Mutant(
+        name="each outcome waits for a commit of its own",
+        file="storage/write/writer.py",
+        old="            self._run_parts([job for job in parts if job.together == work])\n",
+        new="            for job in parts:\n                self._run_parts([job])\n",
+        invariant="outcomes that wait together are one commit",
+        tests=(_TOGETHER,),
     ),
     Mutant(
         name="a failed item becomes a memory",

@@ -30,6 +30,7 @@ from tests.unit.storage.opening import (
     vector_of,
     write,
 )
+from tests.unit.storage.write.test_writer import Turnstile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,6 +143,45 @@ def test_a_memory_of_our_own_settles_nothing_and_is_no_intent(store: EmbeddedSto
     assert listed(store) == ["plain"]
     with pytest.raises(UnknownCandidate):
         settle(store, CandidateId("no id"), Forwarded.DONE)
+
+
+@pytest.mark.parametrize("wrong", [(), (CandidateId("no id"),)])
+async def test_outcomes_that_wait_together_are_one_commit_and_a_wrong_one_stops_no_other(
+    bench: Bench, wrong: tuple[CandidateId, ...]
+) -> None:
+    """Fifty clients would wait for fifty commits in a row otherwise."""
+    commits: list[str] = []
+    turnstile = Turnstile("before_commit")
+
+    def point(name: str) -> None:
+        commits.extend([name] if name == "before_commit" else [])
+        turnstile(name)
+
+    store = await asyncio.to_thread(bench.open, point)
+    ids = [(await asyncio.to_thread(intend, store, str(n))).candidate_id for n in range(5)]
+    turnstile.reached.clear()
+    turnstile.open.clear()
+    first = asyncio.ensure_future(store.forwards.settle(BEHIND, ((ids[0], Forwarded.DONE),)))
+    await asyncio.to_thread(turnstile.reached.wait, 30)
+    waiting = [
+        asyncio.ensure_future(store.forwards.settle(BEHIND, ((one, Forwarded.DONE),)))
+        for one in (*ids[1:3], *wrong, *ids[3:])
+    ]
+    submitted = asyncio.ensure_future(store.writer.submit(submission_of(candidate_of("beside"))))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    commits.clear()
+    turnstile.open.set()
+    assert await first == {ids[0]}
+    told = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [one for one in told if isinstance(one, frozenset)] == [{one} for one in ids[1:]]
+    refused = [one for one in told if not isinstance(one, frozenset)]
+    assert [type(one) for one in refused] == [UnknownCandidate for _ in wrong]
+    assert (await submitted).memory is not None
+    # One commit for all outcomes and one for the candidate; with a wrong one, each by itself.
+    assert len(commits) == 1 + (len(ids[1:]) if wrong else 1)
+    assert listed(store) == ["beside", *map(str, reversed(range(5)))]
+    await asyncio.to_thread(store.close)
 
 
 def test_an_intent_can_be_changed_by_nobody_until_it_is_settled(store: EmbeddedStore) -> None:
