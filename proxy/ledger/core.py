@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from policy.model import Origin, SourceKind, meet
 from policy.text.skeleton import skeleton
@@ -62,6 +62,13 @@ _DECLARING: Final = frozenset({"initialize", "server/discover", "tools/list"})
 _Came: TypeAlias = "tuple[PrincipalId | str | SourceKind | int, ...]"
 
 
+class _Stood(NamedTuple):
+    """When something came, and its place in the index."""
+
+    at_ms: int
+    place: int
+
+
 class _UnderWay(threading.local):
     """The records of a request that is still being read, kept by the thread that reads it."""
 
@@ -86,7 +93,7 @@ class Core:
         # history is not indexed again.
         self._indexed: OrderedDict[tuple[str, int, bool], int] = OrderedDict()
         # For each text that a server sent: its key in the principal's ring, and when it last came.
-        self._came: OrderedDict[_Came, tuple[int, int]] = OrderedDict()
+        self._came: OrderedDict[_Came, _Stood] = OrderedDict()
         self._records: list[Record] = []
         self._under_way = _UnderWay()
 
@@ -281,7 +288,7 @@ class Core:
         if segment.tool not in _DECLARING:
             self._shown(book, (*new, *across(segment.texts)), segment.kind, tenant, now_ms)
         for text in new:
-            self._note(named[text], (now_ms, ring.next))
+            self._note(named[text], _Stood(now_ms, ring.next))
             ring.add(text, origin, session="", digest=0)
         # The whole of it stands no longer than the text in it that was indexed first.
         there = [self._came[name] for name in named.values() if name in self._came]
@@ -295,10 +302,10 @@ class Core:
         An agent reads its whole memory again and again, so such an answer is not indexed again.
         """
         there = self._came.get(name)
-        return there is not None and now_ms - there[0] < AGAIN_MS and ring.keeps(there[1])
+        return there is not None and now_ms - there.at_ms < AGAIN_MS and ring.keeps(there.place)
 
-    def _note(self, name: _Came, came: tuple[int, int]) -> None:
-        """Note when something came, and its place in the index."""
+    def _note(self, name: _Came, came: _Stood) -> None:
+        """Note when and where something came."""
         self._came[name] = came
         self._came.move_to_end(name)
         if len(self._came) > INDEXED_MAX:
