@@ -66,17 +66,17 @@ SESSION_LABELS: Final = (
     Mutant(
         name="blocks that are known are not heard side by side",
         file="proxy/ledger/core.py",
-        old='        stood = len(texts) > 1 and self._again((*came, "run", run), ring, now_ms)\n',
+        old="        if not texts or self._stands(whole, ring, now_ms):\n",
         new="        known = {name[-1] for name in self._came}\n"
-        "        stood = known >= {self.reader.print(one) for one in texts}\n",
+        "        if known >= {self.reader.print(one) for one in texts}:\n",
         invariant="what stands in blocks side by side is heard as one text",
         tests=(at(_DOOR_TESTS, "test_blocks_that_were_shown_before_are_heard_side_by_side"),),
     ),
     Mutant(
         name="strings of an answer are heard one by one",
         file="proxy/ledger/core.py",
-        old="            between = () if stood else across(segment.texts)",
-        new="            between = ()",
+        old="(*new, *across(segment.texts))",
+        new="(*new,)",
         invariant="what stands in blocks side by side is heard as one text",
         tests=(_SIDE_BY_SIDE,),
     ),
