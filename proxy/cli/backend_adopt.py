@@ -104,7 +104,7 @@ async def _adopt(context: Context) -> Exit:
     asked, taken = context.arguments(_Adopt), _Taken()
     async with walking(context, asked.name) as walk, operator(context) as api:
         tenant = asked.tenant or walk.settings.tenant or DEFAULT_TENANT
-        async with working(context.terminal, "reading the server"):
+        async with working(context.terminal, walk.so_far):
             async for items in _foreign(walk, api, tenant, asked, taken):
                 for some in portions(items):
                     await _take_in(api, some, tenant, asked, taken)

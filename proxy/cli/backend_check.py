@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import CandidateId, ChangeKind
-from proxy.admin.wire.backend_comparison import KeptList
+from proxy.admin.wire.backend_comparison import ComparedView, KeptList
 from proxy.cli.backend_walk import (
     compared,
     digest_of,
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Generator
 
-    from proxy.admin.wire.backend_comparison import ComparedView, KeptView
+    from proxy.admin.wire.backend_comparison import KeptView
     from proxy.cli.backend_walk import Walk
     from proxy.cli.client import Operator
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
     from proxy.seams.backend_listing import ListedMemory
+    from proxy.seams.operation import HttpRequest
 
 SHOWN: Final = 20
 """How many differences are printed; the file has all of them."""
@@ -50,6 +51,8 @@ _FOREIGN: Final = "foreign"
 _DIFFERENT: Final = "different"
 _MISSING: Final = "missing"
 _DIFFERENCES: Final = (_FOREIGN, _DIFFERENT, _MISSING)
+# A memory that no write through the gate could have made.
+_NO_MEMORY: Final = ComparedView(state=_FOREIGN)
 
 
 class _Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,17 +135,24 @@ class _Checking:
         self._found = found
         self._name = walk.settings.name
         self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._row = 0
+
+    def so_far(self) -> str:
+        """How far the check is, for a person who waits for it."""
+        looked = f", {self._row} rows of the store" if self._row else ""
+        return f"{self._walk.so_far()}{looked}"
 
     async def on_the_server(self, asked: str | None) -> None:
         """Compare everything that the server has."""
         tenants = await tenants_of(self._api, self._walk.settings, asked)
-        async for _, memories in self._walk.memories(tenants):
-            await self._compare(memories)
+        async for request, memories in self._walk.memories(tenants):
+            await self._compare(memories, request)
 
     async def in_the_store(self, asked: str | None) -> None:
         """Look for what the server should have, and the walk did not meet."""
         after: int | None = 0
         while after is not None:
+            self._row = after
             page = await self._kept(after)
             for one in page.kept:
                 other = asked is not None and one.tenant != asked
@@ -150,36 +160,48 @@ class _Checking:
                     await self._look_for(one)
             after = page.next
 
-    async def _compare(self, memories: tuple[ListedMemory, ...]) -> None:
-        for one in memories:
-            if one.item is None:
-                self._found.counts[_FOREIGN] += 1
-                self._found.note(_difference(_FOREIGN, one, None))
-        known = tuple(one for one in memories if one.item is not None)
-        items = tuple(one.item for one in known if one.item is not None)
-        views = await compared(self._api, self._name, items)
+    async def _compare(
+        self, memories: tuple[ListedMemory, ...], request: HttpRequest | None = None
+    ) -> None:
+        """Compare what a read shows, and make the read again before a difference counts.
+
+        An agent may have changed a memory since it was read: a difference is one where the server
+        says the same a second time.
+        """
+        differ = await self._differing(memories)
+        again = await self._walk.again(request) if differ and request is not None else {}
+        stay = tuple(one for one in differ if one == again.get(one.key))
+        await self._differing(stay, counts=True)
         async with asyncio.TaskGroup() as tasks:
-            for one, view in zip(known, views, strict=True):
-                if view.state in _DIFFERENCES:
+            for one in differ:
+                if one not in stay:
                     tasks.create_task(self._once_more(one))
-                else:
-                    self._found.take(view, None)
+
+    async def _differing(
+        self, memories: tuple[ListedMemory, ...], *, counts: bool = False
+    ) -> tuple[ListedMemory, ...]:
+        """Those in which server and gate differ; with `counts` these are noted as well."""
+        items = tuple(one.item for one in memories if one.item is not None)
+        views = iter(await compared(self._api, self._name, items))
+        differ: list[ListedMemory] = []
+        for one in memories:
+            view = _NO_MEMORY if one.item is None else next(views)
+            differs = view.state in _DIFFERENCES
+            if differs:
+                differ.append(one)
+            if counts or not differs:
+                self._found.take(view, _difference(view.state, one, view) if differs else None)
+        return tuple(differ)
 
     async def _once_more(self, memory: ListedMemory) -> None:
-        """Ask for one memory again: an agent may have changed it since the page was read."""
-        if memory.item is None:
-            return
+        """Ask for one memory by its key, and count what the answer says."""
         async with self._at_once:
-            again = await self._walk.one(placed(memory.item))
-            if again is None:
-                return
-            if again.item is None:
-                self._found.counts[_FOREIGN] += 1
-                self._found.note(_difference(_FOREIGN, again, None))
-                return
-            (view,) = await compared(self._api, self._name, (again.item,))
-        differs = view.state in _DIFFERENCES
-        self._found.take(view, _difference(view.state, again, view) if differs else None)
+            # What has another form than a memory has no key by which it could be asked for.
+            again: ListedMemory | None = memory
+            if memory.item is not None:
+                again = await self._walk.one(placed(memory.item))
+            if again is not None:
+                await self._differing((again,), counts=True)
 
     async def _look_for(self, kept: KeptView) -> None:
         there = await self._walk.one(_of_kept(kept))
@@ -211,7 +233,7 @@ async def _check(context: Context) -> Exit:
         async with walking(context, asked.name) as walk, operator(context) as api:
             found = _Tally(file)
             checking = _Checking(walk, api, found)
-            async with working(context.terminal, "reading the server"):
+            async with working(context.terminal, checking.so_far):
                 try:
                     await checking.on_the_server(asked.tenant)
                     await checking.in_the_store(asked.tenant)
@@ -250,13 +272,13 @@ def _of_kept(kept: KeptView) -> Unsettled:
     )
 
 
-def _difference(what: str, memory: ListedMemory, view: ComparedView | None) -> Difference:
+def _difference(what: str, memory: ListedMemory, view: ComparedView) -> Difference:
     return Difference(
         what=what,
         digest=digest_of(memory),
         key=plain_key(memory.key),
-        tenant=None if view is None else view.tenant,
-        memory_id=None if view is None else view.memory_id,
+        tenant=view.tenant,
+        memory_id=view.memory_id,
         adoptable=memory.item is not None,
     )
 

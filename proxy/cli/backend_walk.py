@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from policy.model import CandidateId, Tenant
@@ -14,6 +14,7 @@ from proxy.cli.client import PATIENT_S, part
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.item_portions import portions
+from proxy.cli.list_trail import ListTrail
 from proxy.cli.terminal import inert
 from proxy.compose.backends import adapters_by_name
 from proxy.dialects.mcp.kept_before import digest_of_item
@@ -24,7 +25,7 @@ from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.transport.upstream import Upstream, UpstreamLimits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
 
     from proxy.admin.wire.backend_comparison import ComparedView
     from proxy.cli.client import Operator
@@ -44,32 +45,53 @@ class Walk:
 
     def __init__(self, behind: BackendBehind) -> None:
         self._behind = behind
+        self._count = 0
 
     @property
     def settings(self) -> BackendServer:
         """The server's table."""
         return self._behind.settings
 
+    def so_far(self) -> str:
+        """How far the walk is, for a person who waits for it."""
+        return f"reading {inert(self.settings.name)}: {self._count} memories"
+
     async def memories(
         self, tenants: Iterable[Tenant]
-    ) -> AsyncGenerator[tuple[Tenant, tuple[ListedMemory, ...]]]:
-        """All that the server has for these tenants, a page at a time; each walk is made once.
+    ) -> AsyncGenerator[tuple[HttpRequest, tuple[ListedMemory, ...]]]:
+        """All that the server has for these tenants, a page at a time, with the read that shows it.
+
+        Each walk is made once. A memory is listed that stands there from the beginning of the walk
+        to its end, whatever is written or deleted meanwhile.
+
+        Raises:
+            CommandFailed: The server does not answer, or in a form that nobody can read, or its
+                lists have no end.
+        """
+        firsts = dict.fromkeys(tenants)
+        waiting: list[tuple[HttpRequest, ListTrail]] = []
+        for first in _once(self._behind.adapter.listing(tenant) for tenant in firsts):
+            waiting.append((first, ListTrail()))
+            while waiting:
+                request, trail = waiting.pop()
+                with self._reading():
+                    found = await self._page(request)
+                    memories, further = _news(found, trail)
+                if found.part is not None and trail.begin is not None:
+                    waiting.append((found.part.begin(trail.begin), trail))
+                waiting.extend((one, ListTrail()) for one in reversed(further))
+                self._count += len(memories)
+                if memories:
+                    yield request, memories
+
+    async def again(self, request: HttpRequest) -> dict[str, ListedMemory]:
+        """What a read that `memories` made shows by now, by the keys.
 
         Raises:
             CommandFailed: The server does not answer, or in a form that nobody can read.
         """
-        walked: list[HttpRequest] = []
-        for tenant in tenants:
-            first = self._behind.adapter.listing(tenant)
-            if first in walked:
-                continue
-            walked.append(first)
-            waiting = [first]
-            while waiting:
-                found = await self._read(waiting.pop())
-                waiting.extend(reversed(found.further))
-                if found.memories:
-                    yield tenant, found.memories
+        with self._reading():
+            return {one.key: one for one in (await self._page(request)).memories}
 
     async def one(self, kept: Unsettled) -> ListedMemory | None:
         """What stands under the key of a kept item now; None where nothing does.
@@ -77,18 +99,46 @@ class Walk:
         Raises:
             CommandFailed: The server does not answer, or in a form that nobody can read.
         """
-        found = await self._read(self._behind.adapter.reading(kept))
+        with self._reading():
+            found = await self._page(self._behind.adapter.reading(kept))
         return next((one for one in found.memories if one.key == kept.key), None)
 
-    async def _read(self, request: HttpRequest) -> WalkedPage:
+    async def _page(self, request: HttpRequest) -> WalkedPage:
+        return self._behind.adapter.listed(request, await self._behind.ask(request))
+
+    @contextmanager
+    def _reading(self) -> Generator[None]:
         try:
-            return self._behind.adapter.listed(request, await self._behind.ask(request))
+            yield
         except (UpstreamError, MalformedRequest, Busy) as error:
             raise CommandFailed(
                 Exit.UNREACHABLE,
                 f"{self._behind.settings.name}: {inert(str(error)) or 'it does not answer'}",
                 then="nothing is known of what it has: look at the server, and ask again",
             ) from None
+
+
+def _once(requests: Iterable[HttpRequest]) -> Iterator[HttpRequest]:
+    """The requests without those that were there before; a request has no hash."""
+    seen: list[HttpRequest] = []
+    for one in requests:
+        if one not in seen:
+            seen.append(one)
+            yield one
+
+
+def _news(
+    found: WalkedPage, trail: ListTrail
+) -> tuple[tuple[ListedMemory, ...], tuple[HttpRequest, ...]]:
+    """The memories of a page that are new on its list, and the reads of what is new below it."""
+    part = found.part
+    if part is None:
+        return found.memories, found.further
+    new = trail.take(part)
+    names = frozenset(new)
+    memories = {one.key: one for one in found.memories if one.key in names}
+    below = () if part.below is None else part.below(new)
+    return tuple(memories.values()), (*found.further, *below)
 
 
 @asynccontextmanager

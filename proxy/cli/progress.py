@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from proxy.cli.terminal import Terminal
 
@@ -16,8 +16,11 @@ _INTERVAL_S: Final = 1.0
 
 
 @asynccontextmanager
-async def working(terminal: Terminal, label: str) -> AsyncGenerator[None]:
-    """Print a sign of progress once a second while the block runs, if progress is wanted."""
+async def working(terminal: Terminal, label: str | Callable[[], str]) -> AsyncGenerator[None]:
+    """Print a sign of progress once a second while the block runs, if progress is wanted.
+
+    `label` is asked for each time where it is a function.
+    """
     if not terminal.shows_progress:
         yield
         return
@@ -33,8 +36,9 @@ async def working(terminal: Terminal, label: str) -> AsyncGenerator[None]:
         raise wrapped.exceptions[0] from None
 
 
-async def _tick(terminal: Terminal, label: str) -> None:
+async def _tick(terminal: Terminal, label: str | Callable[[], str]) -> None:
     began_s = time.monotonic()
     while True:
-        terminal.note(f"{label}: {time.monotonic() - began_s:.0f} s")
+        said = label if isinstance(label, str) else label()
+        terminal.note(f"{said}: {time.monotonic() - began_s:.0f} s")
         await asyncio.sleep(_INTERVAL_S)

@@ -1,7 +1,7 @@
 """What an operator's commands ask of the adapter of a memory server: all that the server has.
 
 A walk over a server is a chain of reads. Each answer gives some memories, and the reads that the
-walk goes on with, so that nobody ever holds more than one page.
+walk goes on with, so that nobody ever holds more than a page of memories.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
 from proxy.seams.operation import HttpRequest  # noqa: TC001 - msgspec reads the annotation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from policy.model import Tenant
     from proxy.seams.guard import Unsettled
     from proxy.seams.operation import HttpReply
@@ -31,11 +33,30 @@ class ListedMemory(msgspec.Struct, frozen=True, kw_only=True):
     item: Item | None
 
 
+class ListPart(NamedTuple):
+    """One page of a list that the server gives in pages, by numbers of entries.
+
+    Entries that are deleted meanwhile move the rest of the list towards its beginning. So a walk
+    needs the names of the entries, to see that no page begins behind what it has read.
+    """
+
+    # What is in the page, in the server's order.
+    names: tuple[str, ...]
+    # False: the list ends with this page.
+    is_full: bool
+    # The read of the page that begins with the entry of this number.
+    begin: Callable[[int], HttpRequest]
+    # The reads of what stands under some of the names, where they only name it.
+    below: Callable[[tuple[str, ...]], tuple[HttpRequest, ...]] | None = None
+
+
 class WalkedPage(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of a walk: some memories, and the reads that the walk goes on with."""
 
     memories: tuple[ListedMemory, ...] = ()
     further: tuple[HttpRequest, ...] = ()
+    # For a page of a list. Where that has memories, their keys are its names.
+    part: ListPart | None = None
 
 
 class Attempts(NamedTuple):

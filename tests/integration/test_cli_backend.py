@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from proxy.cli import backend_check
 from proxy.cli.backend_walk import compared
+from tests.integration.memory_servers.chroma_behind import behind, vector
+from tests.integration.memory_servers.chroma_recorder import PATH, chroma_recorder
 from tests.integration.memory_servers.recorder import recorder
 from tests.integration.operator_line import line
-from tests.integration.running import AGENT_KEY
+from tests.integration.running import AGENT_KEY, running
 from tests.integration.test_backend_store import ALICE, GOOD, guarded
 from tests.unit.proxy.guarded import STEERING
 
@@ -111,6 +113,61 @@ async def test_what_an_agent_changes_during_a_check_is_no_difference(
         assert (done.code, counts(done)) == (0, {"same": 3})
 
 
+async def test_deletions_during_a_check_move_nothing_out_of_its_sight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        for number in range(20):
+            assert (await gate.put(f"{GOOD} {number}", f"k{number}"))[0] == 204
+        for number in range(430):
+            server.put(f"old{number}", {"text": f"{BEFORE} {number}"})
+        left = iter(range(20))
+
+        async def meanwhile(
+            api: Operator, backend: str, items: tuple[Item, ...]
+        ) -> tuple[ComparedView, ...]:
+            for number in [*left][:10] if len(items) > 1 else []:
+                body = {"namespace": ALICE, "key": f"k{number}"}
+                assert (await gate.ask("DELETE", "/store/items", body))[0] == 204
+            return await compared(api, backend, items)
+
+        monkeypatch.setattr(backend_check, "compared", meanwhile)
+        done = await check(gate)
+        assert (done.code, done.data["foreign"]) == (1, 430)
+        # What was written meanwhile moves entries the other way, and none counts twice.
+        assert counts(await check(gate)) == {"same": 10, "foreign": 430}
+
+
+async def test_a_server_whose_pages_have_no_end_ends_a_check_that_says_so(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        for number in range(250):
+            server.put(f"old{number}", {"text": f"{BEFORE} {number}"})
+        server.repeats = True
+        for words in (("check",), ("adopt", "--dry-run")):
+            server.seen.clear()
+            done = await line(gate.sidecar, "backend", words[0], "store", *words[1:])
+            assert (done.code, "page after page" in done.out) == (3, True)
+            assert len(server.seen) < 50
+        # Control: this is about the pages.
+        server.repeats = False
+        assert counts(await check(gate)) == {"foreign": 250}
+
+
+async def test_what_an_adapter_of_another_kind_kept_ends_a_check_that_says_so(
+    tmp_path: Path,
+) -> None:
+    async with chroma_recorder() as (_, chroma), behind(tmp_path, chroma) as notes:
+        body = {"ids": ["r1"], "embeddings": [vector(0, 1, 0)], "documents": [GOOD]}
+        assert (await notes.ask(f"{PATH}/add", body))[0] == 201
+    # Control: under another name the store has nothing of that server.
+    for name, code in (("other", 0), ("notes", 3)):
+        async with recorder() as (_, url):
+            table = f'[[backend]]\nname = "{name}"\nadapter = "langgraph"\nurl = "{url}"\n'
+            async with running(tmp_path, tables=table) as sidecar:
+                done = await line(sidecar, "backend", "check", name)
+                assert (done.code, "nothing is known" in done.out) == (code, code == 3)
+
+
 async def test_a_check_prints_a_bounded_part_and_its_file_has_everything(tmp_path: Path) -> None:
     async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
         for number in range(450):
@@ -128,7 +185,8 @@ async def test_a_check_prints_a_bounded_part_and_its_file_has_everything(tmp_pat
         assert file.stat().st_mode & 0o777 == 0o600
         # No page is longer than the walk asks for.
         asked = [json.loads(one.body) for one in server.seen if one.target.endswith("/search")]
-        assert [one["offset"] for one in asked] == [0, 200, 400]
+        assert {one["limit"] for one in asked} == {200}
+        assert {one["offset"] for one in asked} == {0, 199, 398}
         assert not any(one["refresh_ttl"] for one in asked)
         # A file that is there already is not written over.
         assert (await check(gate, "--to", str(file))).code == 2

@@ -9,6 +9,8 @@ from tests.mutants.mutant import Mutant, at
 _CHECK: Final = "proxy/cli/backend_check.py"
 _ADOPT: Final = "proxy/cli/backend_adopt.py"
 _WALK: Final = "proxy/cli/backend_walk.py"
+_TRAIL: Final = "proxy/cli/list_trail.py"
+_TRAILS: Final = "tests/unit/proxy/cli/test_list_trail.py"
 _COMPARED: Final = "proxy/admin/backends_compared.py"
 _KEPT: Final = "storage/behind/kept_here.py"
 _LANGGRAPH: Final = "proxy/backends/langgraph/adapter.py"
@@ -46,10 +48,61 @@ COMPARED: Final = (
     Mutant(
         name="a check counts what an agent changed while it read",
         file=_CHECK,
-        old="            again = await self._walk.one(placed(memory.item))\n",
-        new="            again = memory\n",
+        old="                again = await self._walk.one(placed(memory.item))\n",
+        new="                again = memory\n",
         invariant="a difference is asked for once more before it counts",
         tests=(at(_TEST, "test_what_an_agent_changes_during_a_check_is_no_difference"),),
+    ),
+    Mutant(
+        name="a check counts what the server says no more",
+        file=_CHECK,
+        old="        stay = tuple(one for one in differ if one == again.get(one.key))\n",
+        new="        stay = tuple(one for one in differ if one.key in again)\n",
+        invariant="a difference counts where the server says the same a second time",
+        tests=(at(_TEST, "test_what_an_agent_changes_during_a_check_is_no_difference"),),
+    ),
+    Mutant(
+        name="a page of a walk begins behind what moved towards the beginning",
+        file=_TRAIL,
+        old="        if at and not self._joins(part):\n",
+        new="        if at < 0:\n",
+        invariant="what stays on the server is found, whatever is deleted meanwhile",
+        tests=(
+            at(_TEST, "test_deletions_during_a_check_move_nothing_out_of_its_sight"),
+            at(_TRAILS, "test_what_stays_in_a_list_is_found_whatever_is_deleted_between_two_pages"),
+        ),
+    ),
+    Mutant(
+        name="an entry of a list that moved counts once more",
+        file=_TRAIL,
+        old="                del new[known]\n",
+        new="                pass\n",
+        invariant="each memory of a server counts once",
+        tests=(at(_TRAILS, "test_a_list_that_nobody_changes_is_read_once"),),
+    ),
+    Mutant(
+        name="a walk goes on in a list that has no end",
+        file=_TRAIL,
+        old="        if self._idle > IDLE_MAX:\n",
+        new="        if self._idle > 100 * IDLE_MAX:\n",
+        invariant="a walk ends on every server",
+        tests=(at(_TRAILS, "test_a_list_without_an_end_is_left_with_the_reason"),),
+    ),
+    Mutant(
+        name="a walk keeps names without a bound",
+        file=_TRAIL,
+        old="        if len(self._known) > NAMES_MAX:\n",
+        new="        if len(self._known) > 100 * NAMES_MAX:\n",
+        invariant="a walk ends on every server",
+        tests=(at(_TRAILS, "test_a_server_with_ever_new_names_is_left_too"),),
+    ),
+    Mutant(
+        name="an answer that no adapter reads ends a check with a traceback",
+        file=_WALK,
+        old="        except (UpstreamError, MalformedRequest, Busy) as error:\n",
+        new="        except (UpstreamError, Busy) as error:\n",
+        invariant="a check that cannot be made ends with 3 and the reason",
+        tests=(at(_TEST, "test_what_an_adapter_of_another_kind_kept_ends_a_check_that_says_so"),),
     ),
     Mutant(
         name="what no verdict let in counts as known",

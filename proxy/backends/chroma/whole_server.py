@@ -1,19 +1,23 @@
-"""A walk over every record of a tenant's databases, for an operator's commands."""
+"""A walk over every record of a tenant's databases, for an operator's commands.
+
+Records are read by their ids. A read of ids alone has room for so many that most collections are
+read at one moment, and what agents delete meanwhile moves nothing out of the walk's sight.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec import Meta
 
 from proxy.backends.chroma.records import checked_ids, found_in, not_understood
 from proxy.backends.chroma.routes import ADD, GET, ROOT, place_of
 from proxy.backends.chroma.writes import record_item
 from proxy.backends.kept_request import json_request
-from proxy.dialects.strict_json.strict import JsonValue, check_text, decode_as
-from proxy.seams.backend_listing import Attempts, ListedMemory, WalkedPage
+from proxy.dialects.strict_json.strict import JsonValue, check_text
+from proxy.seams.backend_listing import Attempts, ListedMemory, ListPart, WalkedPage
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
 
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
 # As many records of the longest text that the gate lets in fit into one answer.
 PAGE_LEN: Final = 200
+# As many ids of three hundred characters do.
+IDS_AT_ONCE: Final = 50_000
 _INCLUDED: Final = ("documents", "metadatas", "uris")
 _OK: Final = 200
 _NOT_FOUND: Final = 404
@@ -41,14 +47,6 @@ class _Named(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
-class _Page(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of a `get` that this walk made."""
-
-    limit: int
-    offset: Annotated[int, Meta(ge=0)]
-    include: tuple[str, ...]
-
-
 class _Refused(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
@@ -58,7 +56,7 @@ _NAMED: Final = msgspec.json.Decoder(tuple[_Named, ...])
 
 def databases_of(tenant: str) -> HttpRequest:
     """The read of a tenant's databases."""
-    return _page_of(f"{ROOT}/tenants/{tenant}/{_DATABASES}", 0)
+    return _page_from(f"{ROOT}/tenants/{tenant}/{_DATABASES}", 0)
 
 
 def attempts(tenant: str) -> Attempts:
@@ -80,33 +78,43 @@ def listed(request: HttpRequest, reply: HttpReply) -> WalkedPage:
     """
     last = request.path.rpartition("/")[2]
     if last == GET.operation:
-        return _records(request, reply)
+        return _of_collection(request, reply)
     if last == _DATABASES and _is_nobody(reply):
         return WalkedPage()
-    below = _named(reply)
-    further: list[HttpRequest] = []
-    for one in below:
-        if last == _DATABASES:
-            if not _SEGMENT.fullmatch(one.name):
-                raise MalformedRequest("answer: a database whose name can stand in no path")
-            further.append(_page_of(f"{request.path}/{one.name}/{_COLLECTIONS}", 0))
-        else:
-            further.append(_records_of(place_of(f"{request.path}/{one.id}"), 0))
-    if len(below) >= PAGE_LEN:
-        further.append(_page_of(request.path, _offset_of(request) + PAGE_LEN))
-    return WalkedPage(further=tuple(further))
+    found = _named(reply)
+    if last == _DATABASES and not all(_SEGMENT.fullmatch(one.name) for one in found):
+        raise MalformedRequest("answer: a database whose name can stand in no path")
+    names = tuple(one.name if last == _DATABASES else one.id for one in found)
+    part = ListPart(
+        names=names,
+        is_full=len(names) >= PAGE_LEN,
+        begin=partial(_page_from, request.path),
+        below=partial(_below, request.path),
+    )
+    return WalkedPage(part=part)
 
 
-def _records(request: HttpRequest, reply: HttpReply) -> WalkedPage:
+def _below(path: str, names: tuple[str, ...]) -> tuple[HttpRequest, ...]:
+    """The first reads of databases, or of collections."""
+    if path.endswith(_DATABASES):
+        return tuple(_page_from(f"{path}/{one}/{_COLLECTIONS}", 0) for one in names)
+    return tuple(_ids_from(place_of(f"{path}/{one}"), 0) for one in names)
+
+
+def _of_collection(request: HttpRequest, reply: HttpReply) -> WalkedPage:
     if reply.status != _OK:
         raise MalformedRequest(f"answer: {reply.status} to a read of a collection")
     place = place_of(request.path)
-    memories = tuple(_listed(place, one) for one in found_in(reply).values())
-    further: tuple[HttpRequest, ...] = ()
-    if len(memories) >= PAGE_LEN:
-        begin = decode_as(request.body, _Page).offset
-        further = (_records_of(place, begin + PAGE_LEN),)
-    return WalkedPage(memories=memories, further=further)
+    if "ids" in msgspec.json.decode(request.body):
+        return WalkedPage(memories=tuple(_listed(place, one) for one in found_in(reply).values()))
+    names = tuple(found_in(reply))
+    part = ListPart(
+        names=names,
+        is_full=len(names) >= IDS_AT_ONCE,
+        begin=partial(_ids_from, place),
+        below=partial(_records_of, place),
+    )
+    return WalkedPage(part=part)
 
 
 def _listed(place: CollectionPath, record: Record) -> ListedMemory:
@@ -119,18 +127,22 @@ def _listed(place: CollectionPath, record: Record) -> ListedMemory:
         return ListedMemory(key=key, item=None)
 
 
-def _records_of(place: CollectionPath, offset: int) -> HttpRequest:
-    body: JsonValue = {"limit": PAGE_LEN, "offset": offset, "include": [*_INCLUDED]}
+def _ids_from(place: CollectionPath, begin: int) -> HttpRequest:
+    body: JsonValue = {"limit": IDS_AT_ONCE, "offset": begin, "include": []}
     return json_request("POST", f"{place.path}/{GET.operation}", body)
 
 
-def _page_of(path: str, offset: int) -> HttpRequest:
-    query = (("limit", str(PAGE_LEN)), ("offset", str(offset)))
+def _records_of(place: CollectionPath, ids: tuple[str, ...]) -> tuple[HttpRequest, ...]:
+    path = f"{place.path}/{GET.operation}"
+    some = (ids[begin : begin + PAGE_LEN] for begin in range(0, len(ids), PAGE_LEN))
+    return tuple(
+        json_request("POST", path, {"ids": [*one], "include": [*_INCLUDED]}) for one in some
+    )
+
+
+def _page_from(path: str, begin: int) -> HttpRequest:
+    query = (("limit", str(PAGE_LEN)), ("offset", str(begin)))
     return HttpRequest(method="GET", path=path, query=query)
-
-
-def _offset_of(request: HttpRequest) -> int:
-    return int(dict(request.query)["offset"])
 
 
 def _named(reply: HttpReply) -> tuple[_Named, ...]:

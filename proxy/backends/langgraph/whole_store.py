@@ -12,15 +12,13 @@ from proxy.backends.langgraph.store_items import (
     ITEMS,
     SEARCHES,
     ItemPut,
-    ItemsSearch,
     answer_value,
     is_searched,
     item_question,
     known_key,
-    list_of,
 )
 from proxy.dialects.strict_json.strict import convert
-from proxy.seams.backend_listing import ListedMemory, WalkedPage
+from proxy.seams.backend_listing import ListedMemory, ListPart, WalkedPage
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item
 
@@ -64,9 +62,10 @@ def listed(request: HttpRequest, reply: HttpReply) -> WalkedPage:
     found = value.get("items") if isinstance(value, dict) else None
     if request.method == "GET" or not isinstance(found, list):
         raise MalformedRequest(f"answer: {reply.status}, not of the form that this route has")
-    begin = list_of(request, ItemsSearch)[0].offset or 0
-    further = (page_from(begin + PAGE_LEN),) if len(found) >= PAGE_LEN else ()
-    return WalkedPage(memories=tuple(_listed(one) for one in found), further=further)
+    memories = tuple(_listed(one) for one in found)
+    names = tuple(one.key for one in memories)
+    part = ListPart(names=names, is_full=len(names) >= PAGE_LEN, begin=page_from)
+    return WalkedPage(memories=memories, part=part)
 
 
 def _listed(value: JsonValue) -> ListedMemory:

@@ -60,6 +60,8 @@ class Recorder:
         # Whether the next write waits a moment for another read of what stands there.
         self.waits = False
         self._read_again = asyncio.Event()
+        # Whether every page of a search is the first one.
+        self.repeats = False
 
     @property
     def writes(self) -> list[Recorded]:
@@ -133,7 +135,8 @@ class Recorder:
             for place, value in self.items.items()
             if place[0][: len(prefix)] == prefix and _fits(value, said.get("filter") or {})
         ]
-        return [{**self.shown(place), "score": None} for place in _page(found, said, 10)]
+        asked = {**said, "offset": 0} if self.repeats else said
+        return [{**self.shown(place), "score": None} for place in _page(found, asked, 10)]
 
     async def _change(self, request: web.BaseRequest, said: Json) -> web.StreamResponse:
         if "namespace" not in said or "key" not in said:

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from policy.model import Tenant
-from proxy.backends.chroma.whole_server import PAGE_LEN
+from proxy.backends.chroma.whole_server import IDS_AT_ONCE, PAGE_LEN
+from proxy.seams.backend_listing import ListPart, WalkedPage
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpReply, HttpRequest
 from tests.unit.proxy.backends.chroma.sample import (
@@ -23,39 +24,57 @@ from tests.unit.proxy.backends.chroma.sample import (
 )
 
 DATABASES = "/api/v2/tenants/default_tenant/databases"
-GET = to("get", {"limit": PAGE_LEN, "offset": 0, "include": []})
+GET = to("get", {"ids": ["r1"], "include": []})
 
 
 def first() -> HttpRequest:
     return ADAPTER.listing(Tenant("default"))
 
 
+def part_of(request: HttpRequest, reply: HttpReply) -> ListPart:
+    part = ADAPTER.listed(request, reply).part
+    assert part is not None
+    return part
+
+
+def below(request: HttpRequest, reply: HttpReply) -> tuple[HttpRequest, ...]:
+    """The reads of all that a page of names has."""
+    part = part_of(request, reply)
+    assert part.below is not None
+    return part.below(part.names)
+
+
 def test_a_walk_goes_from_databases_over_collections_to_pages_of_records() -> None:
     assert first().path == DATABASES
     named = [{"id": "1", "name": "default_database", "tenant": "default_tenant"}]
-    (collections,) = ADAPTER.listed(first(), answer(named)).further
+    (collections,) = below(first(), answer(named))
     assert collections.path == COLLECTIONS
-    (records,) = ADAPTER.listed(collections, answer([{"id": UUID, "name": "notes"}])).further
-    assert records.path == f"{COLLECTIONS}/{UUID}/get"
-    page = standing(**{f"r{number}": {"document": "tea"} for number in range(PAGE_LEN)})
-    listed = ADAPTER.listed(records, page)
-    assert {one.key for one in listed.memories} >= {f"{UUID}/r0", f"{UUID}/r{PAGE_LEN - 1}"}
-    (following,) = listed.further
-    assert body_of(following)["offset"] == PAGE_LEN
-    # A page that is not full is the last one.
-    assert ADAPTER.listed(following, standing(r1={"document": "tea"})).further == ()
+    (ids,) = below(collections, answer([{"id": UUID, "name": "notes"}]))
+    assert ids.path == f"{COLLECTIONS}/{UUID}/get"
+    assert body_of(ids) == {"limit": IDS_AT_ONCE, "offset": 0, "include": []}
+    names = [f"r{number}" for number in range(PAGE_LEN + 1)]
+    reads = below(ids, answer({"ids": names}))
+    assert [body_of(one)["ids"] for one in reads] == [names[:PAGE_LEN], names[PAGE_LEN:]]
+    listed = ADAPTER.listed(reads[1], standing(**{names[-1]: {"document": "tea"}}))
+    assert [one.key for one in listed.memories] == [f"{UUID}/{names[-1]}"]
+    assert listed.part is None
 
 
-def test_many_databases_are_paged_as_well() -> None:
-    named = [{"id": str(number), "name": f"d{number}"} for number in range(PAGE_LEN)]
-    further = ADAPTER.listed(first(), answer(named)).further
-    assert dict(further[-1].query)["offset"] == str(PAGE_LEN)
-    assert len(further) == PAGE_LEN + 1
+def test_lists_are_read_in_pages() -> None:
+    databases = answer([{"id": str(at), "name": f"d{at}"} for at in range(PAGE_LEN)])
+    part = part_of(first(), databases)
+    assert (part.is_full, len(below(first(), databases))) == (True, PAGE_LEN)
+    assert dict(part.begin(199).query)["offset"] == "199"
+    (ids,) = below(HttpRequest(method="GET", path=COLLECTIONS), answer([{"id": UUID, "name": "n"}]))
+    assert body_of(part_of(ids, answer({"ids": ["r1"]})).begin(7))["offset"] == 7
+    for count, full in ((IDS_AT_ONCE, True), (IDS_AT_ONCE - 1, False)):
+        page = answer({"ids": [f"r{at}" for at in range(count)]})
+        assert part_of(ids, page).is_full is full
 
 
 def test_a_tenant_that_the_server_does_not_have_has_nothing_and_another_404_is_a_failure() -> None:
     nobody = answer({"error": "NotFoundError", "message": "Tenant not found"}, 404)
-    assert ADAPTER.listed(first(), nobody).further == ()
+    assert ADAPTER.listed(first(), nobody) == WalkedPage()
     for reply in (answer({"detail": "Not Found"}, 404), HttpReply(status=404), answer({}, 500)):
         with pytest.raises(MalformedRequest):
             ADAPTER.listed(first(), reply)

@@ -48,10 +48,18 @@ def kept(value: Json) -> Unsettled:
 def test_every_tenant_has_the_same_walk_and_a_full_page_has_another_one_behind_it() -> None:
     assert first() == ADAPTER.listing(Tenant("other"))
     full = page(*(item({"text": "tea"}, f"k{number}") for number in range(PAGE_LEN)))
-    (following,) = ADAPTER.listed(first(), full).further
+    found = ADAPTER.listed(first(), full)
+    assert found.part is not None
+    assert (found.part.names, found.part.is_full) == (
+        tuple(one.key for one in found.memories),
+        True,
+    )
+    following = found.part.begin(PAGE_LEN - 1)
     said = msgspec.json.decode(following.body)
-    assert (said["offset"], said["limit"], said["refresh_ttl"]) == (PAGE_LEN, PAGE_LEN, False)
-    assert ADAPTER.listed(following, page()).further == ()
+    assert (said["offset"], said["limit"], said["refresh_ttl"]) == (PAGE_LEN - 1, PAGE_LEN, False)
+    last = ADAPTER.listed(following, page()).part
+    assert last is not None
+    assert not last.is_full
 
 
 def test_an_exact_read_finds_the_item_or_nothing_and_does_not_let_it_live_longer() -> None:
