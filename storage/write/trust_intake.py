@@ -38,7 +38,7 @@ from storage.tables.codec import (
 from storage.tables.lmdb_store import CHARGES, COUNTED, ORIGINS, RECENT, STANDING, TRUST
 from storage.tables.rows import read_id, trust_of, trust_record
 from storage.trust import LATCHED, RESTORED, TRUST_OUTCOME, UNLATCHED, TrustEvent
-from storage.values import THE_STORE
+from storage.values import ADOPTS, THE_STORE
 
 if TYPE_CHECKING:
     from policy.model import Candidate, MemoryId, Provenance
@@ -285,7 +285,10 @@ class TrustIntake:
 
         Returns whether either trust changed.
         """
-        holders = [self._principal(event.principal_id)]
+        # What the gate took in of a server's old memories was written by nobody whom it knows. Bad
+        # outcomes of the first of them would have the rest wait for a person, and stay in sight.
+        adopted = event.principal_id == ADOPTS
+        holders = [] if adopted else [self._principal(event.principal_id)]
         if event.origin is not None:
             holders.append(_origin(event.tenant, event.origin))
         counted = [self._feed(change, one, event, ruleset) for one in holders]

@@ -275,6 +275,17 @@ async def test_what_somebody_wrote_past_the_gate_is_hidden_by_one_command(tmp_pa
         assert await gate.texts() == []
 
 
+async def test_however_much_came_past_the_gate_one_command_hides_all_of_it(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        for number in range(150):
+            server.put(f"old{number}", {"text": f"{BEFORE} {number}"})
+        # Control: agents see them.
+        assert len(await gate.texts(limit=200)) == 150
+        assert (await adopt(gate, "--quarantine")).data["states"] == {"hidden": 150}
+        assert await gate.texts() == []
+        assert counts(await check(gate)) == {"hidden": 150}
+
+
 async def memories(gate: Guarded) -> set[str]:
     """The texts of all live memories."""
     kept = await line(gate.sidecar, "memory", "list", "--json")

@@ -81,6 +81,14 @@ COMPARED: Final = (
         tests=(at(_TRAILS, "test_a_list_that_nobody_changes_is_read_once"),),
     ),
     Mutant(
+        name="what was hidden of a server's old memories lets the rest wait for a person",
+        file="storage/write/trust_intake.py",
+        old="        holders = [] if adopted else [self._principal(event.principal_id)]\n",
+        new="        holders = [self._principal(event.principal_id)]\n",
+        invariant="`backend adopt --quarantine` hides all that came past the gate",
+        tests=(at(_TEST, "test_however_much_came_past_the_gate_one_command_hides_all_of_it"),),
+    ),
+    Mutant(
         name="a walk goes on in a list that has no end",
         file=_TRAIL,
         old="        if self._idle > IDLE_MAX:\n",
