@@ -122,9 +122,9 @@ RECALLS: Final = (
     ),
     Mutant(
         name="what a server behind showed leaves no record",
-        file="proxy/guard/local.py",
-        old="            self._showing.showed(principal, scope[1], live, texts)\n",
-        new="",
+        file="proxy/guard/sifting.py",
+        old="            self._showing.showed(principal, target, live, texts)\n",
+        new="            return\n",
         invariant="who is to blame is found behind a server, too",
         tests=(
             at(
@@ -265,7 +265,7 @@ AFTER: Final = (
     ),
     Mutant(
         name="a server shows what a search may not",
-        file="proxy/guard/local.py",
+        file="proxy/guard/sifting.py",
         old="        self._sieve.follow_rules(tenant)\n",
         new="",
         invariant="what contradicts an anchor is in no answer of a server behind the gate",
