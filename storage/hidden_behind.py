@@ -17,9 +17,9 @@ from policy.model import Candidate, CandidateId, Hiding, Tenant
 class HiddenThere(msgspec.Struct, frozen=True, array_like=True):
     """What was done on a server behind about the memory under one key.
 
-    It is recorded before the server is asked (`done` False), and again when the server has
-    answered. `kept` is the removed item in the adapter's own words; b"" for a tag, and for a memory
-    that was purged since.
+    It is recorded before the server is asked (`done` False), and again when a read of the server
+    shows that it is done. `kept` is the removed item in the adapter's own words; b"" for a tag, and
+    for a memory that was purged since.
     """
 
     tenant: Tenant

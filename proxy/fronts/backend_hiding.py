@@ -1,13 +1,14 @@
 """Quarantined memories of a server behind, hidden on that server as well.
 
-Reads are sifted whatever happens here. Each act is recorded before the server is asked and when it
-has answered, and what is due is read from the store. So an act may be sent twice, and none is lost.
+Reads are sifted whatever happens here. Each act is recorded before the server is asked, and when a
+read of the same items shows that it is done: what answers in the moment of a restart may be another
+server, or none. What is due is read from the store. So an act may be sent twice, and none is lost.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from policy.model import Hiding, Principal
 from proxy.fronts.backend_writes import SETTLES
@@ -17,14 +18,16 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from proxy.fronts.backend_behind import BackendBehind
     from proxy.fronts.backend_writes import BackendPlaces
-    from proxy.seams.http_backend import GuardsKeys, HidesItems, ItemDue
-    from proxy.seams.operation import HttpReply
+    from proxy.seams.http_backend import GuardsKeys, HidesItems, ItemDue, ShownMemory
+    from proxy.seams.operation import HttpReply, HttpRequest
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
 _DONE: Final = range(200, 300)
-_MISSING: Final = 404
 _PAUSE_MAX: Final = 64
 _NOT_DONE: Final = "the server behind did not do it"
+
+# An act, whether it hides, the tenant, and the place.
+_Kind: TypeAlias = tuple[Hiding, bool, str, str]
 
 
 class BackendHiding:
@@ -34,48 +37,66 @@ class BackendHiding:
         self._behind = behind
         self._keys = keys
         self._places = places
-        # The counter of changes after which nothing was due.
-        self._nothing_due_at: int | None = None
+        # The counter of changes when the store was last asked for what is due, and the round in
+        # which it is asked again although nothing changed; None where nothing was due.
+        self._asked_at: int | None = None
+        self._next: int | None = 0
         self._round = 0
-        self._pause = 1
-        self._paused_until = 0
+        # The kinds of acts that failed: until when each waits, and for how long after that.
+        self._paused: dict[_Kind, tuple[int, int]] = {}
 
     async def round(self) -> None:
-        """Ask the server for what is due. Where it failed before, only now and then."""
+        """Ask the server for what is due. What failed before is tried only now and then."""
         self._round += 1
         hiding, changes = self._behind.adapter.hiding, self._keys.hiding_changes()
-        if hiding is None or changes == self._nothing_due_at or self._round < self._paused_until:
+        if hiding is None or (changes == self._asked_at and not self._is_time()):
             return
         settings = self._behind.settings
         try:
             due = await self._keys.hiding_due(settings.name, settings.quarantine)
         except StorageError:
             return
+        paused: dict[_Kind, tuple[int, int]] = {}
+        done = False
+        for kind, those in self._kinds(hiding, due).items():
+            until, pause = self._paused.get(kind, (0, 1))
+            if self._round < until:
+                paused[kind] = (until, pause)
+            elif failed := await self._failed(hiding, those):
+                _LOG.warning("hiding on a server later", extra={"count": failed})
+                paused[kind] = (self._round + pause, min(pause * 2, _PAUSE_MAX))
+            else:
+                done = True
+        self._paused = paused
+        self._asked_at = changes
+        ends = () if done else (until for until, _ in paused.values())
+        self._next = min(ends, default=self._round + 1) if due else None
+
+    def _is_time(self) -> bool:
+        return self._next is not None and self._round >= self._next
+
+    async def _failed(self, hiding: HidesItems, due: list[ItemDue]) -> int:
+        """Do what is due of one kind; how many of these items are still as they were."""
         failed = 0
-        for group in self._groups(hiding, due):
+        for group in _batched(hiding, tuple(due)):
             try:
                 await self._act(hiding, group)
             except (UpstreamError, MalformedRequest, Busy, StorageError):
                 failed += len(group)
-        if failed:
-            _LOG.warning("hiding on a server later", extra={"count": failed})
-            self._paused_until = self._round + self._pause
-        self._pause = min(self._pause * 2, _PAUSE_MAX) if failed else 1
-        if not due:
-            self._nothing_due_at = changes
+        return failed
 
-    def _groups(self, hiding: HidesItems, due: tuple[ItemDue, ...]) -> list[tuple[ItemDue, ...]]:
-        """Acts of one kind and tenant on items of one place, as many as a request can be about."""
-        kinds: dict[tuple[str, ...], list[ItemDue]] = {}
+    def _kinds(self, hiding: HidesItems, due: tuple[ItemDue, ...]) -> dict[_Kind, list[ItemDue]]:
+        """What is due by act, tenant and place."""
+        kinds: dict[_Kind, list[ItemDue]] = {}
         for one in due:
             try:
                 place = self._places.name(hiding.removing((one.item,)))
             except MalformedRequest:
                 # The item was made by an adapter of another kind, which served this name before.
                 continue
-            kind = (one.hiding.value, str(one.hides), one.tenant, place)
+            kind = (one.hiding, one.hides, one.tenant, place)
             kinds.setdefault(kind, []).append(one)
-        return [group for those in kinds.values() for group in _batched(hiding, tuple(those))]
+        return kinds
 
     async def _act(self, hiding: HidesItems, group: tuple[ItemDue, ...]) -> None:
         """Do one thing to some items of a place, with nothing else happening in that place.
@@ -107,12 +128,10 @@ class BackendHiding:
         if tagged:
             # Recorded first: a tag that nobody remembers would be taken out by nobody.
             await self._keys.hidden(name, due, nothing, done=False)
-        items = tuple(one.item for one in due)
-        _check(await self._behind.ask(hiding.tagging(items, tagged=tagged)))
-        if tagged:
-            await self._keys.hidden(name, due, nothing, done=True)
-        else:
-            await self._keys.shown_again(due)
+        await self._behind.ask(hiding.tagging(tuple(one.item for one in due), tagged=tagged))
+        seen = await self._seen(hiding, due)
+        stays = {key for key, one in seen.items() if one.is_tagged != tagged}
+        await self._confirm(due, nothing, stays)
 
     async def _remove(self, hiding: HidesItems, due: tuple[ItemDue, ...]) -> None:
         name, items = self._behind.settings.name, tuple(one.item for one in due)
@@ -120,40 +139,58 @@ class BackendHiding:
         # What stands no more was deleted by an earlier attempt, which kept it.
         kept = tuple(new or one.kept for new, one in zip(stands, due, strict=True))
         await self._keys.hidden(name, due, kept, done=False)
-        _check(await self._behind.ask(hiding.removing(items)))
-        await self._keys.hidden(name, due, kept, done=True)
+        await self._behind.ask(hiding.removing(items))
+        await self._confirm(due, kept, {*await self._seen(hiding, due)})
 
     async def _put_back(self, hiding: HidesItems, due: tuple[ItemDue, ...]) -> None:
         stands = await self._stands(hiding, due)
         # Where something stands again, it is newer than what was removed.
         back = [one for one, new in zip(due, stands, strict=True) if one.kept and not new]
+        stays = {one.item.key for one in back}
         if back:
             items, kept = tuple(one.item for one in back), tuple(one.kept for one in back)
-            reply = await self._behind.ask(hiding.restoring(items, kept))
-            if reply.status not in _DONE:
-                raise UpstreamError(_NOT_DONE)
-        await self._keys.shown_again(due)
+            await self._behind.ask(hiding.restoring(items, kept))
+            stays -= {*await self._seen(hiding, due)}
+        await self._confirm(due, (b"",) * len(due), stays)
+
+    async def _confirm(
+        self, due: tuple[ItemDue, ...], kept: tuple[bytes, ...], stays: set[str]
+    ) -> None:
+        """Record what is done; `stays` are the keys of what is still as it was.
+
+        Raises:
+            UpstreamError: Something is.
+        """
+        pairs = [pair for pair in zip(due, kept, strict=True) if pair[0].item.key not in stays]
+        done, left = tuple(one for one, _ in pairs), tuple(item for _, item in pairs)
+        if due[0].hides:
+            await self._keys.hidden(self._behind.settings.name, done, left, done=True)
+        else:
+            await self._keys.shown_again(done)
+        if len(done) < len(due):
+            raise UpstreamError(_NOT_DONE)
+
+    async def _seen(self, hiding: HidesItems, due: tuple[ItemDue, ...]) -> dict[str, ShownMemory]:
+        """What the server has of these items now, by their keys."""
+        question = self._behind.adapter.first(hiding.removing(tuple(one.item for one in due)))
+        if question is None:
+            raise UpstreamError(_NOT_DONE)
+        reply = await self._told(question)
+        return {one.key: one for one in self._behind.adapter.shown(question, reply)}
 
     async def _stands(self, hiding: HidesItems, due: tuple[ItemDue, ...]) -> tuple[bytes, ...]:
         items = tuple(one.item for one in due)
-        reply = await self._behind.ask(hiding.standing(items))
-        _check(reply)
-        return hiding.kept(items, reply)
+        return hiding.kept(items, await self._told(hiding.standing(items)))
+
+    async def _told(self, question: HttpRequest) -> HttpReply:
+        """The answer to a read; a server that knows no such place now may know it in a moment."""
+        reply = await self._behind.ask(question)
+        if reply.status not in _DONE:
+            raise UpstreamError(_NOT_DONE)
+        return reply
 
 
 def _batched(hiding: HidesItems, due: tuple[ItemDue, ...]) -> list[tuple[ItemDue, ...]]:
     tags = due[0].hiding is Hiding.TAG
     size = hiding.tagged_at_once if tags else hiding.removed_at_once
     return [due[begin : begin + size] for begin in range(0, len(due), size)]
-
-
-def _check(reply: HttpReply) -> None:
-    """Refuse an answer by which a server did not do what it was asked.
-
-    Where the server has no such place any more, there is nothing to hide.
-
-    Raises:
-        UpstreamError: It has not.
-    """
-    if reply.status not in _DONE and reply.status != _MISSING:
-        raise UpstreamError(_NOT_DONE)

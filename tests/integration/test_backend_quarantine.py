@@ -177,6 +177,65 @@ async def test_a_server_that_is_away_gets_it_later_and_the_sieve_hides_meanwhile
         assert (gate.tagged(), sorted(gate.server.records)) == ([], ALL)
 
 
+@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize(
+    ("mode", "operation"), [(TAG, "update"), (REMOVE, "delete"), (TAG, "get"), (REMOVE, "get")]
+)
+async def test_only_a_read_of_the_record_says_that_it_is_hidden_or_shown_again(
+    tmp_path: Path, mode: str, operation: str, status: int
+) -> None:
+    async with chroma_recorder() as server, gated(tmp_path, mode, server) as gate:
+        await gate.filled()
+        whole = {one: dict(record) for one, record in gate.server.records.items()}
+        incident = await gate.isolated()
+        # A moment's answer of something else, while the server begins anew.
+        gate.server.in_front = {operation: status}
+        await gate.turn()
+        gate.server.in_front = {}
+        for _ in range(3):
+            await gate.turn()
+        assert gate.tagged() == (["h1", "h2"] if mode == TAG else [])
+        assert [*gate.server.records] == (ALL if mode == TAG else ["m1", "m2"])
+        await gate.undone(incident)
+        back = "add" if (mode, operation) == (REMOVE, "delete") else operation
+        gate.server.in_front = {back: status}
+        await gate.turn()
+        gate.server.in_front = {}
+        for _ in range(3):
+            await gate.turn()
+        assert gate.tagged() == []
+        assert sorted(await gate.found()) == ALL
+        for one, record in gate.server.records.items():
+            assert record["documents"] == whole[one]["documents"]
+        gate.server.seen.clear()
+        await gate.turn()
+        assert gate.server.seen == [], "nothing is due any more"
+
+
+async def test_what_cannot_be_hidden_keeps_nothing_else_waiting(tmp_path: Path) -> None:
+    async with recorder() as (server, url):
+        turns = Turns()
+        composition = Composition(wait=turns)
+        async with guarded(tmp_path, server, url, REMOVE, composition) as gate:
+            for name in ("first", "second"):
+                key = await gate.sidecar.key(name)
+                assert (await gate.put(f"Tea at four for {name}", name, key))[0] == 204
+            server.keeps.add("first")
+            await gate.operate("POST", "/isolate", {"principal": "first"})
+            for _ in range(20):
+                await turns.turn(TEND_S)
+            assert [key for _, key in server.items] == ["first", "second"]
+            # It is asked for less and less often.
+            assert len(server.writes) < 10
+            await gate.operate("POST", "/isolate", {"principal": "second"})
+            await turns.turn(TEND_S)
+            assert [key for _, key in server.items] == ["first"]
+            server.keeps.clear()
+            for _ in range(20):
+                await turns.turn(TEND_S)
+            assert not server.items
+
+
 @pytest.mark.parametrize("mode", [TAG, REMOVE])
 async def test_what_the_server_did_and_nobody_recorded_is_undone_after_a_restart(
     tmp_path: Path, mode: str
@@ -186,12 +245,12 @@ async def test_what_the_server_did_and_nobody_recorded_is_undone_after_a_restart
             await gate.filled()
             incident = await gate.isolated()
             # The server does it, and the answer is lost.
-            gate.server.cut = {"update", "delete"}
+            gate.server.dies_at = {"update", "delete"}
             await gate.turn()
             assert gate.tagged() == (["h1", "h2"] if mode == TAG else [])
             assert [*gate.server.records] == (ALL if mode == TAG else ["m1", "m2"])
             await gate.undone(incident)
-        server[0].cut = set()
+        server[0].begins_anew()
         async with gated(tmp_path, mode, server) as gate:
             await gate.turn()
             assert gate.tagged() == []
@@ -207,9 +266,9 @@ async def test_a_lost_answer_is_asked_for_again_and_nothing_is_lost_of_the_recor
         async with gated(tmp_path, mode, server) as gate:
             await gate.filled()
             incident = await gate.isolated()
-            gate.server.cut = {"update", "delete"}
+            gate.server.dies_at = {"update", "delete"}
             await gate.turn()
-        server[0].cut = set()
+        server[0].begins_anew()
         server[0].seen.clear()
         async with gated(tmp_path, mode, server) as gate:
             await gate.turn()

@@ -15,6 +15,9 @@ _TAGGED: Final = at(_WHOLE, "test_a_tag_stands_on_the_server_from_the_quarantine
 _LOST_STATE: Final = at(
     _WHOLE, "test_what_was_quarantined_stays_away_where_the_sidecars_state_is_lost"
 )
+_ONLY_A_READ: Final = at(
+    _WHOLE, "test_only_a_read_of_the_record_says_that_it_is_hidden_or_shown_again"
+)
 _UNRECORDED: Final = at(
     _WHOLE, "test_what_the_server_did_and_nobody_recorded_is_undone_after_a_restart"
 )
@@ -113,17 +116,28 @@ BACKEND_HIDING: Final = (
         ),
     ),
     Mutant(
-        name="a server that failed at a deletion counts as one that did it",
+        name="what a server was asked counts as done without a look",
         file=_HIDING,
-        old="    if reply.status not in _DONE and reply.status != _MISSING:\n",
-        new="    if reply.status in _DONE and reply.status == _MISSING:\n",
-        invariant="an act is done once the server says so",
-        tests=(
-            at(
-                _WHOLE,
-                "test_a_server_that_is_away_gets_it_later_and_the_sieve_hides_meanwhile",
-            ),
-        ),
+        old=" if pair[0].item.key not in stays]\n",
+        new="]\n",
+        invariant="an act is done once a read of the same item says so",
+        tests=(_ONLY_A_READ,),
+    ),
+    Mutant(
+        name="what answers that it knows no such place says that nothing stands there",
+        file=_HIDING,
+        old="        if reply.status not in _DONE:\n",
+        new="        if reply.status not in (*_DONE, 404):\n",
+        invariant="an act is done once a read of the same item says so",
+        tests=(_ONLY_A_READ,),
+    ),
+    Mutant(
+        name="what cannot be hidden keeps the rest waiting",
+        file=_HIDING,
+        old="            if self._round < until:\n",
+        new="            if self._paused:\n",
+        invariant="each act is tried by itself",
+        tests=(at(_WHOLE, "test_what_cannot_be_hidden_keeps_nothing_else_waiting"),),
     ),
     Mutant(
         name="a purge keeps what was removed from the server",

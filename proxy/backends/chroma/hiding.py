@@ -48,7 +48,8 @@ class _KeptItem(msgspec.Struct, frozen=True, kw_only=True):
 class ChromaHiding:
     """Implements `HidesItems`. The items of one call are records of one collection."""
 
-    tagged_at_once = 256
+    # As many records of the longest text fit into the answer that confirms it.
+    tagged_at_once = 200
     # A vector of 16,384 numbers is 200 KB of JSON, and an answer is at most 16 MB.
     removed_at_once = 32
 

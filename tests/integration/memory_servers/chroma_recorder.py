@@ -38,14 +38,21 @@ class ChromaRecorder:
         self.seen: list[str] = []
         # Whether a write waits a moment for another read of what stands there.
         self.waits = False
-        # Operations that the server fails at, and those that it does and then fails to answer.
+        # Operations that the server fails at, and those after which it answers nothing any more.
         self.away: set[str] = set()
-        self.cut: set[str] = set()
+        self.dies_at: set[str] = set()
+        self._is_dead = False
+        # Operations for which something in front of the server answers, with this status.
+        self.in_front: dict[str, int] = {}
         # A read of records sets the first, and is answered once the second is set.
         self.asked = asyncio.Event()
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self._read = asyncio.Event()
+
+    def begins_anew(self) -> None:
+        """The server answers again, and has what it had."""
+        self.dies_at, self._is_dead = set(), False
 
     def columns(self, ids: list[str], include: list[str]) -> Json:
         """The records with these ids as an answer to `get`."""
@@ -70,11 +77,15 @@ class ChromaRecorder:
             return web.json_response(
                 {"id": UUID} if known else missing, status=200 if known else 404
             )
-        if operation in self.away:
+        if operation in self.away or self._is_dead:
             return web.json_response({"error": "InternalError", "message": ""}, status=500)
+        if operation in self.in_front:
+            return web.json_response({}, status=self.in_front[operation])
         answer = await self._done(operation, said)
-        failed = web.json_response({"error": "InternalError", "message": ""}, status=500)
-        return failed if operation in self.cut else answer
+        if operation in self.dies_at:
+            self._is_dead = True
+            return web.json_response({"error": "InternalError", "message": ""}, status=500)
+        return answer
 
     async def _done(self, operation: str, said: Json) -> web.Response:
         match operation:

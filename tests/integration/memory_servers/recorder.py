@@ -62,6 +62,8 @@ class Recorder:
         self._read_again = asyncio.Event()
         # Whether every page of a search is the first one.
         self.repeats = False
+        # Keys of items that stay where they are, although their deletion is answered.
+        self.keeps: set[str] = set()
 
     @property
     def writes(self) -> list[Recorded]:
@@ -151,7 +153,7 @@ class Recorder:
         if fault is not Fault.NOT_DONE:
             if request.method == "PUT":
                 self.items[place] = said["value"]
-            else:
+            elif place[1] not in self.keeps:
                 self.items.pop(place, None)
         if fault is Fault.STUCK:
             await self.stuck.wait()
