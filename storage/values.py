@@ -33,6 +33,7 @@ from policy.model import (
     Tenant,
 )
 from policy.verdict import Hold, Reason, Reject
+from policy.withheld.prints import ShortPrint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -422,6 +423,21 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceKind | None = None
     # The key under which the server behind files it; "" if it has none.
     key: str = ""
+    # The ordinal of the row that was sent.
+    ordinal: int = 0
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """Prints of a text that ended here, and that its server may have all the same.
+
+    `step` is the ordinal of the change that ended it, `hidden` whether it was under quarantine.
+    """
+
+    step: int
+    tenant: Tenant
+    target: str
+    hidden: bool
+    prints: tuple[ShortPrint, ...]
 
 
 class ClosedKey(NamedTuple):
@@ -466,6 +482,7 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
     leaf_count: int
     moved: tuple[Moved, ...]
     whole: bool = False
+    forgotten: tuple[Forgotten, ...] = ()
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

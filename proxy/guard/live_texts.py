@@ -11,7 +11,8 @@ from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from proxy.guard.prints import CONTAINED_LEN_MIN, Print, digest_of, print_of, shape_of
+from policy.withheld.prints import CONTAINED_LEN_MIN, digest_of, shape_of
+from proxy.guard.prints import Print, print_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

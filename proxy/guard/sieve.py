@@ -16,17 +16,12 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from policy.model import SourceKind
 from policy.text.readings import readings_of
+from policy.withheld.prints import CONTAINED_LEN_MIN, digest_of, shape_of
+from proxy.guard.forgotten_texts import ForgottenTexts
 from proxy.guard.live_texts import LiveTexts
-from proxy.guard.prints import (
-    CONTAINED_LEN_MIN,
-    Print,
-    digest_of,
-    print_of,
-    prints_of,
-    prints_of_pieces,
-    shape_of,
-)
+from proxy.guard.prints import Print, print_of, prints_of, prints_of_pieces
 from storage.values import Stands
 
 if TYPE_CHECKING:
@@ -34,11 +29,13 @@ if TYPE_CHECKING:
 
     from policy.model import Tenant
     from proxy.seams.recalls import ScreensRows
-    from storage.values import Moved, News
+    from storage.values import Forgotten, Moved, News
 
 DENIED_MAX: Final = 10_000
 SIFTED_MAX: Final = 32_768
 """Answers that are remembered, of all scopes together; about 8 MB."""
+# Also the label of what a person let in.
+_PERSONS: Final = frozenset({SourceKind.USER_INPUT, SourceKind.OPERATOR})
 _WITHHELD: Final = frozenset({Stands.HELD, Stands.DENIED, Stands.FORWARDING, Stands.QUARANTINED})
 
 # A memory in such a state is on the server, or may be; one that waits for a person is not.
@@ -61,6 +58,8 @@ class _Known(NamedTuple):
     stands: Stands
     prints: tuple[Print, ...]
     key: str = ""
+    ordinal: int = 0
+    by_person: bool = False
 
 
 class _Sifted:
@@ -95,6 +94,7 @@ class _Withheld:
     def __init__(self, sifted: _Sifted) -> None:
         self.withheld: Counter[Print] = Counter()
         self.shown = LiveTexts()
+        self.forgotten = ForgottenTexts()
         # For each key under which the server files a memory: how many memories stand how.
         self.keys: dict[str, Counter[Stands]] = {}
         self._sorted: list[str] | None = None
@@ -135,7 +135,7 @@ class _Withheld:
         anchors = self._anchors
         if anchors is None:
             anchors = self._build()
-        if not anchors and not self._wholes:
+        if not anchors and not self._wholes and not self.forgotten:
             return False
         digest = digest_of(text)
         answer = self._sifted.answer(self._generation, digest)
@@ -148,7 +148,9 @@ class _Withheld:
         shapes = dict.fromkeys(shape_of(reading) for reading in readings_of(text))
         if self._wholes and any(print_of(shape, whole=True) in self._wholes for shape in shapes):
             return True
-        return bool(anchors) and any(self._contains(shape, anchors) for shape in shapes)
+        if anchors and any(self._contains(shape, anchors) for shape in shapes):
+            return True
+        return bool(self.forgotten) and self.forgotten.stand_in(shapes)
 
     def _build(self) -> dict[int, list[Print]]:
         # A piece that also stands in a shown memory is not withheld. Otherwise a steered agent
@@ -243,6 +245,7 @@ class Sieve:
         news = self._news(self._leaf_count)
         if news.whole:
             self._begin_anew()
+        self._forget(news.forgotten)
         for moved in news.moved:
             self._take(moved)
         self._leaf_count = news.leaf_count
@@ -278,6 +281,26 @@ class Sieve:
         for one in moved:
             self._take(one)
 
+    def _forget(self, forgotten: tuple[Forgotten, ...]) -> None:
+        """Hide texts that were purged here, and that their server may show all the same."""
+        scopes: set[Scope] = set()
+        for one in forgotten:
+            scope = (one.tenant, one.target)
+            self._scopes.setdefault(scope, _Withheld(self._sifted)).forgotten.add(one)
+            scopes.add(scope)
+        for scope in scopes:
+            self._scopes[scope].forgotten.forget_openers()
+            self._scopes[scope].touch()
+        for known in self._known.values() if scopes else ():
+            if known.scope in scopes:
+                self._count(known, 1)
+
+    def _count(self, known: _Known, count: int) -> None:
+        """Have a live memory open the forgotten texts that it says, or with -1 no longer."""
+        forgotten = self._scopes[known.scope].forgotten
+        if forgotten and known.stands not in _WITHHELD:
+            forgotten.count(known.prints, known.ordinal, by_person=known.by_person, count=count)
+
     def _begin_anew(self) -> None:
         self._begun += 1
         # Prints of refused texts exist only here, so they are kept. Prints of held texts are
@@ -302,6 +325,8 @@ class Sieve:
                 stands=self._standing(moved, moved.tenant),
                 prints=prints_of(moved.candidate),
                 key=moved.key,
+                ordinal=moved.ordinal,
+                by_person=moved.source in _PERSONS,
             )
         elif before is not None:
             known = before._replace(stands=moved.stands)
@@ -338,6 +363,7 @@ class Sieve:
             scope.withheld.update(known.prints)
         else:
             scope.shown.add(name, known.prints)
+            self._count(known, 1)
         scope.file(known.key, known.stands, 1)
         scope.touch()
 
@@ -351,6 +377,7 @@ class Sieve:
         scope.file(known.key, known.stands, -1)
         if known.stands not in _WITHHELD:
             scope.shown.drop(name)
+            self._count(known, -1)
             return
         for one in known.prints:
             scope.withheld[one] -= 1

@@ -22,9 +22,10 @@ from storage.audit import (
 from storage.errors import StoreCorrupt
 from storage.tables.change import read_leaf
 from storage.tables.codec import decode_evidence, decode_held
-from storage.tables.lmdb_store import HELD, KEYED
+from storage.tables.forgotten_texts import forgotten_texts
+from storage.tables.lmdb_store import FORGOTTEN, HELD, KEYED
 from storage.tables.rows import GuardedRow, candidate_of, guarded_row, held_key, read_id, read_row
-from storage.values import PAROLE, QUARANTINE, Decision, Moved, News, Stands
+from storage.values import LIFT, PAROLE, QUARANTINE, VOUCH, Decision, Forgotten, Moved, News, Stands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 FOLLOWED_MAX: Final = 20_000
 _LOOKED_BACK_MAX: Final = 100_000
 _ORDINAL_LEN: Final = 8
+_WHOLE: Final = frozenset({QUARANTINE, PAROLE, VOUCH, LIFT})
+"""Acts of operators that may move many memories, so that everything is told anew."""
 
 
 _OF_STATUS: Final = {
@@ -63,14 +66,24 @@ class EmbeddedFollowed:
             header = view.header()
             now = 0 if header is None else header.leaf_count
             if leaf_count < 0 or now - leaf_count > FOLLOWED_MAX or now < leaf_count:
-                return News(leaf_count=now, moved=tuple(self._everything(view)), whole=True)
+                return self._whole(view, now)
             moved: list[Moved] = []
+            forgotten: list[Forgotten] = []
             for index in range(leaf_count, now):
                 leaf = read_leaf(view, index)
-                if isinstance(leaf, OperatorLeaf) and leaf.action in {QUARANTINE, PAROLE}:
-                    return News(leaf_count=now, moved=tuple(self._everything(view)), whole=True)
+                if isinstance(leaf, OperatorLeaf) and leaf.action in _WHOLE:
+                    return self._whole(view, now)
                 moved.extend(self._of_leaf(view, leaf))
-        return News(leaf_count=now, moved=tuple(moved))
+                forgotten.extend(self._forgotten(view, leaf))
+        return News(leaf_count=now, moved=tuple(moved), forgotten=tuple(forgotten))
+
+    def _whole(self, view: View, leaf_count: int) -> News:
+        return News(
+            leaf_count=leaf_count,
+            moved=tuple(self._everything(view)),
+            whole=True,
+            forgotten=tuple(forgotten_texts(view, self._names)),
+        )
 
     def decided(self, candidate_id: CandidateId) -> Decided | None:
         """The newest verdict on a candidate among the last leaves; None where there is none."""
@@ -108,6 +121,14 @@ class EmbeddedFollowed:
                     yield from self._admitted(view, verdict)
             case InterceptedLeaf() | OperatorLeaf() | IncidentLeaf():
                 return
+
+    def _forgotten(self, view: View, leaf: Leaf) -> Iterator[Forgotten]:
+        """What a deletion or a purge here leaves of a text that its server may have."""
+        if isinstance(leaf, VerdictLeaf) and leaf.memory_id is not None and view.count(FORGOTTEN):
+            tenant = _intercepted(view, leaf).tenant
+            known = read_id(view, self._names.memory(tenant, leaf.memory_id))
+            if known is not None:
+                yield from forgotten_texts(view, self._names, known.ordinal)
 
     def _admitted(self, view: View, leaf: VerdictLeaf) -> Iterator[Moved]:
         """The state of the memory that an admitted change wrote.
@@ -176,6 +197,7 @@ def _of_row(row: GuardedRow) -> Moved:
         candidate=candidate,
         key=row.sent.assigned_key or ("" if call is None else call.key),
         source=row.row.source,
+        ordinal=row.ordinal,
     )
 
 

@@ -137,6 +137,10 @@ class KeyedNames:
         """The prefix of the records of one key of a server; 8 bytes of the tenant's follow."""
         return self._name(b"closed", target.encode(), key.encode())[:_KEYED_LEN]
 
+    def seal(self, purpose: str) -> bytes:
+        """The key, of 32 bytes, of what is sealed for one purpose."""
+        return sha256(self._name(b"seal", purpose.encode()) + self._cell_secret).digest()
+
     def children(self, tenant: Tenant, parent: MemoryId) -> bytes:
         """The prefix of all rows that name this memory as a parent; an ordinal follows."""
         return self._name(b"children", tenant.encode(), parent.encode())[:_KEYED_LEN]

@@ -60,6 +60,7 @@ FAILURES: Final = b"failures"
 PAROLES: Final = b"paroles"
 CLOSED: Final = b"closed"
 HIDDEN_THERE: Final = b"hidden_there"
+FORGOTTEN: Final = b"forgotten"
 TABLES: Final = (
     META,
     ROWS,
@@ -90,6 +91,7 @@ TABLES: Final = (
     PAROLES,
     CLOSED,
     HIDDEN_THERE,
+    FORGOTTEN,
 )
 SINCE: Final = {
     ORIGINS: 5,
@@ -105,6 +107,7 @@ SINCE: Final = {
     PAROLES: 5,
     CLOSED: 5,
     HIDDEN_THERE: 5,
+    FORGOTTEN: 5,
 }
 """The format that a table came with; a store of an earlier one that is only read lacks it."""
 

@@ -25,6 +25,7 @@ from storage.ground.randomness import random_bytes
 from storage.tables.change import Added
 from storage.tables.closed_keys import close_key
 from storage.tables.codec import NO_ORDINAL, ForwardRecord, IdRecord, encode, ordinal_key
+from storage.tables.forgotten_texts import forget_text
 from storage.tables.keys import uuid_of
 from storage.tables.lmdb_store import (
     CHILDREN,
@@ -251,7 +252,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             change.superseded.append((known.ordinal, stored))
             change.live_count -= 1
         if kind in {ChangeKind.DELETE, ChangeKind.PURGE} and not self.keyed:
-            self._close_keys()
+            self._hide_what_stays(ordinal)
         if kind is ChangeKind.PURGE:
             self._erase()
         status = self._status(kind)
@@ -337,8 +338,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         vector = self.change.draft.get(VECTORS, ordinal_key(self.known.ordinal))
         return (b"", "") if vector is None else (vector, self.stored.embedder_id)
 
-    def _close_keys(self) -> None:
-        """Close the keys of a memory that ends here, because nothing is sent to its server."""
+    def _hide_what_stays(self, step: int) -> None:
+        """Keep what its server has of a memory that ends here hidden: nothing is sent to that."""
         if self.known is None or self.known.status is MemoryStatus.DELETED:
             return
         ordinal, change = self.known.ordinal, self.change
@@ -346,6 +347,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         while ordinal != NO_ORDINAL:
             row = read_row(change.draft, ordinal)
             close_key(change, self.names, ordinal, row, unless_after=ordinal, hidden=hidden)
+            forget_text(change, self.names, step, ordinal, row, hidden=hidden)
             ordinal = row.prev_ordinal
 
     def _erase(self) -> None:

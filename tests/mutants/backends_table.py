@@ -388,7 +388,7 @@ BACKENDS: Final = (
     Mutant(
         name="a purged key is nobody's",
         file="storage/write/commit.py",
-        old="            self._close_keys()\n        if kind",
+        old="            self._hide_what_stays(ordinal)\n        if kind",
         new="            pass\n        if kind",
         invariant="what was erased here and stands on its server is shown to nobody",
         tests=(

@@ -17,6 +17,8 @@ _SIFTING: Final = "tests/unit/proxy/guard/test_sieve.py"
 _CONFIRM: Final = "tests/integration/test_confirm_page.py"
 _DIRECT: Final = "tests/integration/test_guard_direct.py"
 _ASKED: Final = "tests/unit/proxy/guard/test_direct.py"
+_FORGOTTEN: Final = "tests/unit/proxy/guard/test_forgotten.py"
+_ENDED: Final = at(_FORGOTTEN, "test_what_ends_here_and_not_on_its_server_is_in_no_answer_again")
 _CRASHES: Final = "tests/fault/test_forwarding_crashes.py"
 _SETTLED: Final = at(_GUARDING, "test_what_the_server_said_decides_whether_a_memory_is_shown")
 _ONCE: Final = at(_GUARDING, "test_a_released_item_is_given_to_one_relay_once")
@@ -445,5 +447,51 @@ GUARD: Final = (
                 "test_a_place_that_was_asked_for_is_left_to_whoever_asked",
             ),
         ),
+    ),
+    Mutant(
+        name="a purge leaves no print of what an MCP server keeps",
+        file="storage/write/commit.py",
+        old="            forget_text(change, self.names, step, ordinal, row, hidden=hidden)\n",
+        new="",
+        invariant="what was purged is in no answer of its server again",
+        tests=(_ENDED,),
+    ),
+    Mutant(
+        name="a gate that starts knows no purged text",
+        file="storage/behind/followed.py",
+        old="            forgotten=tuple(forgotten_texts(view, self._names)),\n",
+        new="",
+        invariant="what was purged stays hidden after a restart",
+        tests=(_ENDED,),
+    ),
+    Mutant(
+        name="a gate that runs hears of no purged text",
+        file="storage/behind/followed.py",
+        old="                forgotten.extend(self._forgotten(view, leaf))\n",
+        new="",
+        invariant="what was purged is in no answer of its server again",
+        tests=(_ENDED,),
+    ),
+    Mutant(
+        name="an agent that says a hidden lie again opens its old copy",
+        file="proxy/guard/forgotten_texts.py",
+        old="                if by_person or entry.step is None or ordinal < entry.step:\n",
+        new="                if by_person or entry.step is None or ordinal >= 0:\n",
+        invariant="what was under quarantine is opened by a person alone",
+        tests=(at(_FORGOTTEN, "test_what_was_hidden_is_opened_by_a_person_alone"),),
+    ),
+    Mutant(
+        name="prints of purged texts lie open in the database",
+        file="storage/tables/forgotten_texts.py",
+        old='    sealed = nonce + AESGCM(names.seal("forgotten")).encrypt(nonce, record, key)\n',
+        new="    sealed = nonce + record\n",
+        invariant="who has the database file alone can test no guess of a purged text",
+        more=(
+            (
+                "found = _DECODE(cipher.decrypt(sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], key))",
+                'found = _DECODE(sealed[_NONCE_LEN:] if cipher else b"")',
+            ),
+        ),
+        tests=(at(_FORGOTTEN, "test_a_record_tells_nothing_without_the_stores_secret"),),
     ),
 )

@@ -128,7 +128,7 @@ READING: Final = (
     ),
     Mutant(
         name="marks between words make another text",
-        file="proxy/guard/prints.py",
+        file="policy/withheld/prints.py",
         old='    return " ".join(words_of(text)) or _spelled(text)\n',
         new="    return _spelled(text)\n",
         invariant="a comma less does not show what is withheld",

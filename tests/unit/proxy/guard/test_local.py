@@ -304,7 +304,8 @@ async def test_a_purge_ends_an_intent_and_leaves_nothing_to_send(seen: Guarded) 
     (purged,) = await seen.wired.writing.judge(OPERATOR, (purge,), "admin", TRACE)
     assert purged.decision == "admit"
     assert seen.store.forwards.pending() == ()
-    assert await _refused(seen, (GOOD,)) == (False,)
+    # Its server may have it all the same.
+    assert await _refused(seen, (GOOD,)) == (True,)
 
 
 def _tools(**digests: str) -> tuple[PinnedTool, ...]:
