@@ -118,9 +118,11 @@ class EmbeddedReader(TrustReads):
         """The id of the memory that clients of a tenant file under a key of their own.
 
         A memory under quarantine keeps its id, as evidence. What is filed under its key from then
-        on is another memory: otherwise one lie would make the key useless to everybody.
+        on is another memory: otherwise one lie would make the key useless to everybody. After a
+        parole the key means the newest of these memories that is shown, so that each one can be
+        read and deleted by its key.
         """
-        newest = self._names.own(tenant, own_key)
+        newest, shown = self._names.own(tenant, own_key), None
         with self._store.reading() as view:
             for life in range(LIVES_MAX):
                 memory_id = self._names.own(tenant, own_key, life)
@@ -129,7 +131,8 @@ class EmbeddedReader(TrustReads):
                     break
                 hidden = known.status is MemoryStatus.QUARANTINED
                 newest = self._names.own(tenant, own_key, life + 1) if hidden else memory_id
-        return newest
+                shown = memory_id if known.status is MemoryStatus.LIVE else shown
+        return shown or newest
 
     def ceiling(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
         """The ceiling of one live memory, without reading its text."""

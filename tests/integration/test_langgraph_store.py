@@ -130,6 +130,13 @@ async def test_what_is_put_under_the_key_of_a_hidden_item_is_shown(tmp_path: Pat
         await operated.ask("POST", f"/memories/{hidden}/parole", paroled)
         assert sorted(await live.texts(AGENT_KEY)) == sorted([lie["text"], other["text"]])
         assert await got(live, "k") == other, "the key means what was put last"
+        # What came back is reached by its key once the newer item is deleted, and ends by it.
+        for left in ([lie["text"]], []):
+            assert await store(live, "DELETE", "items", named) == (204, None)
+            assert await live.texts(AGENT_KEY) == left
+            assert await got(live, "k") == (lie if left else None)
+        assert (await store(live, "PUT", "items", item("k", FACT)))[0] == 204
+        assert await got(live, "k") == FACT
 
 
 async def test_an_item_ends_with_its_time_to_live(tmp_path: Path) -> None:

@@ -157,6 +157,19 @@ HEAL: Final = (
         tests=(at(_CHECKED, "test_a_reply_whose_check_failed_is_looked_at_when_it_was_shown"),),
     ),
     Mutant(
+        name="an item that came back is out of reach behind a deleted one",
+        file="storage/read/reader.py",
+        old="        return shown or newest\n",
+        new="        return newest\n",
+        invariant="what a key's owner is shown, she can read and delete by the key",
+        tests=(
+            at(
+                "tests/integration/test_langgraph_store.py",
+                "test_what_is_put_under_the_key_of_a_hidden_item_is_shown",
+            ),
+        ),
+    ),
+    Mutant(
         name="what is put under the key of a hidden item stays hidden",
         file="storage/read/reader.py",
         old="self._names.own(tenant, own_key, life + 1) if hidden else memory_id\n",
