@@ -464,6 +464,10 @@ class Forwards(Protocol):
         """What this gate's verdicts tell of the text that a server keeps under a key."""
         ...
 
+    def live_strings(self, tenant: Tenant, target: str, key: str) -> frozenset[str]:
+        """Every string that a live memory under a key of a server was let in with."""
+        ...
+
     async def shut(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> None:
         """Close keys of a server: what stands under them is hidden from everybody.
 

@@ -30,6 +30,11 @@ _ROWS_AT_ONCE: Final = 1_000
 _ANYBODY: Final = Tenant(DEFAULT_TENANT)
 # What was erased here, or came after its look-up: nobody is shown it.
 _CLOSED: Final = ComparedView(state="hidden")
+_MARKED: Final = ComparedView(state="marked")
+_UNSETTLED: Final = ComparedView(state="unsettled")
+_SENT: Final = (
+    "items: one bears the gate's mark, so it was sent for one tenant, and no record here says which"
+)
 _STATES: Final = {Stands.QUARANTINED: "hidden", Stands.FORWARDING: "unsettled"}
 
 
@@ -60,11 +65,19 @@ class BackendsCompared:
         """
         adapter = self._adapter(backend)
         keys = tuple(one.key for one in items)
-        found, closed = await asyncio.to_thread(self._known, target_of(HTTP, backend), keys)
-        views = (
-            _CLOSED if kept is None and any(hidden) else _compared(adapter, item, kept)
-            for item, kept, hidden in zip(items, found, closed, strict=True)
-        )
+        target = target_of(HTTP, backend)
+        # The intents are read first, so that one which is settled meanwhile is in one of both.
+        on_their_way: set[str] = {one.candidate_id for one in self._forwards.pending(None, target)}
+        found, closed = await asyncio.to_thread(self._known, target, keys)
+        views: list[ComparedView] = []
+        for item, kept, hidden in zip(items, found, closed, strict=True):
+            mark = adapter.mark_of(item) if kept is None else None
+            if kept is None and any(hidden):
+                views.append(_CLOSED)
+            elif mark is not None:
+                views.append(_UNSETTLED if mark in on_their_way else _MARKED)
+            else:
+                views.append(_compared(adapter, item, kept))
         return CompareView(compared=tuple(views))
 
     async def kept(self, backend: str, after: int) -> KeptList:
@@ -89,9 +102,11 @@ class BackendsCompared:
             MalformedRequest: An item is too large, or no new memory; none was taken in.
             StorageError: Not every item is recorded.
         """
-        self._adapter(backend)
+        adapter = self._adapter(backend)
         if asked.lift or asked.vouch:
             raise MalformedRequest("lift, vouch: nobody says so of what was found on a server")
+        if any(adapter.mark_of(one) is not None for one in asked.items):
+            raise MalformedRequest(_SENT)
         done = await self._adopting.adopt(by, backend, asked)
         # An order that stood on the server is no memory here, so nothing else would hide it.
         flagged = tuple(

@@ -37,10 +37,16 @@ if TYPE_CHECKING:
 SHOWN: Final = 20
 _DIGEST_SHOWN: Final = 16
 _FOREIGN: Final = "foreign"
+_MARKED: Final = "marked"
 _NOT_TAKEN: Final = "not taken in"
 _HIDDEN: Final = "hidden"
 # The operation that a memory counts as written by: none of the server's own.
 _TOOL: Final = "adopt"
+_NONE_SUCH: Final = "the server has nothing of that digest that no verdict let in"
+_WHY_MARKED: Final = (
+    "a gate sent it for one tenant, and no record here says that it arrived (a late write, or one "
+    "of another gate): no agent is shown it, and it can be removed on the server"
+)
 _REASON: Final = "found on the server, let in by no verdict"
 
 
@@ -74,6 +80,8 @@ class AdoptedOfBackend(msgspec.Struct, frozen=True, kw_only=True):
     known: int  # memories that a verdict had let in already, or an earlier run
     states: dict[str, int]
     unreadable: int  # memories that cannot be taken in, because of their size or their form
+    # Memories that a gate sent, and no record here says for whom: they are not taken in.
+    marked: int
     # The first of them; those without a memory here come first.
     adopted: tuple[Adopted, ...]
     left_out: int
@@ -86,6 +94,7 @@ class _Taken:
         self.states: Counter[str] = Counter()
         self.known = 0
         self.unreadable = 0
+        self.marked = 0
         self._without: list[Adopted] = []
         self._within: list[Adopted] = []
 
@@ -111,7 +120,7 @@ async def _adopt(context: Context) -> Exit:
     if asked.item is not None and not taken.states:
         raise CommandFailed(
             Exit.NOT_FOUND,
-            "the server has nothing of that digest that no verdict let in; nothing was taken in",
+            f"{_WHY_MARKED if taken.marked else _NONE_SUCH}; nothing was taken in",
             then=f"look again: mnemogate backend check {asked.name}",
         )
     shown = taken.shown
@@ -121,6 +130,7 @@ async def _adopt(context: Context) -> Exit:
         known=taken.known,
         states=dict(sorted(taken.states.items())),
         unreadable=taken.unreadable,
+        marked=taken.marked,
         adopted=shown,
         left_out=taken.states.total() - len(shown),
     )
@@ -142,7 +152,9 @@ async def _foreign(
         foreign = tuple(
             one for one, view in zip(items, views, strict=True) if view.state == _FOREIGN
         )
-        taken.known += len(items) - len(foreign)
+        marked = tuple(one for one, view in zip(items, views, strict=True) if view.state == _MARKED)
+        taken.known += len(items) - len(foreign) - len(marked)
+        taken.marked += sum(_is_chosen(one, asked) for one in marked)
         yield tuple(one for one in foreign if _is_chosen(one, asked))
 
 
@@ -209,6 +221,8 @@ def _told(terminal: Terminal, done: AdoptedOfBackend) -> None:
     terminal.say(f"{done.backend}, tenant {done.tenant}: {said}; {done.known} known before")
     if done.unreadable:
         terminal.say(f"{done.unreadable} more are too long, or of another form: no memories here")
+    if done.marked:
+        terminal.say(f"{done.marked} more are not taken in: {_WHY_MARKED}")
     if "flagged" in done.states:
         terminal.say(
             "what was flagged has no memory here, and is hidden from every agent until its key is "

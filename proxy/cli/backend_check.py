@@ -245,7 +245,8 @@ async def _check(context: Context) -> Exit:
     checked = Checked(
         backend=asked.name,
         same=counts["same"],
-        hidden=counts["hidden"],
+        # What bears the gate's mark and is in no record is shown to nobody either.
+        hidden=counts["hidden"] + counts["marked"],
         unsettled=counts["unsettled"],
         foreign=counts[_FOREIGN],
         different=counts[_DIFFERENT],

@@ -7,6 +7,8 @@ import re
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from policy.model import CandidateId, Tenant
 from proxy.admin.wire.backend_comparison import CompareRequest, CompareView
 from proxy.admin.wire.upkeep import UsageList
@@ -18,9 +20,11 @@ from proxy.cli.list_trail import ListTrail
 from proxy.cli.terminal import inert
 from proxy.compose.backends import adapters_by_name
 from proxy.dialects.mcp.kept_before import digest_of_item
+from proxy.dialects.strict_json.strict import decode_as
 from proxy.fronts.backend_behind import BackendBehind
+from proxy.seams.backend_listing import ListedMemory
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.guard import Unsettled
+from proxy.seams.guard import Item, Unsettled
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.transport.upstream import Upstream, UpstreamLimits
 
@@ -30,8 +34,7 @@ if TYPE_CHECKING:
     from proxy.admin.wire.backend_comparison import ComparedView
     from proxy.cli.client import Operator
     from proxy.cli.command import Context
-    from proxy.seams.backend_listing import ListedMemory, WalkedPage
-    from proxy.seams.guard import Item
+    from proxy.seams.backend_listing import WalkedPage
     from proxy.seams.operation import HttpRequest
     from proxy.settings.backend import BackendServer
 
@@ -104,7 +107,8 @@ class Walk:
         return next((one for one in found.memories if one.key == kept.key), None)
 
     async def _page(self, request: HttpRequest) -> WalkedPage:
-        return self._behind.adapter.listed(request, await self._behind.ask(request))
+        found = self._behind.adapter.listed(request, await self._behind.ask(request))
+        return msgspec.structs.replace(found, memories=tuple(map(_takeable, found.memories)))
 
     @contextmanager
     def _reading(self) -> Generator[None]:
@@ -190,6 +194,16 @@ async def compared(
         body = CompareRequest(items=some)
         found += (await api.post(path, CompareView, body, timeout_s=PATIENT_S)).compared
     return tuple(found)
+
+
+def _takeable(memory: ListedMemory) -> ListedMemory:
+    """The memory, without an item where the operator API would refuse it and all beside it."""
+    if memory.item is not None:
+        try:
+            decode_as(msgspec.json.encode(memory.item), Item)
+        except MalformedRequest:
+            return ListedMemory(key=memory.key, item=None)
+    return memory
 
 
 def placed(item: Item) -> Unsettled:

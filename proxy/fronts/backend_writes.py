@@ -45,12 +45,14 @@ SETTLES: Final = PrincipalId("mnemogate:settle")
 _MISSING: Final = 404
 _FAILED: Final = 400
 _SERVER_FAILED: Final = 500
+_DONE: Final = range(200, 300)
 MEMORIES_MAX: Final = 10_000
 """Memories of one request."""
 _TOO_MANY: Final = f"body: more than {MEMORIES_MAX} memories at once"
 _NOT_KNOWN: Final = "the server behind did not say what stands there, so nothing was sent"
 _TAKEN: Final = "another tenant has the memory under this key by now, so nothing was sent"
 _LOOKED_UP: Final = "an earlier write of this is being looked up, so nothing was judged"
+_UNTOLD: Final = "the server's answer does not say what became of this write, so it is looked up"
 _MOVED: Final = "something else stands there than when this was judged, so nothing was sent"
 
 
@@ -229,9 +231,11 @@ class BackendWrites:
                 ids = tuple(admitted.values())
                 replies.append(await self._sent(forwarding, outgoing, ids))
                 sent = tuple(sendings[at] for at in admitted)
-                await self._settle(forwarding, request, sent, ids, replies[-1])
+                told = await self._settle(forwarding, principal, request, sent, ids, replies[-1])
                 if replies[-1].status >= _SERVER_FAILED:
                     break
+                if replies[-1].status in _DONE and not told:
+                    raise UpstreamError(_UNTOLD)
         except asyncio.CancelledError:
             self._guard.abandon(_ids_of(waiting))
             waiting.clear()
@@ -261,11 +265,13 @@ class BackendWrites:
     async def _settle(
         self,
         forwarding: Forwarding,
+        principal: Principal,
         request: HttpRequest,
         sent: tuple[Sending, ...],
         ids: tuple[CandidateId, ...],
         reply: HttpReply,
-    ) -> None:
+    ) -> bool:
+        """Record what an answer tells of each item; whether it tells that of all."""
         try:
             outcomes = self._behind.adapter.outcome(request, sent, reply)
         except MalformedRequest:
@@ -277,6 +283,10 @@ class BackendWrites:
             states.setdefault(outcome.state, []).append(candidate_id)
         for state, those in states.items():
             await forwarding.settle(tuple(those), state)
+        # An id that is another memory's is none, so the store has filed nothing under it.
+        given = tuple(ShownMemory(key=one.key, strings=(), place=0) for one in outcomes if one.key)
+        ours = await self._keys.belongs_to(principal, self._behind.settings.name, given)
+        return Forwarded.UNKNOWN not in states and all(ours)
 
 
 class BackendPlaces:
@@ -323,9 +333,12 @@ class BackendPlaces:
             Busy: Too many requests to this server are under way.
         """
         question, known = await self._known(request)
-        if question is not None and known is not None and hidden_from is not None:
-            known = await self._seen_by(hidden_from, question, known)
-        return self._behind.adapter.items(request, known)
+        sendings = self._behind.adapter.items(request, known)
+        if question is None or known is None or hidden_from is None:
+            return sendings
+        # All of it is read first: without what is hidden, an answer that was cut looks whole.
+        seen = await self._seen_by(hidden_from, question, known)
+        return sendings if seen is known else self._behind.adapter.items(request, seen)
 
     async def merged(
         self, request: HttpRequest, principal: Principal

@@ -63,13 +63,17 @@ class GuardingKeys:
         target = target_of(self._target_prefix, server)
         flags = iter(await self._guard.sifting.withheld(principal, target, strings))
         owned = await self._owned(principal, server, shown)
+        past = frozenset(one.key for one in shown if one.is_past)
+        texts = await self._texts(principal, server, past)
         hidden: list[bool] = []
         for one, whose in zip(shown, owned, strict=True):
             withheld = [next(flags) for _ in one.strings]
             known_only = hides_unknown or one.is_marked
             unknown = known_only and bool(one.key) and whose is Owned.NOBODYS
             gone = whose in {Owned.HIDDEN, Owned.OTHERS}
-            hidden.append(any(withheld) or gone or unknown or one.is_tagged)
+            if one.is_past:
+                unknown = whose is not Owned.MINE or not texts[one.key].issuperset(one.strings)
+            hidden.append(any(withheld) or gone or unknown or one.is_tagged or one.is_withheld)
         return tuple(hidden)
 
     async def standing(self, principal: Principal, server: str) -> object:
@@ -86,6 +90,14 @@ class GuardingKeys:
         """Note the texts of an answer that the agent is shown."""
         target = target_of(self._target_prefix, server)
         await self._guard.sifting.showed(principal, target, texts)
+
+    async def _texts(
+        self, principal: Principal, server: str, keys: frozenset[str]
+    ) -> dict[str, frozenset[str]]:
+        """The strings of the live memories under each of some keys."""
+        target = target_of(self._target_prefix, server)
+        read = self._forwards.live_strings
+        return {one: await asyncio.to_thread(read, principal.tenant, target, one) for one in keys}
 
     async def belongs_to_others(
         self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]

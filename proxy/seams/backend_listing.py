@@ -102,6 +102,14 @@ class ListsAll(Protocol):
         """
         ...
 
+    def mark_of(self, found: Item) -> str | None:
+        """The mark with which `HttpBackend.forward` sent a listed memory; None if it has none.
+
+        Raises:
+            MalformedRequest: It was not made by this adapter.
+        """
+        ...
+
     def attempts(self) -> Attempts:
         """The requests by which `doctor` tries to go past the gate."""
         ...

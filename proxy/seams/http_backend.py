@@ -95,6 +95,11 @@ class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
     # Whether the server's item has the field of a quarantined memory. It is then shown to nobody,
     # whatever the store knows of it.
     is_tagged: bool = False
+    # Whether it has a form in which nobody can tell what it is. It is shown to nobody either.
+    is_withheld: bool = False
+    # Whether it is what the server keeps of the past of the memory under `key`. It is shown where
+    # the reader has a memory there now, and live memories under the key have each of its strings.
+    is_past: bool = False
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):

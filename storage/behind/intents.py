@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from storage.tables.change import Change
     from storage.tables.codec import ForwardRecord
     from storage.tables.lmdb_store import View
+    from storage.tables.rows import GuardedRow
     from storage.values import Behind, ClosedKey, Row, Settled
     from storage.write.engine import Engine
     from storage.write.writer import EmbeddedWriter
@@ -114,6 +115,14 @@ class EmbeddedForwards:
         with self._engine.parts.store.reading() as view:
             thing = read_thing(view, names, behind.tenant, behind.target, key, behind.by)
         return thing.standing
+
+    def live_strings(self, tenant: Tenant, target: str, key: str) -> frozenset[str]:
+        """Every string that a live memory under a key of a server was let in with."""
+        names = self._engine.parts.names
+        with self._engine.parts.store.reading() as view:
+            rows = [one for one in guarded_rows(view, names, tenant, target, key) if _is_live(one)]
+        calls = (call_of(candidate_of(one.sent)) for one in rows)
+        return frozenset(text for call in calls if call is not None for text in call.pieces)
 
     def unmoved(
         self,
@@ -216,6 +225,10 @@ class EmbeddedForwards:
         place, record = _record(change.draft, behind, candidate_id)
         if record is None:
             return False
+        if key and result is Forwarded.DONE and self._is_known(change.draft, record, key):
+            # A server gives a new memory a key of its own. An answer with one that stands here
+            # already would hand a tenant another's memory, so nobody knows what became of this one.
+            result = Forwarded.UNKNOWN
         if result is Forwarded.UNKNOWN:
             if record.unknown:
                 return False
@@ -236,6 +249,16 @@ class EmbeddedForwards:
             )
         )
         return True
+
+    def _is_known(self, view: View, record: ForwardRecord, key: str) -> bool:
+        """Whether anybody's memory stands under a key of the server, or the key is closed."""
+        names = self._engine.parts.names
+        (closed,) = closed_keys(view, names, record.tenant, record.target, (key,))
+        return any(closed) or any(
+            one.status is not MemoryStatus.DELETED and one.ordinal != record.ordinal
+            for tenant in self._engine.parts.judge.usage.by_tenant()
+            for one in guarded_rows(view, names, tenant, record.target, key)
+        )
 
     def _file_anew(self, change: Change, record: ForwardRecord, key: str) -> None:
         """File a memory under the key that the server gave it.
@@ -318,6 +341,11 @@ class EmbeddedForwards:
         if whole and not hidden_later:
             keyed = names.guarded(record.tenant, record.target, key)
             put_hidden_there(change, keyed, record.tenant, None)
+
+
+def _is_live(one: GuardedRow) -> bool:
+    """Whether the memory is live, and as it was sent."""
+    return one.status is MemoryStatus.LIVE and one.row is one.sent
 
 
 def _pending(key: bytes, record: ForwardRecord, row: Row) -> Pending:

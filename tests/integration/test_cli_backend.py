@@ -192,6 +192,23 @@ async def test_a_check_prints_a_bounded_part_and_its_file_has_everything(tmp_pat
         assert (await check(gate, "--to", str(file))).code == 2
 
 
+async def test_one_odd_item_on_the_server_is_counted_and_the_others_are_compared(
+    tmp_path: Path,
+) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        assert (await gate.put(GOOD))[0] == 204
+        for key in ("k" * 2_000, "a\x1bb", ""):
+            server.put(key, {"text": BEFORE})
+            done = await check(gate)
+            assert (done.code, counts(done)) == (1, {"same": 1, "foreign": 1})
+            taken = (await adopt(gate)).data
+            assert (taken["states"], taken["unreadable"], taken["known"]) == ({}, 1, 1)
+            del server.items[tuple(ALICE), key]
+        # Control: under a plain key it is taken in.
+        server.put("plain", {"text": BEFORE})
+        assert (await adopt(gate)).data["states"] == {"unknown": 1}
+
+
 async def test_a_check_that_cannot_read_the_server_is_no_check(tmp_path: Path) -> None:
     async with recorder() as (server, url):
         async with guarded(tmp_path, server, url) as gate:

@@ -44,8 +44,8 @@ BACKEND_HIDING: Final = (
     Mutant(
         name="a tag counts for nothing where the store knows nothing",
         file="proxy/guard/keyed.py",
-        old=" or one.is_tagged)",
-        new=")",
+        old=" or one.is_tagged or",
+        new=" or",
         invariant="a tagged item is there for no agent, whatever the store knows",
         tests=(_LOST_STATE,),
     ),

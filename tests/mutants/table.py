@@ -22,6 +22,7 @@ from tests.mutants.heal_table import HEAL
 from tests.mutants.index_table import INDEX
 from tests.mutants.labels_table import LABELS
 from tests.mutants.mcp_table import MCP
+from tests.mutants.mem0_answers_table import MEM0_ANSWERS
 from tests.mutants.mem0_server_table import MEM0_SERVER
 from tests.mutants.model_table import MODEL
 from tests.mutants.operate_table import OPERATE
@@ -69,6 +70,7 @@ MUTANTS: Final = (
     *VETO,
     *CHROMA,
     *MEM0_SERVER,
+    *MEM0_ANSWERS,
     *CONFIRM,
     *EDITS,
     *ENDORSED,

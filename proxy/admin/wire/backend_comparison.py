@@ -30,7 +30,8 @@ class ComparedView(msgspec.Struct, frozen=True, kw_only=True):
     """How one of them stands here."""
 
     # "same"; "different": its text is not the one that was sent; "foreign": no verdict let it in;
-    # "hidden": under quarantine, or erased here; "unsettled": a change of it is on its way.
+    # "hidden": under quarantine, or erased here; "unsettled": a change of it is on its way;
+    # "marked": sent by a gate, and no record here says that it arrived, so nobody is shown it.
     state: str
     tenant: str | None = None
     memory_id: str | None = None

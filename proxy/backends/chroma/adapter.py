@@ -225,6 +225,11 @@ class Chroma:
         """Whether the record has what was sent, and shows no text that was not judged with it."""
         return writes.says_same(kept, found)
 
+    def mark_of(self, found: Item) -> str | None:
+        """None: a key is its client's word here, so nothing is marked."""
+        del found
+        return None
+
     def attempts(self) -> Attempts:
         """A read of the server's databases, and an `add` without its columns."""
         return whole_server.attempts(_DEFAULT_THERE)
@@ -234,7 +239,7 @@ class Chroma:
     def answer(
         self, request: HttpRequest, judged: tuple[Judged, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
-        """The server's answer where it got everything; else which places of the request it did not.
+        """What the server says where it got everything; else which places it did not get.
 
         A request that concerns no record gets the answer that the server gives to one.
         """
@@ -248,9 +253,9 @@ class Chroma:
             return _error(_FORBIDDEN, _ERRORS[_FORBIDDEN], message)
         routed = route_of(request)
         status = _CREATED if routed is ADD else _OK
-        if reply is not None and routed is DELETE:
-            return reply
-        return HttpReply(status=status, body=b'{"deleted":0}' if routed is DELETE else b"{}")
+        # In our words: nobody has read those of the server.
+        body = b'{"deleted":%d}' % len(judged) if routed is DELETE else b"{}"
+        return HttpReply(status=status, body=body)
 
     def refuse(self, request: HttpRequest, refusal: Refusal) -> HttpReply:
         """A failure as `{"error", "message"}`, with the headers that its status asks for."""

@@ -29,13 +29,14 @@ RESULTS_MAX: Final = 100_000
 # Members of an answer that repeat what was asked for, and are no column.
 _NO_COLUMNS: Final = frozenset({"include"})
 _NULL: Final = b"null"
+_NOTHING: Final = Raw(_NULL)
 
 _T = TypeVar("_T")
 Limit = Annotated[int, Meta(ge=0, le=RESULTS_MAX)]
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw])
 _GROUPS: Final = msgspec.json.Decoder(list[list[Raw]])
 _GROUP: Final = msgspec.json.Decoder(list[Raw])
-_ID: Final[msgspec.json.Decoder[str | None]] = msgspec.json.Decoder(str)
+_ID: Final = msgspec.json.Decoder(str)
 _TEXT: Final[msgspec.json.Decoder[str | None]] = msgspec.json.Decoder(str | None)
 _METADATA: Final[msgspec.json.Decoder[Metadata | None]] = msgspec.json.Decoder(Metadata | None)
 
@@ -145,26 +146,21 @@ class Table:
     def _groups_of(self, value: Raw) -> list[list[Raw]]:
         return _decoded(value, _GROUPS) if self._nested else [_decoded(value, _GROUP)]
 
-    def records(self) -> list[tuple[int, Record]]:
-        """Every record in the order of the answer, each with the number of its group."""
-        rows = zip(
-            self._values("ids", _ID),
-            self._values("documents", _TEXT),
-            self._values("metadatas", _METADATA),
-            self._values("uris", _TEXT),
-            strict=True,
-        )
-        numbers = [number for number, size in enumerate(self._sizes) for _ in range(size)]
-        records: list[tuple[int, Record]] = []
-        for number, (record_id, document, metadata, uri) in zip(numbers, rows, strict=True):
-            records.append((number, Record(record_id or "", document, metadata, uri)))
-        return records
+    def records(self) -> list[tuple[int, Record | None]]:
+        """Every record in the order of the answer, each with the number of its group.
 
-    def _values(self, name: str, decoder: msgspec.json.Decoder[_T | None]) -> list[_T | None]:
+        None stands for one of which a part has another form.
+        """
+        numbers = [number for number, size in enumerate(self._sizes) for _ in range(size)]
+        columns = (self._values(name) for name in ("ids", "documents", "metadatas", "uris"))
+        rows = zip(*columns, strict=True)
+        return [(number, _record(*row)) for number, row in zip(numbers, rows, strict=True)]
+
+    def _values(self, name: str) -> list[Raw]:
         groups = self._columns.get(name)
         if groups is None:
-            return [None] * sum(self._sizes)
-        return [_decoded(one, decoder) for group in groups for one in group]
+            return [_NOTHING] * sum(self._sizes)
+        return [one for group in groups for one in group]
 
     def without(self, places: frozenset[int]) -> bytes:
         """The answer without the records at these places, in every column."""
@@ -205,15 +201,33 @@ def _table_of(request: HttpRequest, reply: HttpReply) -> Table:
 def shown(request: HttpRequest, place: CollectionPath, reply: HttpReply) -> tuple[ShownMemory, ...]:
     """Every record in the answer to a read."""
     return tuple(
-        ShownMemory(
-            key=place.key(record.record_id),
-            strings=record.strings(),
-            place=at,
-            group=number,
-            is_tagged=OWN_FIELD in (record.metadata or {}),
-        )
+        _shown(place, record, at, number)
         for at, (number, record) in enumerate(_table_of(request, reply).records())
     )
+
+
+def _shown(place: CollectionPath, record: Record | None, at: int, group: int) -> ShownMemory:
+    if record is None:
+        return ShownMemory(key="", strings=(), place=at, group=group, is_withheld=True)
+    return ShownMemory(
+        key=place.key(record.record_id),
+        strings=record.strings(),
+        place=at,
+        group=group,
+        is_tagged=OWN_FIELD in (record.metadata or {}),
+    )
+
+
+def _record(record_id: Raw, document: Raw, metadata: Raw, uri: Raw) -> Record | None:
+    try:
+        return Record(
+            _ID.decode(record_id),
+            _TEXT.decode(document),
+            _METADATA.decode(metadata),
+            _TEXT.decode(uri),
+        )
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
 
 
 def _decoded(value: bytes | Raw, decoder: msgspec.json.Decoder[_T]) -> _T:

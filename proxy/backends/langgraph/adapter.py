@@ -303,6 +303,11 @@ class LangGraph:
         """Whether the value on the server is the one that was sent: a put replaces all of it."""
         return request_parts(kept)[2].get("value") == request_parts(found)[2].get("value")
 
+    def mark_of(self, found: Item) -> str | None:
+        """None: a key is its client's word here, so nothing is marked."""
+        del found
+        return None
+
     def attempts(self) -> Attempts:
         """A search of the store, and a put without its members."""
         return Attempts(
@@ -316,11 +321,11 @@ class LangGraph:
     def answer(
         self, request: HttpRequest, judged: tuple[Judged, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
-        """The server's answer; a refusal in its shape; 204 for a deletion of what is not there."""
+        """204, as the server says it of what is done; its failure, or a refusal in its shape."""
         del request
-        if replies:
+        if replies and replies[0].status not in _DONE:
             return replies[0]
-        if not judged:
+        if replies or not judged:
             return HttpReply(status=204)
         return _detail(_FORBIDDEN, judged[0].observation)
 
@@ -355,12 +360,15 @@ def _deletion(namespace: tuple[str, ...], name: str) -> Sending:
 
 
 def _shown(value: JsonValue, place: int) -> ShownMemory:
-    item = convert(value, StoredItem)
+    try:
+        item = convert(value, StoredItem)
+        key = known_key(item.namespace, item.key)
+    except MalformedRequest:
+        return ShownMemory(key="", strings=(), place=place, is_withheld=True)
     found = value if isinstance(value, dict) else {}
     # Members that are not known here are shown as well.
     rest: JsonValue = {name: one for name, one in found.items() if name not in _KNOWN}
     names = telling_names((*item.namespace, item.key))
-    key = known_key(item.namespace, item.key)
     return ShownMemory(
         key=key,
         strings=(*names, *strings_of(item.value), *telling_names(strings_of(rest))),
@@ -369,7 +377,10 @@ def _shown(value: JsonValue, place: int) -> ShownMemory:
 
 
 def _shown_namespace(value: JsonValue, place: int) -> ShownMemory:
-    labels = convert(value, tuple[str, ...])
+    try:
+        labels = convert(value, tuple[str, ...])
+    except MalformedRequest:
+        return ShownMemory(key="", strings=(), place=place, is_withheld=True)
     return ShownMemory(
         key=known_prefix(labels), strings=telling_names(labels), place=place, is_prefix=True
     )

@@ -182,8 +182,8 @@ def item_in(reply: HttpReply, namespace: tuple[str, ...], key: str) -> JsonValue
     if not isinstance(found, list):
         raise MalformedRequest("answer: not of the form that this route has")
     for one in found:
-        item = convert(one, StoredItem)
-        if (item.namespace, item.key) == (namespace, key) and isinstance(one, dict):
+        place = (one.get("namespace"), one.get("key")) if isinstance(one, dict) else None
+        if place == ([*namespace], key) and isinstance(one, dict):
             return {name: member for name, member in one.items() if name != "score"}
     if len(found) >= LIMIT_MAX:
         raise MalformedRequest("answer: too many items for this one to be found")

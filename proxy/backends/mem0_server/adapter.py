@@ -19,8 +19,6 @@ from proxy.backends.mem0_server.routes import (
     version_told,
 )
 from proxy.dialects.mem0.answers import phrase, refused, unheard
-from proxy.dialects.strict_json.strict import decode_object
-from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpReply, HttpRequest
 
 if TYPE_CHECKING:
@@ -181,6 +179,10 @@ class Mem0Server:
         """Whether text and metadata on the server have every part that was judged."""
         return whole_server.says_same(kept, found)
 
+    def mark_of(self, found: Item) -> str | None:
+        """The id of the candidate with which the gate sent a memory."""
+        return whole_server.mark_of(found)
+
     def attempts(self) -> Attempts:
         """A read of no memory, a list of everything, and an add without its members."""
         return whole_server.attempts()
@@ -190,8 +192,9 @@ class Mem0Server:
     def answer(
         self, request: HttpRequest, judged: tuple[Judged, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
-        """The server's answer; for several memories one answer that tells what became of each.
+        """What the server says, in our words: nobody has read its own.
 
+        For several memories one answer tells what became of each.
         Where nothing was stored it is a 422, whose reason phrase says why: a client that raises on
         the status shows nothing else.
         """
@@ -201,7 +204,8 @@ class Mem0Server:
         refusals = [one for one in judged if one.decision != _ADMIT]
         if refusals and not replies:
             return _not_stored(refusals)
-        if len(judged) == 1 and route_of(request) in (ADD, UPDATE, DELETE):
+        is_missing = [one.status for one in replies] == [_MISSING]
+        if is_missing and len(judged) == 1 and route_of(request) in (ADD, UPDATE, DELETE):
             return replies[0]
         return _several(request, judged, replies)
 
@@ -226,7 +230,9 @@ def _several(
         message = f"Done for {done} of {len(judged)} memories, see refused"
         beside = {"message": message, "refused": _told(refusals)}
     if routed is ADD:
-        results = [one for reply in replies for one in _results(reply)]
+        admitted = (at for at, one in enumerate(judged) if one.decision == _ADMIT)
+        stored = (pair for pair in zip(admitted, replies, strict=True) if pair[1].status in _DONE)
+        results = [writes.added(request, at, reply) for at, reply in stored]
         return _json(200, {"results": results, **beside})
     if not judged and routed in (UPDATE, DELETE):
         detail = f"Memory with id {memory_id_of(request.path)} not found"
@@ -235,15 +241,6 @@ def _several(
         return _json(_MISSING, {"detail": detail})
     words = _ALL_DELETED if routed is None else _DONE_WORDS.get(routed.operation, _ALL_DELETED)
     return _json(200, {"message": words, **beside})
-
-
-def _results(reply: HttpReply) -> list[JsonValue]:
-    try:
-        value = decode_object(reply.body, any_text=True)
-    except MalformedRequest:
-        return []
-    found = value.get("results") if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
 
 
 def _not_stored(refusals: list[Judged]) -> HttpReply:

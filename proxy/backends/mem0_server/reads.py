@@ -27,7 +27,7 @@ from proxy.backends.mem0_server.routes import (
     LIST_ALL,
     MEMORIES,
     SEARCH,
-    known_id,
+    is_known_id,
     memory_id_of,
     route_of,
 )
@@ -51,10 +51,10 @@ _TEXTS: Final = frozenset({"id", "memory", "metadata"})
 class Found(NamedTuple):
     """A memory in an answer."""
 
-    key: str
+    key: str  # "" for an id of another form, which no memory of this server has
     text: str
     metadata: dict[str, JsonValue]  # without the mark
-    mark: str | None
+    mark: JsonValue
     # Words of its other members (ids, role, dates) that have room for a sentence.
     names: tuple[str, ...]
 
@@ -62,7 +62,11 @@ class Found(NamedTuple):
         """It as the driver sees it."""
         strings = tuple(one for one in (self.text, *strings_of(self.metadata), *self.names) if one)
         return ShownMemory(
-            key=self.key, strings=strings, place=place, is_marked=self.mark is not None
+            key=self.key,
+            strings=strings,
+            place=place,
+            is_marked=self.mark is not None,
+            is_withheld=not self.key,
         )
 
 
@@ -151,11 +155,10 @@ def without(request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> H
     kept = [one for at, one in enumerate(results) if at not in places]
     if route is ENTITIES:
         return _written(reply, _entities(kept), is_same=False)
-    members = value_of(reply)
-    others = members if isinstance(members, dict) else {}
-    is_same = not places and all(_is_clean(one) for one in results)
-    answer: JsonValue = {**others, "results": [_unmarked(one) for one in kept]}
-    return _written(reply, answer, is_same=is_same)
+    # Members beside the memories are read by nobody, so they do not go on.
+    is_alone = value_of(reply) == {"results": results}
+    is_same = is_alone and not places and all(_is_clean(one) for one in results)
+    return _written(reply, {"results": [_unmarked(one) for one in kept]}, is_same=is_same)
 
 
 def _list(request: HttpRequest, asked: Page | None) -> HttpRequest:
@@ -199,16 +202,14 @@ def _changes(reply: HttpReply) -> list[JsonValue]:
 def _found(value: JsonValue) -> Found:
     members = value if isinstance(value, dict) else {}
     key, text, metadata = (members.get(name) for name in ("id", "memory", "metadata"))
-    metadata = {} if metadata is None else metadata
-    if not isinstance(key, str) or not isinstance(metadata, dict):
-        raise _not_understood()
-    mark = metadata.get(MARK)
+    said = metadata if isinstance(metadata, dict) else {}
     rest: JsonValue = {name: one for name, one in members.items() if name not in _TEXTS}
+    readable = isinstance(text, str | None) and isinstance(metadata, dict | None)
     return Found(
-        key=known_id(key),
+        key=key if readable and isinstance(key, str) and is_known_id(key) else "",
         text=text if isinstance(text, str) else "",
-        metadata={name: one for name, one in metadata.items() if name != MARK},
-        mark=mark if isinstance(mark, str) else None,
+        metadata={name: one for name, one in said.items() if name != MARK},
+        mark=said.get(MARK),
         names=telling_names(strings_of(rest)),
     )
 
@@ -216,12 +217,10 @@ def _found(value: JsonValue) -> Found:
 def _change(value: JsonValue, key: str, place: int) -> ShownMemory:
     """One change in a history, which tells the old text and the new one.
 
-    The server keeps the history of what was deleted, and no mark in it. So a history is shown where
-    the gate knows its memory.
+    The server keeps every text that a memory ever had: those that were purged here, and those that
+    it had before it was taken in, which nobody judged.
     """
     members = value if isinstance(value, dict) else {}
-    if members.get("memory_id") != key:
-        raise _not_understood()
     rest: JsonValue = {
         name: one for name, one in members.items() if name not in {"old_memory", "new_memory"}
     }
@@ -229,7 +228,10 @@ def _change(value: JsonValue, key: str, place: int) -> ShownMemory:
         one for one in (members.get("old_memory"), members.get("new_memory")) if one is not None
     )
     strings = (*strings_of([*texts]), *telling_names(strings_of(rest)))
-    return ShownMemory(key=key, strings=strings, place=place, is_marked=True)
+    is_its_own = members.get("memory_id") == key
+    return ShownMemory(
+        key=key, strings=strings, place=place, is_past=True, is_withheld=not is_its_own
+    )
 
 
 def _is_clean(value: JsonValue) -> bool:

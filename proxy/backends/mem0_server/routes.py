@@ -118,9 +118,14 @@ def known_id(memory_id: str) -> str:
     Raises:
         MalformedRequest: It has another form.
     """
-    if not _ID.fullmatch(memory_id):
+    if not is_known_id(memory_id):
         raise MalformedRequest("memory_id: not the id of a memory", status=400)
     return memory_id
+
+
+def is_known_id(memory_id: str) -> bool:
+    """Whether this is the id of a memory, as the server spells it."""
+    return _ID.fullmatch(memory_id) is not None
 
 
 def entity_of(path: str) -> tuple[str, str]:

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from policy.model import ChangeKind
 from proxy.backends.kept_request import json_request, kept_request, request_parts
 from proxy.backends.mem0_server.reads import results_in, value_of
 from proxy.backends.mem0_server.requests import LISTED_MAX, MARK
-from proxy.backends.mem0_server.routes import ENTITY_FIELDS, MEMORIES, known_id, memory_id_of
+from proxy.backends.mem0_server.routes import (
+    ENTITY_FIELDS,
+    MEMORIES,
+    is_known_id,
+    known_id,
+    memory_id_of,
+)
 from proxy.backends.mem0_server.writes import KEPT_TEXTS
 from proxy.seams.backend_listing import Attempts, ListedMemory, WalkedPage
 from proxy.seams.faults import MalformedRequest
@@ -97,6 +105,12 @@ def says_same(kept: Unsettled, found: Item) -> bool:
     )
 
 
+def mark_of(found: Item) -> str | None:
+    """The gate's mark of a listed memory; None where it has none."""
+    mark = request_parts(found)[2].get(MARK)
+    return None if mark is None else str(mark)
+
+
 def _has_one(value: JsonValue, fields: list[str]) -> bool:
     return isinstance(value, dict) and any(value.get(field) for field in fields)
 
@@ -114,18 +128,19 @@ def _of_entities(reply: HttpReply) -> tuple[HttpRequest, ...]:
 
 
 def _listed(value: JsonValue) -> ListedMemory:
-    """One memory of an answer, as the add that would have made it is kept."""
+    """One memory of an answer, as the add that would have made it is kept; beside it its mark."""
     said = value if isinstance(value, dict) else {}
-    key, text, metadata = (said.get(name) for name in ("id", "memory", "metadata"))
-    if not isinstance(key, str):
-        raise MalformedRequest("answer: a memory without an id")
+    known, text, metadata = (said.get(name) for name in ("id", "memory", "metadata"))
+    key = known if isinstance(known, str) else msgspec.json.encode(known).decode()
     stands = metadata if isinstance(metadata, dict) else {}
     role = said.get("role") or stands.get("role") or "user"
     body: dict[str, JsonValue] = {"content": text, "role": role}
     scope = {field: said.get(field) for field in (*_KINDS, "expiration_date")}
     body |= {name: one for name, one in scope.items() if one is not None}
     body["metadata"] = {name: one for name, one in stands.items() if name not in _DERIVED}
-    if not isinstance(text, str):
+    if MARK in stands:
+        body[MARK] = stands[MARK]
+    if not isinstance(text, str) or not isinstance(known, str) or not is_known_id(known):
         return ListedMemory(key=key, item=None)
     try:
         kept = kept_request("POST", MEMORIES, body, texts=KEPT_TEXTS, key=key)

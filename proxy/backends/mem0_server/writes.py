@@ -50,7 +50,8 @@ KEPT_TEXTS: Final = ("content", "text", "metadata")
 _NOT_STORED: Final = frozenset({"system"})
 _LOOKED_THROUGH: Final = 60
 _TOO_MANY: Final = (
-    f"this finds {LISTED_MAX} memories, and perhaps more; name an agent_id or a run_id as well"
+    f"the server lists {LISTED_MAX} memories and may have more, so none was deleted; name an "
+    "agent_id or a run_id as well, or delete by ids"
 )
 
 
@@ -74,7 +75,6 @@ class _Added(msgspec.Struct, frozen=True, kw_only=True):
     """One result in the answer to an add."""
 
     id: str
-    memory: str
 
 
 class _AddedAll(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +116,7 @@ def sendings_of(request: HttpRequest, known: HttpReply | None) -> tuple[Sending,
     found = listed_in(known)
     if len(found) >= LISTED_MAX:
         raise MalformedRequest(_TOO_MANY, status=413)
-    return tuple(_removed(one.key) for one in found)
+    return tuple(_removed(one.key) for one in found if one.key)
 
 
 def named(request: HttpRequest) -> tuple[Sending, ...]:
@@ -152,10 +152,18 @@ def outcome_of(request: HttpRequest, sent: Sending, reply: HttpReply) -> Outcome
     state = state_of(reply.status)
     if route_of(request) is not ADD or state is not Forwarded.DONE:
         return Outcome(state=state)
-    results = convert(decode_object(reply.body, any_text=True), _AddedAll).results
-    if len(results) != 1:
-        return Outcome(state=Forwarded.UNKNOWN)
-    return Outcome(state=state, key=known_id(results[0].id))
+    return Outcome(state=state, key=_id_in(reply))
+
+
+def added(request: HttpRequest, at: int, reply: HttpReply) -> JsonValue:
+    """What the server says of one message that it stored: its words, but the id alone is its own.
+
+    Raises:
+        MalformedRequest: The answer gives no id.
+    """
+    message = _stored(add_of(request))[at]
+    text, role = message.content, message.role
+    return {"id": _id_in(reply), "memory": text, "event": "ADD", "actor_id": None, "role": role}
 
 
 def released(item: Unsettled) -> HttpRequest:
@@ -202,12 +210,21 @@ def told(item: Unsettled, reply: HttpReply) -> Outcome | None:
         found = [one for one in listed_in(reply) if one.mark == item.candidate_id]
         if not found:
             return Outcome(state=Forwarded.FAILED)
-        return Outcome(state=Forwarded.DONE, key=found[0].key) if len(found) == 1 else None
+        if len(found) > 1 or not found[0].key:
+            return None
+        return Outcome(state=Forwarded.DONE, key=found[0].key)
     there = found_in(reply)
     if item.change is ChangeKind.DELETE:
         return Outcome(state=Forwarded.DONE if there is None else Forwarded.FAILED)
     arrived = there is not None and there.mark == item.candidate_id
     return Outcome(state=Forwarded.DONE if arrived else Forwarded.FAILED)
+
+
+def _id_in(reply: HttpReply) -> str:
+    results = convert(decode_object(reply.body, any_text=True), _AddedAll).results
+    if len(results) != 1:
+        raise MalformedRequest("answer: not one memory for one message")
+    return known_id(results[0].id)
 
 
 def _added(request: HttpRequest) -> tuple[Sending, ...]:

@@ -18,7 +18,7 @@ from proxy.evaluate.free_port import on_free_port
 from tests.integration.memory_servers.recorder import Fault, Recorded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
 ROUTES = Path(__file__).parents[2] / "unit/proxy/backends/mem0_server/routes_8d5b7865.json"
 AT = "2026-11-20T15:55:06.192058+00:00"
@@ -35,6 +35,8 @@ class Mem0Recorder:
         self.changes: dict[str, list[Json]] = {}
         self.seen: list[Recorded] = []
         self.fault = Fault.NONE
+        # What it says instead of an answer; as it is, the answer itself.
+        self.said_instead: Callable[[Any], object] = lambda told: told
         self.more_routes: list[tuple[str, str]] = []
 
     @property
@@ -62,6 +64,10 @@ class Mem0Recorder:
         self._note(memory_id, None, text)
         return memory_id
 
+    def change(self, memory_id: str, text: str) -> None:
+        """Replace the text of a memory past the gate."""
+        self._updated(memory_id, {"text": text})
+
     def texts(self) -> list[str]:
         """What stands on the server."""
         return [one["memory"] for one in self.memories.values()]
@@ -85,7 +91,7 @@ class Mem0Recorder:
             request.transport.abort()
         if told is ...:
             return web.json_response({"detail": "Not Found"}, status=404)
-        return web.json_response(told, dumps=_written)
+        return web.json_response(self.said_instead(told), dumps=_written)
 
     def _done(self, request: web.Request, said: Json) -> object:
         """What a request is answered; `...` for what is not there."""
@@ -120,7 +126,8 @@ class Mem0Recorder:
         ids = {name: said[name] for name in _IDS if said.get(name)}
         metadata = said.get("metadata")
         memory_id = self.put(message["content"], metadata=metadata, role=message["role"], **ids)
-        return {"id": memory_id, "memory": message["content"], "event": "ADD"}
+        text, role = message["content"], message["role"]
+        return {"id": memory_id, "memory": text, "event": "ADD", "actor_id": None, "role": role}
 
     def _updated(self, memory_id: str, said: Json) -> Json:
         found = self.memories[memory_id]

@@ -113,6 +113,32 @@ async def test_a_marked_memory_is_shown_only_where_the_gate_knows_it(tmp_path: P
         assert await hides(keys, OTHER, marked)
 
 
+async def test_of_the_past_only_what_is_live_under_the_key_is_shown(tmp_path: Path) -> None:
+    def past(*strings: str, key: str = "id-1") -> ShownMemory:
+        return msgspec.structs.replace(shown(key, *strings), is_past=True)
+
+    with guarded(tmp_path) as seen:
+        guard, keys = http(seen)
+        # What was before the gate has a past that nobody judged.
+        assert await hides(keys, AGENT, past(GOOD))
+        candidate_id = await admitted(guard, AGENT, "")
+        guard.has_key(candidate_id, "id-1")
+        await guard.settle(AGENT, SERVER, ((candidate_id, Forwarded.DONE),))
+        for one in (past(GOOD), past(GOOD, GOOD), past()):
+            assert not await hides(keys, AGENT, one)
+            assert await hides(keys, OTHER, one)
+        for one in (past("old"), past(GOOD, "old"), past(GOOD, key="id-2")):
+            assert await hides(keys, AGENT, one)
+
+
+async def test_what_is_withheld_is_shown_to_nobody(tmp_path: Path) -> None:
+    with guarded(tmp_path) as seen:
+        _, keys = http(seen)
+        for withheld in (True, False):
+            one = msgspec.structs.replace(shown("", "fine"), is_withheld=withheld)
+            assert await hides(keys, AGENT, one) is withheld
+
+
 async def test_what_has_no_key_yet_keeps_no_other_from_being_written(tmp_path: Path) -> None:
     with guarded(tmp_path) as seen:
         guard, keys = http(seen)

@@ -14,7 +14,7 @@ from policy.labels.forwarded_call import ForwardedCall, texts_of
 from policy.model import ChangeKind, Forwarded, Tenant
 from storage.tables.lmdb_store import CLOSED, TABLES
 from storage.values import ClosedKey
-from tests.unit.storage.behind.test_intents import TARGET, intend, settle
+from tests.unit.storage.behind.test_intents import TARGET, end, intend, settle
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
@@ -47,16 +47,6 @@ def stored(store: EmbeddedStore, text: str = "Ada sings") -> Outcome:
     outcome = intend(store, text)
     settle(store, outcome.candidate_id, Forwarded.DONE)
     return outcome
-
-
-def end(store: EmbeddedStore, outcome: Outcome, change: ChangeKind) -> None:
-    """Purge or delete a memory here, of which its server hears nothing."""
-    assert outcome.memory is not None
-    candidate = candidate_of(
-        None, OPERATOR, change=change, memory_id=outcome.memory.memory_id, tenant=TENANT
-    )
-    (done,) = write(store, submission_of(candidate, OPERATOR))
-    assert done.decision.value == "admit", done.reason
 
 
 def take_away(store: EmbeddedStore, *pieces: str) -> None:

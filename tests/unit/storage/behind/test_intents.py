@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
-from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus
+from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus, Tenant
 from policy.query import EVERYTHING
 from proxy.cli.verification import Verifier
 from storage.audit import ResultLeaf, decode_leaf
@@ -23,6 +23,7 @@ from storage.values import Behind, Stands
 from tests.unit.storage.opening import (
     AGENT,
     BY,
+    OPERATOR,
     TENANT,
     Bench,
     candidate_of,
@@ -43,12 +44,22 @@ TARGET = target_of(MCP, "memory")
 BEHIND = Behind(tenant=TENANT, target=TARGET, by=BY)
 
 
-def intend(store: EmbeddedStore, text: str, key: str = "Ada") -> Outcome:
+def intend(store: EmbeddedStore, text: str, key: str = "Ada", tenant: Tenant = TENANT) -> Outcome:
     """One change on its way to another server."""
     call = ForwardedCall(tool="t", arguments="{}", key=key, pieces=(text,))
     pieces, metadata_json = texts_of(call)
-    candidate = candidate_of(pieces, target=TARGET, metadata_json=metadata_json)
+    candidate = candidate_of(pieces, target=TARGET, metadata_json=metadata_json, tenant=tenant)
     return write(store, submission_of(candidate, guarded_key=key))[0]
+
+
+def end(store: EmbeddedStore, outcome: Outcome, change: ChangeKind) -> None:
+    """Purge or delete a memory here, of which its server hears nothing."""
+    assert outcome.memory is not None
+    candidate = candidate_of(
+        None, OPERATOR, change=change, memory_id=outcome.memory.memory_id, tenant=TENANT
+    )
+    (done,) = write(store, submission_of(candidate, OPERATOR))
+    assert done.decision.value == "admit", done.reason
 
 
 def settle(store: EmbeddedStore, candidate_id: CandidateId, result: Forwarded) -> int:
@@ -134,6 +145,58 @@ def test_an_intent_without_a_result_is_still_one_after_a_restart(bench: Bench) -
     settle(store, outcome.candidate_id, Forwarded.DONE)
     assert listed(store) == ["Ada sings"]
     store.close()
+
+
+def file_under(store: EmbeddedStore, behind: Behind, outcome: Outcome, key: str) -> None:
+    settled = ((outcome.candidate_id, Forwarded.DONE),)
+    asyncio.run(store.forwards.settle(behind, settled, {outcome.candidate_id: key}))
+
+
+@pytest.mark.parametrize("stands", ["live", "quarantined", "purged", "on its way"])
+@pytest.mark.parametrize("tenant", [TENANT, Tenant("another")])
+def test_a_key_that_stands_here_already_is_given_to_no_other_memory(
+    store: EmbeddedStore, stands: str, tenant: Tenant
+) -> None:
+    first = intend(store, "Ada sings", key="" if stands != "on its way" else "id-1")
+    if stands != "on its way":
+        file_under(store, BEHIND, first, "id-1")
+    assert first.memory is not None
+    if stands == "quarantined":
+        asyncio.run(store.writer.quarantine(first.memory.memory_id, TENANT, BY))
+    if stands == "purged":
+        end(store, first, ChangeKind.PURGE)
+    theirs = Behind(tenant=tenant, target=TARGET, by=BY)
+    second = intend(store, "Grace sings", key="", tenant=tenant)
+    file_under(store, theirs, second, "id-1")
+    # Nobody knows what became of it, and it stays to be looked up.
+    assert [one.unknown for one in store.forwards.pending(tenant, TARGET)][-1:] == [True]
+    assert results(store)[-1].result is Forwarded.UNKNOWN
+    if stands == "purged":
+        (closed,) = store.forwards.closed(TENANT, TARGET, ("id-1",))
+        assert closed.mine
+    # Control: a key of its own.
+    file_under(store, theirs, second, "id-2")
+    assert store.forwards.live_strings(tenant, TARGET, "id-2") == {"Grace sings"}
+    assert results(store)[-1].result is Forwarded.DONE
+    assert store.reader.check().problems == ()
+
+
+def test_the_strings_under_a_key_are_those_of_its_live_memories(store: EmbeddedStore) -> None:
+    def texts() -> set[str]:
+        return set(store.forwards.live_strings(TENANT, TARGET, "Ada"))
+
+    outcomes = [intend(store, text) for text in ("Ada sings", "Ada paints", "Ada swims")]
+    assert texts() == set()
+    for outcome in outcomes:
+        settle(store, outcome.candidate_id, Forwarded.DONE)
+    assert texts() == {"Ada sings", "Ada paints", "Ada swims"}
+    first, second, _ = (one.memory for one in outcomes)
+    assert first is not None
+    assert second is not None
+    asyncio.run(store.writer.quarantine(first.memory_id, TENANT, BY))
+    end(store, outcomes[1], ChangeKind.PURGE)
+    assert texts() == {"Ada swims"}
+    assert store.forwards.live_strings(Tenant("another"), TARGET, "Ada") == frozenset()
 
 
 def test_a_memory_of_our_own_settles_nothing_and_is_no_intent(store: EmbeddedStore) -> None:

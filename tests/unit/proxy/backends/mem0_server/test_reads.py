@@ -15,6 +15,7 @@ from tests.unit.proxy.backends.mem0_server.sample import (
     ID,
     OTHER,
     Exchange,
+    Json,
     answer,
     ask,
     captured,
@@ -103,11 +104,15 @@ def test_every_string_of_a_memory_is_shown_and_the_mark_is_none_of_them() -> Non
 
 
 def test_what_is_left_out_is_in_no_part_of_an_answer() -> None:
-    body = {"results": [memory(), memory(OTHER, "likes bees")], "more": 1}
+    body = {"results": [memory(), memory(OTHER, "likes bees")], "more": "unread"}
     for request in (SEARCH, LIST):
         left = ADAPTER.without(request, answer(body), frozenset({0}))
         assert [one["id"] for one in results(left)] == [OTHER]
-        assert json.loads(left.body)["more"] == 1
+        for places in (frozenset({0}), NOTHING):
+            # What stands beside the memories has been read by nobody.
+            assert set(json.loads(ADAPTER.without(request, answer(body), places).body)) == {
+                "results"
+            }
     assert ADAPTER.without(GET, answer(memory()), frozenset({0})).body == b"null"
     assert ADAPTER.shown(GET, answer(None)) == ()
 
@@ -115,13 +120,13 @@ def test_what_is_left_out_is_in_no_part_of_an_answer() -> None:
 def test_a_history_is_its_memorys_and_tells_both_texts_of_a_change() -> None:
     reply = answer([change(None, "likes tea"), change("likes tea", "likes bees")])
     first, second = ADAPTER.shown(HISTORY, reply)
-    # The server keeps it after the memory is gone, so it is shown where the gate knows the memory.
-    assert (first.key, first.is_marked, first.strings) == (ID, True, ("likes tea",))
+    # The server keeps every text that the memory ever had.
+    assert (first.key, first.is_past, first.strings) == (ID, True, ("likes tea",))
     assert second.strings == ("likes tea", "likes bees")
     left = ADAPTER.without(HISTORY, reply, frozenset({0, 1}))
     assert json.loads(left.body) == []
-    with pytest.raises(MalformedRequest):
-        ADAPTER.shown(HISTORY, answer([change(None, "x", OTHER)]))
+    reply = answer([change(None, "x", OTHER), change(None, "likes tea")])
+    assert [one.is_withheld for one in ADAPTER.shown(HISTORY, reply)] == [True, False]
 
 
 def test_entities_are_counted_from_what_may_be_shown() -> None:
@@ -238,7 +243,27 @@ def test_a_read_that_is_read_in_two_ways_is_refused(request_: HttpRequest) -> No
         ADAPTER.asking(request_)
 
 
-@pytest.mark.parametrize("body", [[], {"results": {}}, {"results": [{"id": 1}]}, "x"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"id": 1},
+        {"id": "1"},
+        {"id": ID.upper()},
+        {"memory": {"text": "likes tea"}},
+        {"metadata": "likes tea"},
+        {"metadata": [1]},
+    ],
+)
+def test_a_memory_of_another_form_is_withheld_and_the_others_are_shown(odd: Json) -> None:
+    reply = answer({"results": [{**memory(), **odd}, memory(OTHER)]})
+    for request in (SEARCH, LIST):
+        shown = ADAPTER.shown(request, reply)
+        assert [(one.key, one.is_withheld) for one in shown] == [("", True), (OTHER, False)]
+    (one,) = ADAPTER.shown(GET, answer({**memory(), **odd}))
+    assert one.is_withheld
+
+
+@pytest.mark.parametrize("body", [[], {"results": {}}, {"results": None}, "x"])
 def test_an_answer_of_another_form_is_not_shown(body: object) -> None:
     for request in (SEARCH, LIST):
         with pytest.raises(MalformedRequest):

@@ -49,8 +49,15 @@ def test_a_memory_is_listed_as_the_add_that_would_have_made_it() -> None:
     for value in (stands, raw):
         (one,) = ADAPTER.listed(first(), answer({"results": [value]})).memories
         assert one.item is not None
-        assert one.item == msgspec.structs.replace(sending.item, key=ID)
+        assert (one.item.key, one.item.pieces) == (ID, sending.item.pieces)
+        assert ADAPTER.mark_of(one.item) == "5" * 32
         assert ADAPTER.says_same(unsettled(sending), one.item)
+    # One that nobody marked is the very add.
+    stands["metadata"] = {"src": "a chat"}
+    (one,) = ADAPTER.listed(first(), answer({"results": [stands]})).memories
+    assert one.item is not None
+    assert one.item == msgspec.structs.replace(sending.item, key=ID)
+    assert ADAPTER.mark_of(one.item) is None
     # Control: another text, or metadata that the server lost, is not what was sent.
     for value in (memory(text="likes bees", metadata={"src": "a chat"}), memory()):
         (one,) = ADAPTER.listed(first(), answer({"results": [value]})).memories
@@ -98,7 +105,7 @@ def test_a_full_server_is_walked_by_its_users_agents_and_runs_and_each_memory_on
         ADAPTER.listed(by_user, answer({"results": [memory()] * LISTED_MAX}))
 
 
-@pytest.mark.parametrize("body", [[], {"results": [{"memory": "x"}]}, {"detail": "no"}])
+@pytest.mark.parametrize("body", [[], {"results": {}}, {"detail": "no"}])
 def test_an_answer_of_another_form_says_nothing_of_what_there_is(body: object) -> None:
     with pytest.raises(MalformedRequest):
         ADAPTER.listed(first(), answer(body))
@@ -112,6 +119,11 @@ def test_a_memory_that_no_write_could_have_made_is_listed_all_the_same() -> None
             first(), answer({"results": [{**memory(), "memory": text}]})
         ).memories
         assert (one.key, one.item) == (ID, None)
+    for odd, key in (("x" * 36, "x" * 36), ("", ""), (7, "7"), (None, "null"), (["x"], '["x"]')):
+        stands = answer({"results": [{**memory(), "id": odd}, memory(OTHER)]})
+        one, plain = ADAPTER.listed(first(), stands).memories
+        assert (one.key, one.item) == (key, None)
+        assert plain.item is not None
 
 
 def test_doctor_asks_for_no_memory_and_sends_a_write_that_the_server_refuses() -> None:

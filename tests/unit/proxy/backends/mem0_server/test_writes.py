@@ -118,6 +118,8 @@ def test_a_deletion_by_an_id_of_a_user_is_resolved_to_memories_first() -> None:
         assert first.query == (*query, ("top_k", "1000"), ("show_expired", "true"))
         found = ADAPTER.items(asked, answer({"results": [memory(), memory(OTHER)]}))
         assert [one.item.key for one in found] == [ID, OTHER]
+        odd = answer({"results": [memory("1"), memory()]})
+        assert [one.item.key for one in ADAPTER.items(asked, odd)] == [ID]
         went = [ADAPTER.forward(asked, found, {at: CANDIDATE}) for at in range(2)]
         assert [(one.method, one.path, one.query) for one in went if one] == [
             ("DELETE", f"/memories/{ID}", ()),
@@ -268,10 +270,9 @@ def test_a_new_memory_has_the_id_that_the_server_gave_it() -> None:
     items = ADAPTER.items(asked, None)
     done = Outcome(state=Forwarded.DONE, key=ID)
     assert ADAPTER.outcome(asked, items, added(ID)) == (done,)
-    for reply in (added(), added(ID, OTHER)):
-        assert ADAPTER.outcome(asked, items, reply) == (Outcome(state=Forwarded.UNKNOWN),)
-    with pytest.raises(MalformedRequest):
-        ADAPTER.outcome(asked, items, added("1"))
+    for reply in (added(), added(ID, OTHER), added("1")):
+        with pytest.raises(MalformedRequest):
+            ADAPTER.outcome(asked, items, reply)
     for status, state in ((400, Forwarded.FAILED), (502, Forwarded.UNKNOWN)):
         reply = answer({"detail": "x"}, status)
         assert ADAPTER.outcome(asked, items, reply) == (Outcome(state=state),)
@@ -299,6 +300,8 @@ def test_a_lost_new_memory_is_found_by_its_mark_and_by_nothing_else() -> None:
     other = memory(OTHER, metadata={MARK: "6" * 32})
     done = Outcome(state=Forwarded.DONE, key=ID)
     assert ADAPTER.told(item, answer({"results": [other, marked]})) == done
+    odd = memory("1", metadata={MARK: CANDIDATE})
+    assert ADAPTER.told(item, answer({"results": [odd]})) is None
     for found in ([], [other], [memory()]):
         told = ADAPTER.told(item, answer({"results": found}))
         assert told == Outcome(state=Forwarded.FAILED)
@@ -328,10 +331,24 @@ def test_a_lost_update_or_deletion_is_told_by_the_memory() -> None:
 # ---- answers -------------------------------------------------------------------------------------
 
 
-def test_the_answer_to_one_write_is_the_servers_own() -> None:
-    for asked in (adding("tea"), put(text="x"), DELETE):
-        reply = answer({"message": "as the server says"})
-        assert ADAPTER.answer(asked, (judged("admit"),), (reply,)) is reply
+def test_the_answer_to_one_write_has_the_bytes_of_the_servers_and_none_that_is_unread() -> None:
+    told = {"id": ID, "memory": "tea", "event": "ADD", "actor_id": None, "role": "user"}
+    own = {one.request.method: one.reply for one in captured() if one.reply.status == 200}
+    for asked, reply in (
+        (adding("tea"), answer({"results": [told]})),
+        (put(text="x"), own["PUT"]),
+        (DELETE, answer({"message": "Memory deleted successfully"})),
+    ):
+        more = answer({**json.loads(reply.body), "more": "unread"})
+        for one in (reply, more):
+            assert ADAPTER.answer(asked, (judged("admit"),), (one,)).body == reply.body
+    more = answer({"results": [{**told, "memory": "unread", "more": "unread"}]})
+    (result,) = json.loads(ADAPTER.answer(adding("tea"), (judged("admit"),), (more,)).body)[
+        "results"
+    ]
+    assert result == told
+    gone = answer({"detail": "gone"}, 404)
+    assert ADAPTER.answer(DELETE, (judged("admit"),), (gone,)) is gone
 
 
 def test_an_add_of_several_messages_has_one_answer() -> None:
