@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,7 @@ from proxy.cli.backend_walk import (
 )
 from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
-from proxy.cli.connect import operator
+from proxy.cli.connect import Where, operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.terminal import inert
@@ -257,7 +258,8 @@ async def _check(context: Context) -> Exit:
     if context.terminal.as_json:
         context.terminal.data(checked)
     else:
-        _told(context.terminal, checked)
+        config = context.arguments(Where).config
+        _told(context.terminal, checked, f" --config {shlex.quote(config)}" if config else "")
     return Exit.FAILED if differences else Exit.OK
 
 
@@ -302,7 +304,7 @@ def _written(to: str | None) -> Generator[IO[bytes] | None]:
         yield file
 
 
-def _told(terminal: Terminal, checked: Checked) -> None:
+def _told(terminal: Terminal, checked: Checked, settings_named: str) -> None:
     terminal.table(
         ("what", "digest", "key", "tenant", "memory"),
         [
@@ -324,13 +326,13 @@ def _told(terminal: Terminal, checked: Checked) -> None:
         f"{checked.unsettled} on their way; {checked.foreign} foreign, "
         f"{checked.different} different, {checked.missing} missing"
     )
-    name = checked.backend
+    adopt = f"mnemogate backend adopt {checked.backend} --quarantine"
     if checked.foreign:
         terminal.say(
             "ALARM: no verdict let the foreign ones in: somebody wrote past the gate, or the "
             "server had them before it.\n"
-            f"hide them all: mnemogate backend adopt {name} --quarantine\n"
-            f"hide one: mnemogate backend adopt {name} --quarantine --item DIGEST"
+            f"hide them all: {adopt}{settings_named}\n"
+            f"hide one: {adopt} --item DIGEST{settings_named}"
         )
     if checked.different:
         terminal.say(

@@ -115,10 +115,13 @@ class Walk:
         try:
             yield
         except (UpstreamError, MalformedRequest, Busy) as error:
+            table = self._behind.settings
+            said = error.told_operator if isinstance(error, UpstreamError) else str(error)
             raise CommandFailed(
                 Exit.UNREACHABLE,
-                f"{self._behind.settings.name}: {inert(str(error)) or 'it does not answer'}",
-                then="nothing is known of what it has: look at the server, and ask again",
+                f"{table.name} at {table.url}: {inert(said) or 'it does not answer'}",
+                then="nothing is known of what it has: look at the server, and at `url` and "
+                "`headers_file` of its table, and ask again",
             ) from None
 
 

@@ -13,6 +13,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
 from proxy.seams.faults import OF_DATA
 from proxy.seams.tenants import TENANT_PATTERN
+from proxy.transport.upstream import why_unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -144,7 +145,7 @@ class Operator:
         except TimeoutError as error:
             raise self._unreachable(f"did not answer within {timeout_s:g} s") from error
         except aiohttp.ClientError as error:
-            raise self._unreachable(f"cannot be reached ({_why(error)})") from error
+            raise self._unreachable(f"cannot be reached ({why_unanswered(error)})") from error
         if not ours:
             raise CommandFailed(
                 Exit.UNREACHABLE,
@@ -216,14 +217,3 @@ def _is_ours(headers: Mapping[str, str]) -> bool:
     What is answered before a request is read has no trace id.
     """
     return "Mnemogate-Trace-Id" in headers or headers.get("Server") == "mnemogate"
-
-
-def _why(error: aiohttp.ClientError) -> str:
-    """Why no answer came from the sidecar, in words for a person."""
-    if isinstance(error, aiohttp.InvalidURL):
-        return "this is no URL"
-    if isinstance(error, aiohttp.ClientSSLError):
-        return "no TLS is spoken there, or with a certificate that is not trusted here"
-    if isinstance(error, aiohttp.ClientOSError) and error.strerror:
-        return error.strerror
-    return f"no HTTP is spoken there; {type(error).__name__}"

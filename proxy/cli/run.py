@@ -232,6 +232,10 @@ def _announce(
             *([("  health", ready.health)] if ready.health else []),
             ("  state", f"{ready.state}{_NEW_STORE if ready.new_store else ''}"),
             ("  checkpoint", ready.checkpoint),
+            *[
+                ("  memory server", f"{one.name}: {one.adapter} at {one.url}")
+                for one in settings.backends
+            ],
             ("  tracing", ready.tracing or "off; set OTEL_EXPORTER_OTLP_ENDPOINT to switch it on"),
             ("  memory shield", _SHIELDED[shielding]),
             ("  healing", _healing(ready)),

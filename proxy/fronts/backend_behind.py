@@ -7,6 +7,7 @@ credential of the sidecar is added here.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote, urlencode
@@ -26,16 +27,23 @@ if TYPE_CHECKING:
     from proxy.settings.backend import BackendServer
     from proxy.transport.upstream import Upstream
 
+_LOG: Final = logging.getLogger("mnemogate.backend")
 IN_FLIGHT_MAX: Final = 64
 VERSION_S: Final = 30.0
 _SENT: Final = frozenset({"content-type", "accept"})
 _SHOWN: Final = frozenset({"location", "content-location", "retry-after"})
 _IN_PATHS: Final = "/-._~!$&'()*+,;=:@"
 _ANSWERED: Final = range(200, 300)
+_UNAUTHORIZED: Final = 401
 # A shorter value of a header, such as a media type, is no secret, and stands in many answers.
 _SECRET_LEN_MIN: Final = 16
 _TELLS_CREDENTIAL: Final = "the server's answer says the sidecar's own credential"
 _FAILED: Final = "the server behind refused this, or failed"
+_NO_CREDENTIAL: Final = "it answers 401: it does not take the credential in headers_file"
+_UNTOLD: Final = (
+    "backend_version: the server behind does not say its version, so nothing is written to it; an "
+    "operator looks whether `url` and `headers_file` of its table are right"
+)
 _STRANGE: Final = (
     "backend_version: nobody approved this version of the server behind, so nothing is written to "
     "it; an operator reads what it changed and runs `mnemogate backend approve`"
@@ -68,6 +76,7 @@ class BackendBehind:
         self._in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._version: str | None = None
         self._version_until_s = 0.0
+        self._trouble = ""
 
     def check_keyless(self, request: HttpRequest) -> None:
         """Refuse a request that would bring one of this sidecar's keys to the server.
@@ -87,6 +96,27 @@ class BackendBehind:
             UpstreamError: There is no answer; `sent` says whether the server may have the request.
             Busy: Too many requests to this server are under way; it was not sent.
         """
+        try:
+            reply = await self._ask(request)
+        except UpstreamError as error:
+            self._tell(error.told_operator)
+            raise
+        self._tell(_NO_CREDENTIAL if reply.status == _UNAUTHORIZED else "")
+        return reply
+
+    def _tell(self, trouble: str) -> None:
+        """Log what is wrong with the server, or that nothing is any more, when that changes."""
+        if trouble == self._trouble:
+            return
+        self._trouble = trouble
+        fields = {"server": self.settings.name, "url": self.settings.url}
+        if trouble:
+            fields["why"] = trouble
+            _LOG.error("a memory server does not serve", extra={"fields": fields})
+        else:
+            _LOG.info("a memory server serves again", extra={"fields": fields})
+
+    async def _ask(self, request: HttpRequest) -> HttpReply:
         self.check_keyless(request)
         if self._in_flight.locked():
             raise Busy
@@ -128,14 +158,16 @@ class BackendBehind:
         The version is asked for again every half minute.
 
         Raises:
-            MalformedRequest: The version is neither in the adapter's table nor approved.
+            MalformedRequest: The version is not told, or neither in the adapter's table nor
+                approved.
             UpstreamError: The server does not answer.
         """
         version = await self._told()
+        if version is None:
+            raise MalformedRequest(_UNTOLD, status=403)
         if version in self.adapter.versions:
             return
-        name = self.settings.name
-        if version is None or not await guard.knows_version(principal, name, version):
+        if not await guard.knows_version(principal, self.settings.name, version):
             raise MalformedRequest(_STRANGE, status=403)
 
     async def _told(self) -> str | None:

@@ -63,7 +63,8 @@ class BackendHiding:
             if self._round < until:
                 paused[kind] = (until, pause)
             elif failed := await self._failed(hiding, those):
-                _LOG.warning("hiding on a server later", extra={"count": failed})
+                fields = {"server": settings.name, "count": failed}
+                _LOG.warning("hiding on a server later", extra={"fields": fields})
                 paused[kind] = (self._round + pause, min(pause * 2, _PAUSE_MAX))
             else:
                 done = True

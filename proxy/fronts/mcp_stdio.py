@@ -177,7 +177,10 @@ class _Pipes:
             sink.write(raw + b"\n")
             await sink.drain()
         except OSError as error:
-            _LOG.info("peer gone", extra={"side": side.value, "error_type": type(error).__name__})
+            _LOG.info(
+                "peer gone",
+                extra={"fields": {"side": side.value}, "error_type": type(error).__name__},
+            )
 
 
 async def _up(source: Source, relay: Relay, stdin: Sink) -> None:

@@ -113,5 +113,6 @@ class Catalogue:
         if state.approved:
             connection.server.approved(tenant, tools)
             return None
-        LOG.warning("tools changed", extra={"count": len(state.changed)})
+        fields = {"server": connection.server.name, "count": len(state.changed)}
+        LOG.warning("tools changed", extra={"fields": fields})
         return Reason.TOOLS_CHANGED

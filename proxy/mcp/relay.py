@@ -251,8 +251,10 @@ class Relay:
         for name in names:
             if name not in self._named_dropped and len(self._named_dropped) < _NAMED_MAX:
                 self._named_dropped.add(name)
-                extra = {"side": side.value, "error_type": name}
-                LOG.warning("unknown members of messages are left out", extra=extra)
+                LOG.warning(
+                    "unknown members of messages are left out",
+                    extra={"fields": {"side": side.value}, "error_type": name},
+                )
 
     def _brought_back(self, message: Message) -> Message:
         if message.method is None or message.kind is not Kind.REQUEST:
@@ -288,7 +290,10 @@ class Relay:
 
     async def _refuse(self, side: Side, refusal: NotRelayed, via: object) -> None:
         self.counts.refused += 1
-        LOG.warning("message refused", extra={"side": side.value, "error_type": refusal.detail})
+        LOG.warning(
+            "message refused",
+            extra={"fields": {"side": side.value}, "error_type": refusal.detail},
+        )
         request_id = refusal.request_id
         if side is Side.CLIENT:
             if self._asked[side].find(request_id) is not None:

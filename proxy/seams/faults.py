@@ -93,13 +93,20 @@ class RulesetRefused(Exception):
 class UpstreamError(Exception):
     """The server behind did not answer, or not in a form that can be passed on.
 
-    The text is a fixed one. `sent` is False where the server cannot have seen the request.
+    The text is a fixed one. `sent` is False where the server cannot have seen the request. `why` is
+    what the connection failed with, for the sidecar's operator and never for a peer.
     """
 
-    def __init__(self, detail: str, *, sent: bool = True) -> None:
+    def __init__(self, detail: str, *, sent: bool = True, why: str = "") -> None:
         super().__init__(detail)
         self.detail = detail
         self.sent = sent
+        self.why = why
+
+    @property
+    def told_operator(self) -> str:
+        """The text for the sidecar's operator."""
+        return f"{self.detail} ({self.why})" if self.why else self.detail
 
 
 class CannotListen(OSError):

@@ -158,7 +158,7 @@ class Forwarding:
 
     async def _record(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
         if not await self._recorded(candidate_ids, state):
-            _LOG.warning("settling later", extra={"count": len(candidate_ids)})
+            _LOG.warning("settling later", extra={"fields": {"count": len(candidate_ids)}})
             self._spawn(self._record_later(candidate_ids, state))
 
     async def _recorded(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> bool:

@@ -86,6 +86,19 @@ def end_to_end(headers: dict[str, str]) -> dict[str, str]:
     }
 
 
+def why_unanswered(error: Exception) -> str:
+    """Why no answer came, in words for an operator; nothing that the other side said."""
+    if isinstance(error, aiohttp.InvalidURL):
+        return "this is no URL"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "no TLS is spoken there, or with a certificate that is not trusted here"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "no connection in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"no HTTP is spoken there; {type(error).__name__}"
+
+
 class Upstream:
     """Requests to one URL while its context is open. Event loop only; any number at once."""
 
@@ -164,12 +177,16 @@ class Upstream:
                     headers=sent,
                     allow_redirects=False,
                 )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-            raise UpstreamError("the server behind cannot be reached", sent=False) from None
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise UpstreamError(
+                "the server behind cannot be reached", sent=False, why=why_unanswered(error)
+            ) from None
         except TimeoutError:
             raise UpstreamError("the server behind did not answer in time") from None
-        except (aiohttp.ClientError, OSError, ValueError):
-            raise UpstreamError("the server behind broke the connection") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise UpstreamError(
+                "the server behind broke the connection", why=why_unanswered(error)
+            ) from None
         try:
             yield self._reply(response)
         finally:

@@ -216,7 +216,10 @@ async def test_a_check_that_cannot_read_the_server_is_no_check(tmp_path: Path) -
             server.items[tuple(ALICE), "broken"] = []  # type: ignore[assignment]
             assert (await check(gate)).code == 1
         async with guarded(tmp_path, server, "http://127.0.0.1:1") as gate:
-            assert (await check(gate)).code == 3
+            unread = await check(gate)
+            assert unread.code == 3
+            assert "store at http://127.0.0.1:1: " in unread.out
+            assert "Connect call failed" in unread.out
 
 
 async def test_what_was_there_before_is_taken_in_as_of_unknown_origin_once(tmp_path: Path) -> None:
@@ -281,6 +284,9 @@ async def test_what_somebody_wrote_past_the_gate_is_hidden_by_one_command(tmp_pa
         )
         # Control: agents see both.
         assert len(await gate.texts()) == 2
+        told = await line(gate.sidecar, "backend", "check", "store")
+        named = f" --config {gate.sidecar.state.parent / 'mnemogate.toml'}"
+        assert f"backend adopt store --quarantine{named}\n" in told.out
         done = await adopt(gate, "--quarantine", "--item", first["digest"][:16])
         assert done.data["states"] == {"hidden": 1}
         assert await gate.texts() == [f"{BEFORE} and two"]

@@ -166,6 +166,32 @@ BACKENDS: Final = (
         ),
     ),
     Mutant(
+        name="nobody is told why a memory server gives no answer",
+        file=_BEHIND,
+        old="            self._tell(error.told_operator)\n",
+        new="",
+        invariant="the operator's log names the server behind that fails, and why",
+        tests=(
+            at(
+                "tests/unit/proxy/fronts/test_backend_behind.py",
+                "test_what_a_server_fails_with_is_logged_once_and_not_told_the_agent",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a server that says no version is sent for approval",
+        file=_BEHIND,
+        old="            raise MalformedRequest(_UNTOLD, status=403)\n",
+        new="            raise MalformedRequest(_STRANGE, status=403)\n",
+        invariant="an approval is asked for only where it helps",
+        tests=(
+            at(
+                "tests/unit/proxy/fronts/test_backend_behind.py",
+                "test_a_server_that_says_no_version_is_not_one_that_waits_for_approval",
+            ),
+        ),
+    ),
+    Mutant(
         name="runs of a server that several tenants share are served",
         file=_FRONT,
         old="        if routed.whole and not behind.settings.shows_whole:\n",

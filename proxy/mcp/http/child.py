@@ -66,7 +66,7 @@ class Child:
         except OSError as error:
             _LOG.error(
                 "mcp server not started",
-                extra={"server": name, "error_type": type(error).__name__},
+                extra={"fields": {"server": name}, "error_type": type(error).__name__},
             )
             code = errorcode.get(error.errno or 0, "OSError")
             raise ChildGone(f"{code}: {os.strerror(error.errno or 0)}") from None
@@ -90,7 +90,10 @@ class Child:
         while source is not None and (piece := await source.read(_PIECE_BYTES)):
             count += len(piece)
         if count:
-            _LOG.info("mcp server wrote to stderr", extra={"server": self._name, "bytes": count})
+            _LOG.info(
+                "mcp server wrote to stderr",
+                extra={"fields": {"server": self._name, "bytes": count}},
+            )
 
     async def write(self, line: bytes) -> None:
         """Write one line to the server.
@@ -125,7 +128,7 @@ class Child:
         code = await self._process.wait()
         # The server's children may live on in its process group, so the whole group is ended.
         self._signal(signal.SIGKILL)
-        _LOG.info("mcp server ended", extra={"server": self._name, "code": code})
+        _LOG.info("mcp server ended", extra={"fields": {"server": self._name, "code": code}})
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

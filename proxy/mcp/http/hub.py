@@ -216,7 +216,7 @@ class Hub:
     def _adopt(self, owner: Owner, session_id: str, line: Line) -> bool:
         """Register a session id for this line; returns False if another line has it."""
         if session_id in self._sessions:
-            _LOG.error("mcp server named a session twice", extra={"server": self.name})
+            _LOG.error("mcp server named a session twice", extra={"fields": {"server": self.name}})
             return False
         self._sessions[session_id] = (owner, line)
         return True

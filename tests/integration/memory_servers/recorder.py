@@ -47,7 +47,9 @@ class Recorder:
         self.items: dict[tuple[tuple[str, ...], str], Json] = {}
         self.seen: list[Recorded] = []
         self.fault = Fault.NONE
-        self.version = "0.16.7"
+        self.version: str | None = "0.16.7"
+        # The one `x-api-key` that the server takes; None: it asks for none.
+        self.takes: str | None = None
         # Whether answers to reads show the request's headers, as pages for debugging do.
         self.echoes = False
         # What the server says of each change, and of what concerns no item, if it refuses them.
@@ -96,8 +98,8 @@ class Recorder:
         body = await request.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.seen.append(Recorded(request.method, request.path_qs, headers, body))
-        if self.echoes:
-            return web.json_response({"detail": f"failed with {headers}"}, status=500)
+        if failure := self._failure(headers):
+            return failure
         if request.path == "/info":
             return web.json_response({"version": self.version, "flags": {}})
         if request.path == "/store/items":
@@ -112,6 +114,13 @@ class Recorder:
         if found is ...:
             return web.json_response({"detail": "Not Found"}, status=404)
         return web.json_response(found)
+
+    def _failure(self, headers: Json) -> web.Response | None:
+        if self.takes not in {None, headers.get("x-api-key")}:
+            return web.json_response({"detail": "Not authenticated"}, status=401)
+        if self.echoes:
+            return web.json_response({"detail": f"failed with {headers}"}, status=500)
+        return None
 
     def _read(self, request: web.BaseRequest, said: Json) -> object:
         """The answer to a read; `...` for a route that is not here."""

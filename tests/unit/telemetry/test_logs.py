@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CANARY = "canary-7f3a"
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -132,6 +135,41 @@ def test_a_line_of_our_own_shows_its_template_and_its_fields_alone(stream: io.St
     assert (first["reason"], first["epoch"]) == ("line\\u000abreak", 3)
     assert second["event"] == "with arguments %s"
     assert CANARY not in stream.getvalue()
+
+
+def _dropped(tree: ast.AST) -> list[str]:
+    """The names in `extra` of a log line that no line shows."""
+    given = (
+        word.value
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in {"debug", "info", "warning", "error", "critical", "exception"}
+        for word in call.keywords
+        if word.arg == "extra"
+    )
+    # Anything but a dictionary that is written out here could have any name in it.
+    names = (
+        [ast.unparse(key) if key else "**" for key in one.keys]
+        if isinstance(one, ast.Dict)
+        else [ast.unparse(one)]
+        for one in given
+    )
+    return [name for some in names for name in some if name not in {"'fields'", "'error_type'"}]
+
+
+def test_every_field_of_a_line_of_our_own_is_shown() -> None:
+    rooms = ("policy", "proxy", "storage", "telemetry")
+    trees = {
+        path: ast.parse(path.read_text("utf-8"))
+        for room in rooms
+        for path in (ROOT / room).rglob("*.py")
+    }
+    assert {path: names for path, tree in trees.items() if (names := _dropped(tree))} == {}
+    # Control: a name beside `fields` is shown by no line.
+    assert _dropped(ast.parse("LOG.warning('later', extra={'count': 3, 'fields': {}})")) == [
+        "'count'"
+    ]
 
 
 def test_an_exception_is_shown_as_places_in_code_and_never_as_text(stream: io.StringIO) -> None:

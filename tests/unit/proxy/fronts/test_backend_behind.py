@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
@@ -14,7 +15,7 @@ from proxy.fronts.backend_behind import (
     BackendBehind,
     _spellings,  # pyright: ignore[reportPrivateUsage]
 )
-from proxy.seams.faults import Busy, MalformedRequest
+from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.operation import HttpRequest
 from proxy.settings.backend import backend_servers
 from proxy.transport.upstream import Upstream
@@ -122,3 +123,55 @@ async def test_the_version_is_asked_for_again_after_a_while() -> None:
             now_s = 31.0
             await one.check_version(nobody, AGENT)
             assert len(server.seen) == 2
+
+
+async def test_a_server_that_says_no_version_is_not_one_that_waits_for_approval() -> None:
+    async with behind() as (server, one):
+        nobody = cast("GuardsKeys", None)
+        server.version = None
+        with pytest.raises(MalformedRequest, match="does not say its version"):
+            await one.check_version(nobody, AGENT)
+        # Control: it is asked again at once, and says it.
+        server.version = "0.16.7"
+        await one.check_version(nobody, AGENT)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, str]]]:
+    """The events about the server that were logged, with their fields."""
+    found = [one for one in caplog.records if one.name == "mnemogate.backend"]
+    return [(one.message, getattr(one, "fields", {})) for one in found]
+
+
+async def test_what_a_server_fails_with_is_logged_once_and_not_told_the_agent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "mnemogate.backend")
+    async with recorder() as (_, url), Upstream("http://127.0.0.1:1") as nowhere:
+        (settings,) = backend_servers([{"name": "store", "adapter": "langgraph", "url": url}])
+        one = BackendBehind(settings, LangGraph(), nowhere, check_sent_on=keyless)
+        for _ in range(2):
+            # What the agent is told has neither place nor cause.
+            with pytest.raises(UpstreamError, match=r"^the server behind cannot be reached$"):
+                await one.ask(PUT)
+        ((event, fields),) = told(caplog)
+        assert event == "a memory server does not serve"
+        assert (fields["server"], fields["url"]) == ("store", url)
+        assert "Connect call failed" in fields["why"]
+
+
+async def test_a_server_that_takes_no_credential_is_told_apart_and_so_is_its_return(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "mnemogate.backend")
+    async with behind() as (server, one):
+        # Control: of a server that serves, nothing is said.
+        await one.ask(PUT)
+        assert told(caplog) == []
+        server.takes = "another"
+        for _ in range(2):
+            assert (await one.ask(PUT)).status == 401
+        server.takes = None
+        await one.ask(PUT)
+        (refused, serves) = told(caplog)
+        assert "headers_file" in refused[1]["why"]
+        assert (serves[0], serves[1].get("why")) == ("a memory server serves again", None)
