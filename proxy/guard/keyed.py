@@ -65,14 +65,19 @@ class GuardingKeys:
         owned = await self._owned(principal, server, shown)
         past = frozenset(one.key for one in shown if one.is_past)
         texts = await self._texts(principal, server, past)
+        items = ((one.key, () if one.is_past else one.said) for one in shown)
+        async with self._sieve.turn:
+            others = self._sieve.say_other((principal.tenant, target), items)
         hidden: list[bool] = []
-        for one, whose in zip(shown, owned, strict=True):
+        for one, whose, other in zip(shown, owned, others, strict=True):
             withheld = [next(flags) for _ in one.strings]
             known_only = hides_unknown or one.is_marked
             unknown = known_only and bool(one.key) and whose is Owned.NOBODYS
             gone = whose in {Owned.HIDDEN, Owned.OTHERS}
             if one.is_past:
                 unknown = whose is not Owned.MINE or not texts[one.key].issuperset(one.strings)
+            # What was not judged with the rest of an item came late, or past the gate.
+            gone = gone or other
             hidden.append(any(withheld) or gone or unknown or one.is_tagged or one.is_withheld)
         return tuple(hidden)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from policy.labels.forwarded_call import call_of
+from policy.labels.forwarded_call import HTTP, call_of
 from policy.withheld.prints import CONTAINED_LEN_MIN, digest_of, telling
 
 if TYPE_CHECKING:
@@ -33,6 +33,12 @@ def prints_of_pieces(pieces: tuple[str, ...]) -> tuple[Print, ...]:
     """The prints of pieces that belong to one candidate (`prints_of`)."""
     shapes, whole = telling(pieces)
     return tuple(print_of(shape, whole=whole) for shape in shapes)
+
+
+def said_by(candidate: Candidate) -> frozenset[bytes]:
+    """Digests of every string that was judged with an item of a server that has items by keys."""
+    call = call_of(candidate) if candidate.target.startswith(HTTP) else None
+    return frozenset() if call is None else frozenset(map(digest_of, call.pieces))
 
 
 def print_of(shape: str, *, whole: bool) -> Print:

@@ -21,7 +21,7 @@ from policy.text.readings import readings_of
 from policy.withheld.prints import CONTAINED_LEN_MIN, digest_of, shape_of
 from proxy.guard.forgotten_texts import ForgottenTexts
 from proxy.guard.live_texts import LiveTexts
-from proxy.guard.prints import Print, print_of, prints_of, prints_of_pieces
+from proxy.guard.prints import Print, print_of, prints_of, prints_of_pieces, said_by
 from storage.values import Stands
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class _Known(NamedTuple):
     key: str = ""
     ordinal: int = 0
     by_person: bool = False
+    said: frozenset[bytes] = frozenset()
 
 
 class _Sifted:
@@ -97,6 +98,8 @@ class _Withheld:
         self.forgotten = ForgottenTexts()
         # For each key under which the server files a memory: how many memories stand how.
         self.keys: dict[str, Counter[Stands]] = {}
+        # For each such key: what was judged with each live memory, by the memory's ordinal.
+        self.said: dict[str, dict[int, frozenset[bytes]]] = {}
         self._sorted: list[str] | None = None
         self._anchors: dict[int, list[Print]] | None = None
         self._wholes: frozenset[Print] = frozenset()
@@ -126,6 +129,13 @@ class _Withheld:
         if not self.keys[key]:
             del self.keys[key]
         self._sorted = None
+
+    def says_other(self, key: str, strings: Iterable[str]) -> bool:
+        judged = self.said.get(key)
+        if not judged:
+            return False
+        newest = judged[max(judged)]
+        return any(digest_of(text) not in newest for text in strings)
 
     def touch(self) -> None:
         self._anchors = None
@@ -240,6 +250,16 @@ class Sieve:
         own = _THERE if counts_sent else _THERE - {Stands.FORWARDING}
         return tuple(_owned(mine, others, key, own, is_prefix=prefix) for key, prefix in keys)
 
+    def say_other(
+        self, scope: Scope, items: Iterable[tuple[str, Iterable[str]]]
+    ) -> tuple[bool, ...]:
+        """For each key with what its server shows there: whether some of that was not judged.
+
+        The newest live memory under the key counts, with all that it was judged to be merged with.
+        """
+        mine = self._scopes.get(scope)
+        return tuple(mine is not None and mine.says_other(*one) for one in items)
+
     def refresh(self) -> None:
         """Take in the changes of the store since the last refresh."""
         news = self._news(self._leaf_count)
@@ -327,6 +347,7 @@ class Sieve:
                 key=moved.key,
                 ordinal=moved.ordinal,
                 by_person=moved.source in _PERSONS,
+                said=said_by(moved.candidate),
             )
         elif before is not None:
             known = before._replace(stands=moved.stands)
@@ -365,6 +386,8 @@ class Sieve:
             scope.shown.add(name, known.prints)
             self._count(known, 1)
         scope.file(known.key, known.stands, 1)
+        if known.stands is Stands.LIVE and known.said:
+            scope.said.setdefault(known.key, {})[known.ordinal] = known.said
         scope.touch()
 
     def _drop(self, name: str) -> None:
@@ -375,6 +398,10 @@ class Sieve:
         scope = self._scopes[known.scope]
         scope.touch()
         scope.file(known.key, known.stands, -1)
+        judged = scope.said.get(known.key, {})
+        judged.pop(known.ordinal, None)
+        if not judged:
+            scope.said.pop(known.key, None)
         if known.stands not in _WITHHELD:
             scope.shown.drop(name)
             self._count(known, -1)

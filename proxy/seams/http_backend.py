@@ -100,6 +100,15 @@ class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
     # Whether it is what the server keeps of the past of the memory under `key`. It is shown where
     # the reader has a memory there now, and live memories under the key have each of its strings.
     is_past: bool = False
+    # Those of the strings that the server makes itself; no write through the gate says them.
+    made_there: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The strings that some write said."""
+        if not self.made_there:
+            return self.strings
+        return tuple(one for one in self.strings if one not in self.made_there)
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):

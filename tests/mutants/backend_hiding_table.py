@@ -6,6 +6,8 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
+_MERGED: Final = "tests/integration/test_backend_late.py"
+
 _HIDING: Final = "proxy/fronts/backend_hiding.py"
 _RECORDS: Final = "storage/write/hidden_items.py"
 _DUE: Final = "storage/behind/hidden.py"
@@ -33,6 +35,36 @@ _DELETED: Final = at(
 )
 
 BACKEND_HIDING: Final = (
+    Mutant(
+        name="an item is shown with words that were not judged with it",
+        file="proxy/guard/keyed.py",
+        old="            gone = gone or other\n",
+        new="",
+        invariant="what is read is what was judged",
+        tests=(
+            at(_MERGED, "test_chromas_merge_of_a_late_write_and_a_later_one_is_shown_to_nobody"),
+            at(_MERGED, "test_mem0s_merge_of_a_late_write_and_a_later_one_is_shown_to_nobody"),
+            at(_MERGED, "test_an_item_that_was_changed_past_the_gate_is_shown_to_nobody"),
+        ),
+    ),
+    Mutant(
+        name="words of an older memory count as judged with the newest one",
+        file="proxy/guard/sieve.py",
+        old="        newest = judged[max(judged)]\n",
+        new="        newest = judged[min(judged)]\n",
+        invariant="what is read is what was judged",
+        tests=(
+            at(_MERGED, "test_chromas_merge_of_a_late_write_and_a_later_one_is_shown_to_nobody"),
+        ),
+    ),
+    Mutant(
+        name="a text that the server makes hides its memory",
+        file="proxy/seams/http_backend.py",
+        old="one for one in self.strings if one not in self.made_there",
+        new="one for one in self.strings",
+        invariant="what the server makes itself of a memory is no other memory",
+        tests=(at(_MERGED, "test_mem0s_merge_of_a_late_write_and_a_later_one_is_shown_to_nobody"),),
+    ),
     Mutant(
         name="a read has no filter for tags",
         file="proxy/fronts/backend_reads.py",

@@ -369,10 +369,12 @@ def _shown(value: JsonValue, place: int) -> ShownMemory:
     # Members that are not known here are shown as well.
     rest: JsonValue = {name: one for name, one in found.items() if name not in _KNOWN}
     names = telling_names((*item.namespace, item.key))
+    made_there = telling_names(strings_of(rest))
     return ShownMemory(
         key=key,
-        strings=(*names, *strings_of(item.value), *telling_names(strings_of(rest))),
+        strings=(*names, *strings_of(item.value), *made_there),
         place=place,
+        made_there=made_there,
     )
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from proxy.backends.kept_request import json_request, strings_of, telling_names
 from proxy.backends.mem0_server.requests import (
+    LEMMAS,
     LISTED_MAX,
     MARK,
     SHOWN_DEFAULT,
@@ -57,6 +58,8 @@ class Found(NamedTuple):
     mark: JsonValue
     # Words of its other members (ids, role, dates) that have room for a sentence.
     names: tuple[str, ...]
+    # What the server itself put into the metadata.
+    made_there: tuple[str, ...] = ()
 
     def shown(self, place: int) -> ShownMemory:
         """It as the driver sees it."""
@@ -67,6 +70,7 @@ class Found(NamedTuple):
             place=place,
             is_marked=self.mark is not None,
             is_withheld=not self.key,
+            made_there=self.made_there,
         )
 
 
@@ -203,6 +207,8 @@ def _found(value: JsonValue) -> Found:
     members = value if isinstance(value, dict) else {}
     key, text, metadata = (members.get(name) for name in ("id", "memory", "metadata"))
     said = metadata if isinstance(metadata, dict) else {}
+    lemmas, role = said.get(LEMMAS), said.get("role")
+    made = (lemmas, None if telling_names(strings_of(role)) else role)
     rest: JsonValue = {name: one for name, one in members.items() if name not in _TEXTS}
     readable = isinstance(text, str | None) and isinstance(metadata, dict | None)
     return Found(
@@ -211,6 +217,7 @@ def _found(value: JsonValue) -> Found:
         metadata={name: one for name, one in said.items() if name != MARK},
         mark=said.get(MARK),
         names=telling_names(strings_of(rest)),
+        made_there=tuple(one for one in made if isinstance(one, str)),
     )
 
 

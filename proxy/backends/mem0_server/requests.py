@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MARK: Final = OWN_FIELD
 """The member of a memory's metadata that has the id of its candidate. No client may set it."""
+LEMMAS: Final = "text_lemmatized"
+"""The member in which the server keeps the words of the text in another form. No client sets it."""
 LISTED_MAX: Final = 1_000
 """The most memories that the server lists at once."""
 SHOWN_DEFAULT: Final = 20
@@ -251,6 +253,8 @@ def _check_metadata(metadata: Metadata | None) -> None:
     found = metadata or {}
     if MARK in found:
         raise MalformedRequest(f"metadata: {MARK} is the gate's own")
+    if LEMMAS in found:
+        raise MalformedRequest(f"metadata: {LEMMAS} is the server's own")
     created = found.get("created_at")
     if created is None and "created_at" not in found:
         return

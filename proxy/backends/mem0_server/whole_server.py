@@ -13,7 +13,7 @@ import msgspec
 from policy.model import ChangeKind
 from proxy.backends.kept_request import json_request, kept_request, request_parts
 from proxy.backends.mem0_server.reads import results_in, value_of
-from proxy.backends.mem0_server.requests import LISTED_MAX, MARK
+from proxy.backends.mem0_server.requests import LEMMAS, LISTED_MAX, MARK
 from proxy.backends.mem0_server.routes import (
     ENTITY_FIELDS,
     MEMORIES,
@@ -37,7 +37,7 @@ _ENTITIES: Final = "/entities"
 _NOBODYS: Final = "00000000-0000-0000-0000-000000000000"
 _KINDS: Final = {field: kind for kind, field in ENTITY_FIELDS.items()}
 # The server makes them of the text, or of the request.
-_DERIVED: Final = frozenset({MARK, "role", "text_lemmatized"})
+_DERIVED: Final = frozenset({MARK, "role", LEMMAS})
 
 
 def everything() -> HttpRequest:
