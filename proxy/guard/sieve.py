@@ -41,6 +41,9 @@ _WITHHELD: Final = frozenset({Stands.HELD, Stands.DENIED, Stands.FORWARDING, Sta
 # A memory in such a state is on the server, or may be; one that waits for a person is not.
 _THERE: Final = frozenset({Stands.LIVE, Stands.FORWARDING, Stands.QUARANTINED})
 
+# Most keys have one memory, so they share these counts.
+_ALONE: Final = {stands: Counter((stands,)) for stands in Stands}
+
 Scope = tuple["Tenant", str]
 
 
@@ -96,7 +99,8 @@ class _Withheld:
         self.withheld: Counter[Print] = Counter()
         self.shown = LiveTexts()
         self.forgotten = ForgottenTexts()
-        # For each key under which the server files a memory: how many memories stand how.
+        # For each key under which the server files a memory: how many memories stand how. The
+        # counts are shared and never changed.
         self.keys: dict[str, Counter[Stands]] = {}
         # For each such key: what was judged with each live memory, by the memory's ordinal.
         self.said: dict[str, dict[int, frozenset[bytes]]] = {}
@@ -123,11 +127,14 @@ class _Withheld:
         """Count a memory under its key, or with -1 count it no longer."""
         if not key:
             return
-        counts = self.keys.setdefault(key, Counter())
+        counts = Counter(self.keys.get(key))
         counts[stands] += count
-        self.keys[key] = +counts
-        if not self.keys[key]:
-            del self.keys[key]
+        counts = +counts
+        if counts:
+            alone = counts.total() == 1
+            self.keys[key] = _ALONE[next(iter(counts))] if alone else counts
+        else:
+            self.keys.pop(key, None)
         self._sorted = None
 
     def says_other(self, key: str, strings: Iterable[str]) -> bool:
