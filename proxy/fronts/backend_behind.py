@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from proxy.dialects.strict_json.in_text import strings_inside
+from proxy.fronts.told_credential import ToldCredential
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.operation import HttpReply, Refusal
 
@@ -35,8 +36,6 @@ _SHOWN: Final = frozenset({"location", "content-location", "retry-after"})
 _IN_PATHS: Final = "/-._~!$&'()*+,;=:@"
 _ANSWERED: Final = range(200, 300)
 _UNAUTHORIZED: Final = 401
-# A shorter value of a header, such as a media type, is no secret, and stands in many answers.
-_SECRET_LEN_MIN: Final = 16
 _TELLS_CREDENTIAL: Final = "the server's answer says the sidecar's own credential"
 _FAILED: Final = "the server behind refused this, or failed"
 _NO_CREDENTIAL: Final = "it answers 401: it does not take the credential in headers_file"
@@ -70,7 +69,7 @@ class BackendBehind:
         self.settings = settings
         self.adapter = adapter
         self._upstream = upstream
-        self._secrets = frozenset(_spellings(value for _, value in settings.headers))
+        self._credential = ToldCredential(value for _, value in settings.headers)
         self.now_s = now_s
         self._check_sent_on = check_sent_on
         self._in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
@@ -133,7 +132,7 @@ class BackendBehind:
         shown = tuple((name, value) for name, value in reply.headers.items() if name in _SHOWN)
         # A server that fails may show the request that it got, as pages for debugging do.
         said = (whole, *(value.encode() for value in reply.headers.values()))
-        if any(secret in text for secret in self._secrets for text in said):
+        if any(map(self._credential.is_in, said)):
             raise UpstreamError(_TELLS_CREDENTIAL)
         return HttpReply(
             status=reply.status,
@@ -178,15 +177,6 @@ class BackendBehind:
                 self._version = self.adapter.version_told(reply)
             self._version_until_s = self.now_s() + VERSION_S
         return self._version
-
-
-def _spellings(values: Iterable[str]) -> Iterator[bytes]:
-    """How an answer could say a header's value, or the credential behind its scheme."""
-    for value in values:
-        for secret in (value, value.rpartition(" ")[2]):
-            if len(secret) >= _SECRET_LEN_MIN:
-                quoted = msgspec.json.encode(secret)[1:-1]
-                yield from (secret.encode(), quoted, quoted.replace(b"/", rb"\/"))
 
 
 def _words_of(body: bytes) -> Iterator[str]:

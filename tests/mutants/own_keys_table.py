@@ -6,6 +6,11 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
+_TOLD: Final = at(
+    "tests/unit/proxy/fronts/test_told_credential.py",
+    "test_every_spelling_of_the_sidecars_credential_is_known",
+)
+
 _ITEMS: Final = "proxy/dialects/langgraph/items.py"
 _ROUTES: Final = "tests/unit/proxy/dialects/langgraph/test_store_routes.py"
 _ALL: Final = at(
@@ -17,6 +22,22 @@ _KEYS: Final = at(
 )
 
 OWN_KEYS: Final = (
+    Mutant(
+        name="the sidecar's credential passes in base64",
+        file="proxy/fronts/told_credential.py",
+        old="*{core for one in secrets for core in _cores(one)}",
+        new="*secrets",
+        invariant="the sidecar's credential is in no answer",
+        tests=(_TOLD,),
+    ),
+    Mutant(
+        name="the sidecar's credential passes in percents",
+        file="proxy/fronts/told_credential.py",
+        old='    if b"%" in text:\n',
+        new='    if b"%%" in text:\n',
+        invariant="the sidecar's credential is in no answer",
+        tests=(_TOLD,),
+    ),
     Mutant(
         name="an own key is that of every tenant",
         file="storage/tables/keys.py",
