@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from policy.model import Hiding, SourceKind
+from policy.model import SourceKind
 from proxy.fronts.answers_before import AnswersBefore, LookedThrough, asked
+from proxy.fronts.backend_tags import TaggedPlaces
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.guard import Segment
 from proxy.settings.backend import Before
@@ -34,6 +35,7 @@ class BackendReads:
 
     def __init__(self, behind: BackendBehind, guard: Guard, keys: GuardsKeys) -> None:
         self._behind = behind
+        self._tags = TaggedPlaces(behind)
         self._guard = guard
         self._keys = keys
         self._before = AnswersBefore()
@@ -61,7 +63,7 @@ class BackendReads:
         if page is not None:
             outgoing = adapter.from_start(request, count)
         while True:
-            reply = await self._behind.ask(self._untagged(outgoing))
+            reply = await self._behind.ask(await self._tags.untagged(outgoing))
             if reply.status not in _ANSWERED:
                 return self._behind.shown(request, reply)
             found = await self._looked_through(principal, request, routed, reply, count)
@@ -99,13 +101,6 @@ class BackendReads:
         )
         self._before.keep(standing, key, found)
         return found
-
-    def _untagged(self, outgoing: HttpRequest) -> HttpRequest:
-        """The read with the filter, so that hidden items take no place among those asked for."""
-        hiding = self._behind.adapter.hiding
-        if hiding is None or self._behind.settings.quarantine is not Hiding.TAG:
-            return outgoing
-        return hiding.untagged(outgoing)
 
     async def _sifted(
         self, principal: Principal, request: HttpRequest, reply: HttpReply

@@ -147,6 +147,13 @@ class HidesItems(Protocol):
         """The request that puts `OWN_FIELD` into the items that are there, or takes it out."""
         ...
 
+    def tagged(self, request: HttpRequest) -> HttpRequest | None:
+        """A read that shows an item with `OWN_FIELD` at the place of a read that goes on, if any.
+
+        None where the server has no tags.
+        """
+        ...
+
     def untagged(self, request: HttpRequest) -> HttpRequest:
         """A read that goes on, asked for items without `OWN_FIELD` only."""
         ...

@@ -75,6 +75,20 @@ class Gate(NamedTuple):
         """What the sidecar does every five seconds, once."""
         await self.turns.turn(TEND_S)
 
+    async def documents(self) -> list[list[str]]:
+        """What reads show that ask for documents alone, of a search of two, and by ids."""
+        query: Json = {"query_embeddings": [[0, 1, 0]], "n_results": 2}
+        asked: tuple[tuple[str, Json], ...] = (("query", query), ("get", {}), ("get", {"ids": ALL}))
+        found: list[list[str]] = []
+        for operation, body in asked:
+            status, said = await self.behind.ask(
+                f"{PATH}/{operation}", {**body, "include": ["documents"]}
+            )
+            assert status == 200, said
+            documents = json.loads(said)["documents"]
+            found.append(documents[0] if operation == "query" else documents)
+        return found
+
     async def found(self) -> list[str]:
         """The ids that a search for two records, a listing and a count agree on."""
         query = {"query_embeddings": [[0, 1, 0]], "n_results": 2}
@@ -292,6 +306,7 @@ async def test_what_was_quarantined_stays_away_where_the_sidecars_state_is_lost(
             await gate.turn()
         async with gated(tmp_path / "second", mode, server) as gate:
             assert await gate.found() == ["m1", "m2"]
+            assert await gate.documents() == [["Tea at four", "Bees in June"]] * 3
             # Nor can an agent take the field out, or find by it what has it.
             body: Json = {"ids": ["h1"], "metadatas": [{OWN_FIELD: None}]}
             for operation in ("update", "upsert"):
@@ -313,6 +328,29 @@ async def test_what_was_quarantined_stays_away_where_the_sidecars_state_is_lost(
             assert await gate.found() == ["m1", "m2"]
         async with gated(tmp_path / "fourth", "", server) as gate:
             assert await gate.found() == ALL
+
+
+@pytest.mark.parametrize("mode", ["", REMOVE])
+async def test_a_tag_that_nobody_remembers_hides_in_every_mode(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "new").mkdir()
+    async with chroma_recorder() as server:
+        async with gated(tmp_path, TAG, server) as gate:
+            await gate.filled()
+            await gate.isolated()
+            await gate.turn()
+        async with gated(tmp_path / "new", mode, server) as gate:
+            # The store is begun anew, and the table says something else.
+            assert await gate.documents() == [["Tea at four", "Bees in June"]] * 3
+            assert await gate.found() == ["m1", "m2"]
+            # Control: without the tag they are there, and then no read has a filter any more.
+            for one in ("h1", "h2"):
+                gate.server.records[one]["metadatas"] = None
+            assert (await gate.documents())[1] == [
+                gate.server.records[one]["documents"] for one in ALL
+            ]
+            gate.server.seen.clear()
+            await gate.documents()
+            assert gate.server.seen == ["query", "get", "get"]
 
 
 async def test_what_was_undone_while_the_place_was_taken_is_not_done_any_more(

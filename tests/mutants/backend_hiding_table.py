@@ -67,11 +67,19 @@ BACKEND_HIDING: Final = (
     ),
     Mutant(
         name="a read has no filter for tags",
-        file="proxy/fronts/backend_reads.py",
-        old="        return hiding.untagged(outgoing)\n",
-        new="        return outgoing\n",
+        file="proxy/fronts/backend_tags.py",
+        old=" hiding.untagged(outgoing) if tags or",
+        new=" outgoing if tags or",
         invariant="a tagged item takes no place among those that a read asks for",
         tests=(_TAGGED,),
+    ),
+    Mutant(
+        name="a tag hides in no other mode than its own",
+        file="proxy/fronts/backend_tags.py",
+        old=" if tags or await self._has_tag(question) else outgoing\n",
+        new=" if tags else outgoing\n",
+        invariant="a tagged item is shown to no agent in any mode",
+        tests=(at(_WHOLE, "test_a_tag_that_nobody_remembers_hides_in_every_mode"),),
     ),
     Mutant(
         name="a tag counts for nothing where the store knows nothing",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from proxy.backends.chroma.reads import body_of, read_again
 from proxy.backends.chroma.records import Metadata, not_understood, vector_of
-from proxy.backends.chroma.routes import ADD, DELETE, GET, QUERY, UPDATE, route_of
+from proxy.backends.chroma.routes import ADD, DELETE, GET, QUERY, UPDATE, place_of, route_of
 from proxy.backends.chroma.writes import kept_of, to
 from proxy.seams.http_backend import OWN_FIELD
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _ALL: Final = ("documents", "metadatas", "uris", "embeddings")
 _OK: Final = 200
+_TAGGED: Final[dict[str, JsonValue]] = {OWN_FIELD: {"$eq": True}}
 # A condition that a record without the field fulfils as well.
 _UNTAGGED: Final[dict[str, JsonValue]] = {OWN_FIELD: {"$ne": True}}
 
@@ -58,6 +59,13 @@ class ChromaHiding:
         place, ids = _named(items)
         metadata: JsonValue = {OWN_FIELD: True if tagged else None}
         return to(place, UPDATE, {"ids": [*ids], "metadatas": [metadata for _ in ids]})
+
+    def tagged(self, request: HttpRequest) -> HttpRequest | None:
+        """The `get` of one tagged record of the collection."""
+        if route_of(request) not in {GET, QUERY}:
+            return None
+        where: dict[str, JsonValue] = {**_TAGGED}
+        return to(place_of(request.path), GET, {"where": where, "limit": 1, "include": []})
 
     def untagged(self, request: HttpRequest) -> HttpRequest:
         """The read, asked for records that are not tagged."""

@@ -36,6 +36,10 @@ class LangGraphHiding:
         del items, tagged
         raise InvariantBroken("this server's items cannot be tagged")
 
+    def tagged(self, request: HttpRequest) -> None:
+        """No item has a tag."""
+        del request
+
     def untagged(self, request: HttpRequest) -> HttpRequest:
         """The read as it is."""
         return request

@@ -110,7 +110,8 @@ class ChromaRecorder:
                 fitting = [one for one, record in self.records.items() if _fits(record, said)]
                 ids = fitting[: said["n_results"]]
                 found = self.columns(ids, said["include"])
-                nested = {name: [found[name]] for name in ("ids", "documents", "metadatas")}
+                parts = ("ids", "documents", "metadatas")
+                nested = {name: found[name] and [found[name]] for name in parts}
                 return web.json_response({**found, **nested})
             case "delete":
                 gone = [self.records.pop(one) for one in said["ids"] if one in self.records]
@@ -139,15 +140,15 @@ class ChromaRecorder:
 
 
 def _fits(record: Json, said: Json) -> bool:
-    """Whether a record fits filters of the forms `{name: {"$lte"}}`, `$ne` and `{"$contains"}`."""
+    """Whether a record fits filters by `$lte`, by `$eq` or `$ne` of true, and by `$contains`."""
     metadata: Json = record.get("metadatas") or {}
     document: str = record.get("documents") or ""
     where: Json = said.get("where") or {}
     words: Json = said.get("where_document") or {}
     conditions: list[Json] = where.get("$and") or [where]
     return words.get("$contains", "") in document and all(
-        metadata.get(name) != one["$ne"]
-        if "$ne" in one
+        (metadata.get(name) == one.get("$eq", True)) is ("$eq" in one)
+        if "$ne" in one or "$eq" in one
         else name in metadata and metadata[name] <= one["$lte"]
         for condition in conditions
         for name, one in condition.items()
