@@ -169,6 +169,12 @@ def _language_of_strings(value: object, tail: str) -> Language:
     return language
 
 
+def spell_order(names: tuple[str, ...]) -> bool:
+    """Whether one of some names, or all of them in a row, reads as an order or an attack."""
+    rows = (*names, " ".join(names)) if len(names) > 1 else names
+    return any(_language_of_name(one) is not Language.PLAIN for one in rows)
+
+
 def orders_in_names(value: object) -> tuple[str, ...]:
     """The names of each object in JSON that, in their order, read as an order; none if too deep.
 

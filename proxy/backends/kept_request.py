@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.labels.derive import orders_in_names
+from policy.labels.derive import orders_in_names, spell_order
 from policy.model import TEXT_LEN_MAX
 from proxy.dialects.mcp.pieces import DEPTH_MAX, PIECES_MAX, arguments_of, literal
 from proxy.dialects.mcp.words import ORDINARY_NAME
@@ -123,6 +123,14 @@ def strings_of(value: JsonValue) -> tuple[str, ...]:
 def telling_names(names: Iterable[str]) -> tuple[str, ...]:
     """Those of some names (keys, parts of a namespace) that have room for a sentence."""
     return tuple(name for name in names if not _PLAIN_NAME.fullmatch(name))
+
+
+def tells(names: tuple[str, ...]) -> bool:
+    """Whether names of a place could steer who is shown them: by a sentence, or by an order.
+
+    A place is made without a verdict, and every later client of the server is shown its name.
+    """
+    return bool(telling_names(names)) or spell_order(names)
 
 
 def _names_in(body: dict[str, JsonValue], texts: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Requests for a collection: the one that is there, or a new one where agents may make them.
 
 A name, a metadata and a configuration are strings that an agent writes and every later client of
-the collection is shown, and nobody judges them. So they have no room for a sentence, and none for
-an address.
+the collection is shown, and no verdict is about them. So they have no room for a sentence, and none
+for an address, and a name is no order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from proxy.backends.chroma.records import invalid
-from proxy.backends.kept_request import json_request
+from proxy.backends.kept_request import json_request, tells
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_as, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
@@ -97,11 +97,14 @@ def making(request: HttpRequest) -> HttpRequest:
     """The request that makes a collection, encoded anew.
 
     Raises:
-        MalformedRequest: It says more of the collection than its name and numbers of its index.
+        MalformedRequest: It says more of the collection than its name and numbers of its index, or
+            the name is an order.
     """
     if request.query:
         raise invalid("query: this route takes none")
     made = decode_as(request.body, _Made)
+    if tells((made.name,)):
+        raise invalid("name: it reads as an order, and every later client is shown it")
     for name, value in (made.metadata or {}).items():
         prefix, _, rest = name.partition(_INDEX_PREFIX)
         if prefix or not rest:

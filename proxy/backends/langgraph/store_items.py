@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from proxy.backends.kept_request import json_request, telling_names
+from proxy.backends.kept_request import json_request, tells
 from proxy.dialects.strict_json.strict import (
     JsonValue,
     canonical_json,
@@ -146,13 +146,15 @@ def known_prefix(namespace: tuple[str, ...]) -> str:
     return canonical_json([*namespace])[:-1] + ("," if namespace else "")
 
 
+@lru_cache(maxsize=_NAMES_KEPT_MAX)
 def is_searched(namespace: tuple[str, ...]) -> bool:
     """Whether an item of this namespace is read by a search.
 
     The server makes a namespace of whatever it is asked for an item in, keeps it on disk, and lists
-    it. So one whose labels have room for a sentence is searched, which makes none.
+    it. So one whose labels have room for a sentence, or are an order, is searched, which makes
+    none.
     """
-    return bool(telling_names(namespace))
+    return tells(namespace)
 
 
 def item_question(namespace: tuple[str, ...], key: str) -> HttpRequest:
