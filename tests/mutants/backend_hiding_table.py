@@ -227,4 +227,20 @@ BACKEND_HIDING: Final = (
         invariant="of an item that its server deleted nothing is kept to put it back",
         tests=(_DELETED,),
     ),
+    Mutant(
+        name="the name of a place is an order to who is shown it",
+        file="proxy/backends/kept_request.py",
+        old="    return bool(telling_names(names)) or spell_order(names)\n",
+        new="    return bool(telling_names(names))\n",
+        invariant="no name that is made without a verdict is an order",
+        tests=(
+            at(
+                "tests/integration/test_backend_names.py", "test_no_server_is_made_to_list_an_order"
+            ),
+            at(
+                "tests/unit/proxy/backends/chroma/test_collections.py",
+                "test_words_that_nobody_judged_make_no_collection",
+            ),
+        ),
+    ),
 )

@@ -548,30 +548,14 @@ BACKENDS: Final = (
     ),
     Mutant(
         name="a read of an item files the words of its namespace on the server",
-        file="proxy/backends/kept_request.py",
-        old="    return bool(telling_names(names)) or spell_order(names)\n",
-        new="    return spell_order(names)\n",
+        file="proxy/backends/langgraph/store_items.py",
+        old="    return tells(namespace)\n",
+        new="    return len(namespace) > 32\n",
         invariant="no read leaves words of a client on the server",
         tests=(
             at(
                 "tests/unit/proxy/backends/langgraph/test_langgraph.py",
                 "test_an_item_of_a_namespace_that_could_be_a_sentence_is_found_by_a_search",
-            ),
-        ),
-    ),
-    Mutant(
-        name="the name of a place is an order to who is shown it",
-        file="proxy/backends/kept_request.py",
-        old="    return bool(telling_names(names)) or spell_order(names)\n",
-        new="    return bool(telling_names(names))\n",
-        invariant="no name that is made without a verdict is an order",
-        tests=(
-            at(
-                "tests/integration/test_backend_names.py", "test_no_server_is_made_to_list_an_order"
-            ),
-            at(
-                "tests/unit/proxy/backends/chroma/test_collections.py",
-                "test_words_that_nobody_judged_make_no_collection",
             ),
         ),
     ),
