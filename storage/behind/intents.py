@@ -308,7 +308,7 @@ class EmbeddedForwards:
         names = self._engine.parts.names
         place = place_of(row)
         if shown and place is not None:
-            open_key(change, names, place)
+            open_key(change, names, place, record.ordinal)
         elif record.unknown:
             close_key(change, names, record.ordinal, row, unless_after=NO_ORDINAL)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryStatus
+from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import CLOSED
 from storage.tables.rows import candidate_of, guarded_rows
 from storage.values import ClosedKey
@@ -69,12 +70,17 @@ def close_key(
     if place is None or row.change is ChangeKind.DELETE:
         return
     newest: Row | None = None
+    until = 0
     for one in guarded_rows(change.draft, names, *place):
         later = one.ordinal > unless_after and one.ordinal != ordinal
         if later and one.status in _ON_SERVER and one.sent.change is not ChangeKind.DELETE:
             newest = one.sent
+        # An update on its way was judged while the memory stood there, and may bring its words.
+        on_its_way = hidden and one.status is MemoryStatus.FORWARDING and one.ordinal != ordinal
+        if on_its_way and _has_words_of(one.sent, row):
+            until = one.ordinal + 1
     if newest is None or (hidden and _has_words_of(newest, row)):
-        shut_key(change, names, place)
+        shut_key(change, names, place, until)
 
 
 def _has_words_of(newer: Row, older: Row) -> bool:
@@ -86,15 +92,26 @@ def _has_words_of(newer: Row, older: Row) -> bool:
     return not mine.isdisjoint(theirs)
 
 
-def shut_key(change: Change, names: KeyedNames, place: PlaceBehind) -> None:
-    """Close a key under which no memory of the gate stands."""
-    change.draft.put(CLOSED, names.closed(*place), b"")
+def shut_key(change: Change, names: KeyedNames, place: PlaceBehind, until: int = 0) -> None:
+    """Close a key under which no memory of the gate stands.
+
+    `until`: no write with a lower ordinal opens it again.
+    """
+    change.draft.put(CLOSED, names.closed(*place), ordinal_key(until) if until else b"")
     change.closed_moved = True
 
 
-def open_key(change: Change, names: KeyedNames, place: PlaceBehind) -> None:
-    """Open a key again: the gate knows what its server has under it."""
-    change.closed_moved |= change.draft.delete(CLOSED, names.closed(*place))
+def open_key(
+    change: Change, names: KeyedNames, place: PlaceBehind, ordinal: int | None = None
+) -> None:
+    """Open a key again: the gate knows what its server has under it.
+
+    `ordinal` is that of the write that is done; None for what leaves nothing there.
+    """
+    key = names.closed(*place)
+    until = change.draft.get(CLOSED, key)
+    if ordinal is None or not until or ordinal_key(ordinal) >= until:
+        change.closed_moved |= change.draft.delete(CLOSED, key)
 
 
 def closed_keys(

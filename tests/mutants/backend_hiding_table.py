@@ -36,6 +36,20 @@ _DELETED: Final = at(
 
 BACKEND_HIDING: Final = (
     Mutant(
+        name="an update on its way brings back what was purged meanwhile",
+        file="storage/tables/closed_keys.py",
+        old="    if ordinal is None or not until or ordinal_key(ordinal) >= until:\n",
+        new="    if ordinal is None or not until or ordinal_key(ordinal):\n",
+        invariant="what was erased here and stands on its server is shown to nobody",
+        tests=(
+            at(
+                "tests/unit/storage/behind/test_closed_keys.py",
+                "test_an_update_that_was_judged_beside_what_was_purged_meanwhile_leaves_its_key_"
+                "closed",
+            ),
+        ),
+    ),
+    Mutant(
         name="an item is shown with words that were not judged with it",
         file="proxy/guard/keyed.py",
         old="            gone = gone or other\n",

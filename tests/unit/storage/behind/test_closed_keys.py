@@ -117,6 +117,30 @@ def test_the_purge_of_a_hidden_memory_whose_words_an_update_left_standing_closes
     assert mine(store) == (hidden and left != ())
 
 
+@pytest.mark.parametrize("hidden", [True, False])
+@pytest.mark.parametrize("left", [("Ada sings",), ()])
+def test_an_update_that_was_judged_beside_what_was_purged_meanwhile_leaves_its_key_closed(
+    store: EmbeddedStore, left: tuple[str, ...], *, hidden: bool
+) -> None:
+    first = stored(store)
+    call = ForwardedCall(tool="t", arguments="{}", key=KEY, pieces=("Ada dances", *left))
+    text, metadata_json = texts_of(call)
+    update = candidate_of(
+        text, change=ChangeKind.UPDATE, target=TARGET, metadata_json=metadata_json
+    )
+    (second,) = write(store, submission_of(update, guarded_key=KEY))
+    if hidden:
+        quarantine(store, first)
+    end(store, first, ChangeKind.PURGE)
+    assert mine(store)
+    settle(store, second.candidate_id, Forwarded.DONE)
+    # The controls: a person hid nothing, or the update brings nothing of it.
+    assert mine(store) == (hidden and left != ())
+    # A later write was judged without it.
+    stored(store, "Ada swims")
+    assert not mine(store)
+
+
 def test_the_purge_of_the_latest_memory_closes_the_key_of_an_earlier_one(
     store: EmbeddedStore,
 ) -> None:
