@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import json
 import subprocess
 import sys
@@ -24,6 +26,8 @@ from proxy.evaluate.isolating import isolate
 from proxy.evaluate.labels import labels
 from proxy.evaluate.meanings import MEANINGS
 from proxy.evaluate.month import HOLDS_A_DAY_MAX, NOTES_A_DAY, month
+from proxy.evaluate.names import LONG, SECTIONS
+from proxy.evaluate.sections import EXPERIMENTS, evaluate
 from proxy.evaluate.sleepers import trust
 from proxy.evaluate.trials import parole
 from tests.benchmarks.__main__ import sections as bench_sections
@@ -76,9 +80,11 @@ async def test_what_a_person_says_is_hers_and_what_she_pastes_is_not() -> None:
 async def test_an_agent_that_edits_files_for_200_turns_beside_20_refused_notes_ends_its_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # One conversation of the honest day: no call but a memory's may be another one than was made.
-    monkeypatch.setattr("proxy.evaluate.honest._DAYS", ((20, 0),))
-    monkeypatch.setattr("proxy.evaluate.honest._SHAPES", (("anthropic", True),))
+    # Four conversations of the twenty, after refused notes and after attacks, through both APIs, in
+    # pieces and whole: no call but a memory's may be another one than was made.
+    monkeypatch.setattr("proxy.evaluate.honest._DAYS", ((20, 0), (0, 20)))
+    shapes = (("anthropic", True), ("openai", False))
+    monkeypatch.setattr("proxy.evaluate.honest._SHAPES", shapes)
     found = book()
     await honest(found)
     assert found.broken == ()
@@ -90,7 +96,7 @@ async def test_an_agent_that_edits_files_for_200_turns_beside_20_refused_notes_e
         "results_altered_per_1000": 0.0,
         "guard_lines_lost": 0.0,
     }
-    assert cells["other_calls_refused"].n > 130
+    assert cells["other_calls_refused"].n > 4 * 130
 
 
 async def test_who_caused_a_wrong_answer_is_found_where_the_usual_way_is_blind(
@@ -377,14 +383,45 @@ def test_a_sidecar_never_loads_a_gate_that_is_wrong_on_purpose() -> None:
     assert "proxy.evaluate.unsafe" in sys.modules, "control: this process did load it"
 
 
+# The longest sections have tests of this file, which run them with and without the corpora and look
+# at their figures; the command is tried with all others. Each takes a minute or more at full size.
+OF_THEIR_OWN = {"blame": blame, "drift": drift, "honest": honest}
+
+
+async def test_the_command_runs_what_is_named_and_without_names_all_but_the_long_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran: list[str] = []
+
+    async def note(name: str, _book: Book) -> None:
+        ran.append(name)
+
+    for name in EXPERIMENTS:
+        monkeypatch.setitem(EXPERIMENTS, name, functools.partial(note, name))
+    await evaluate(book())
+    assert ran == list(SECTIONS)
+    ran.clear()
+    await evaluate(book(), ("roc", LONG[0], "core"))
+    assert ran == ["core", "roc", LONG[0]]
+
+
+def test_a_section_that_the_command_is_not_tried_with_has_a_test_of_its_own_here() -> None:
+    code = ast.parse(Path(__file__).read_text("utf-8"))
+    awaited = {ast.unparse(one.value) for one in ast.walk(code) if isinstance(one, ast.Await)}
+    for name, section in OF_THEIR_OWN.items():
+        assert EXPERIMENTS[name] is section
+        assert f"{name}(found)" in awaited
+
+
 @pytest.mark.heavy
 @pytest.mark.corpora
 @pytest.mark.timeout(900)
 def test_the_command_writes_each_figure_with_its_interval(tmp_path: Path, corpora: Path) -> None:
     out, trials = tmp_path / "out.json", tmp_path / "trials.jsonl"
+    named = [word for one in SECTIONS if one not in OF_THEIR_OWN for word in ("--only", one)]
     command = (
         *(sys.executable, "-P", "-m", "proxy", "evaluate", "--trials", "3"),
-        *("--json", str(out), "--trials-out", str(trials)),
+        *("--json", str(out), "--trials-out", str(trials), *named),
     )
     done = subprocess.run(
         command,
