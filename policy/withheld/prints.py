@@ -16,6 +16,7 @@ from policy.withheld.words import words_of
 
 CONTAINED_LEN_MIN: Final = 8
 """A shorter piece is known only as a whole string, not inside another one."""
+DIGEST_LEN: Final = 16
 SHORT_DIGEST_LEN: Final = 8
 _SPACES: Final = re.compile(r"\s+")
 # A piece of one word is a name or a kind: a text that mentions it does not repeat the memory.
@@ -72,7 +73,7 @@ def shape_of(text: str) -> str:
 
 def digest_of(shape: str) -> bytes:
     """A digest by which equal shapes are known."""
-    return blake2b(shape.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(shape.encode("utf-8", "surrogatepass"), digest_size=DIGEST_LEN).digest()
 
 
 def _tells(piece: str, shape: str) -> bool:

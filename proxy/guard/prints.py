@@ -35,10 +35,10 @@ def prints_of_pieces(pieces: tuple[str, ...]) -> tuple[Print, ...]:
     return tuple(print_of(shape, whole=whole) for shape in shapes)
 
 
-def said_by(candidate: Candidate) -> frozenset[bytes]:
-    """Digests of every string that was judged with an item of a server that has items by keys."""
+def said_by(candidate: Candidate) -> bytes:
+    """Digests, in a row, of every string that was judged with an item of an HTTP server."""
     call = call_of(candidate) if candidate.target.startswith(HTTP) else None
-    return frozenset() if call is None else frozenset(map(digest_of, call.pieces))
+    return b"" if call is None else b"".join(map(digest_of, dict.fromkeys(call.pieces)))
 
 
 def print_of(shape: str, *, whole: bool) -> Print:

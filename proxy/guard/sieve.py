@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.model import SourceKind
 from policy.text.readings import readings_of
-from policy.withheld.prints import CONTAINED_LEN_MIN, digest_of, shape_of
+from policy.withheld.prints import CONTAINED_LEN_MIN, DIGEST_LEN, digest_of, shape_of
 from proxy.guard.forgotten_texts import ForgottenTexts
 from proxy.guard.live_texts import LiveTexts
 from proxy.guard.prints import Print, print_of, prints_of, prints_of_pieces, said_by
@@ -63,7 +63,7 @@ class _Known(NamedTuple):
     key: str = ""
     ordinal: int = 0
     by_person: bool = False
-    said: frozenset[bytes] = frozenset()
+    said: bytes = b""
 
 
 class _Sifted:
@@ -103,7 +103,7 @@ class _Withheld:
         # counts are shared and never changed.
         self.keys: dict[str, Counter[Stands]] = {}
         # For each such key: what was judged with each live memory, by the memory's ordinal.
-        self.said: dict[str, dict[int, frozenset[bytes]]] = {}
+        self.said: dict[str, dict[int, bytes]] = {}
         self._sorted: list[str] | None = None
         self._anchors: dict[int, list[Print]] | None = None
         self._wholes: frozenset[Print] = frozenset()
@@ -141,7 +141,8 @@ class _Withheld:
         judged = self.said.get(key)
         if not judged:
             return False
-        newest = judged[max(judged)]
+        said = judged[max(judged)]
+        newest = {said[at : at + DIGEST_LEN] for at in range(0, len(said), DIGEST_LEN)}
         return any(digest_of(text) not in newest for text in strings)
 
     def touch(self) -> None:

@@ -64,8 +64,8 @@ BACKEND_HIDING: Final = (
     Mutant(
         name="words of an older memory count as judged with the newest one",
         file="proxy/guard/sieve.py",
-        old="        newest = judged[max(judged)]\n",
-        new="        newest = judged[min(judged)]\n",
+        old="        said = judged[max(judged)]\n",
+        new="        said = judged[min(judged)]\n",
         invariant="what is read is what was judged",
         tests=(
             at(_MERGED, "test_chromas_merge_of_a_late_write_and_a_later_one_is_shown_to_nobody"),
