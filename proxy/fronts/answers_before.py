@@ -8,6 +8,7 @@ memories stands as it stood.
 from __future__ import annotations
 
 from collections import OrderedDict
+from sys import getsizeof
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from proxy.seams.operation import HttpReply, HttpRequest
 
 KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes of the answers that are kept of one server, of all readers together."""
+"""Bytes that the answers of one server take in memory, those of all readers together."""
+_ENTRY_SIZE: Final = 1_024
+"""What an entry takes beside its strings."""
 
 
 class LookedThrough(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,5 +81,8 @@ class AnswersBefore:
 
 
 def _size(key: _Asked, found: LookedThrough) -> int:
-    parts = sum(len(part) for part in key if isinstance(part, bytes))
-    return parts + len(found.reply.body) + sum(map(len, found.texts))
+    """What one entry takes in memory, however little the server answered."""
+    named = (pair for part in key if isinstance(part, tuple) for pair in part)
+    words = (word for pair in named for word in pair)
+    kept = (key, *key, *words, found.reply.body, *found.texts)
+    return _ENTRY_SIZE + sum(map(getsizeof, kept))

@@ -257,4 +257,17 @@ BACKEND_HIDING: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="what an agent asks for takes memory that nobody counts",
+        file="proxy/fronts/answers_before.py",
+        old="    return _ENTRY_SIZE + sum(map(getsizeof, kept))\n",
+        new="    return len(found.reply.body) + len(kept)\n",
+        invariant="answers that were looked through take a bounded part of the memory",
+        tests=(
+            at(
+                "tests/unit/proxy/fronts/test_answers_before.py",
+                "test_answers_that_say_nothing_take_no_more_memory_than_others",
+            ),
+        ),
+    ),
 )

@@ -60,3 +60,28 @@ def test_what_is_kept_is_bounded_and_the_least_asked_for_goes_first() -> None:
     before.keep(1, huge, found())
     assert before.find(1, huge) is None
     assert before.find(1, keys[0]) is not None
+
+
+def test_answers_that_say_nothing_take_no_more_memory_than_others() -> None:
+    before, reply = AnswersBefore(), HttpReply(status=200, body=b"null")
+    most = KEPT_BYTES_MAX // 4_096
+    keys = [
+        asked(ADA, HttpRequest(method="GET", path="/item", query=(("key", name),)), None, reply)
+        for name in (f"{number:04096}" for number in range(most + 1))
+    ]
+    for key in keys:
+        before.find(1, key)
+        before.keep(1, key, found(b"null"))
+    # Nobody can fill the memory with questions about what is not there.
+    assert before.find(1, keys[0]) is None
+    assert before.find(1, keys[-1]) is not None
+    # Nor with short ones.
+    short = [
+        asked(ADA, HttpRequest(method="GET", path=f"/{number}"), None, reply)
+        for number in range(KEPT_BYTES_MAX // 1_024)
+    ]
+    for key in short:
+        before.find(1, key)
+        before.keep(1, key, found(b"null"))
+    assert before.find(1, short[0]) is None
+    assert before.find(1, short[-1]) is not None
