@@ -21,14 +21,14 @@ from storage.audit import (
 )
 from storage.errors import StoreCorrupt
 from storage.tables.change import read_leaf
-from storage.tables.codec import decode_evidence, decode_held
+from storage.tables.codec import NO_ORDINAL, decode_evidence, decode_held
 from storage.tables.forgotten_texts import forgotten_texts
 from storage.tables.lmdb_store import FORGOTTEN, HELD, KEYED
 from storage.tables.rows import GuardedRow, candidate_of, guarded_row, held_key, read_id, read_row
 from storage.values import LIFT, PAROLE, QUARANTINE, VOUCH, Decision, Forgotten, Moved, News, Stands
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from storage.audit import Leaf
     from storage.tables.lmdb_store import View
@@ -39,7 +39,7 @@ _LOOKED_BACK_MAX: Final = 100_000
 _ORDINAL_LEN: Final = 8
 _WHOLE: Final = frozenset({QUARANTINE, PAROLE, VOUCH, LIFT})
 """Acts of operators that may move many memories, so that everything is told anew."""
-
+_ENDINGS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 
 _OF_STATUS: Final = {
     MemoryStatus.LIVE: Stands.LIVE,
@@ -74,7 +74,10 @@ class EmbeddedFollowed:
                 if isinstance(leaf, OperatorLeaf) and leaf.action in _WHOLE:
                     return self._whole(view, now)
                 moved.extend(self._of_leaf(view, leaf))
-                forgotten.extend(self._forgotten(view, leaf))
+                found = self._forgotten(view, index, leaf)
+                if found is None:
+                    return self._whole(view, now)
+                forgotten.extend(found)
         return News(leaf_count=now, moved=tuple(moved), forgotten=tuple(forgotten))
 
     def _whole(self, view: View, leaf_count: int) -> News:
@@ -122,13 +125,24 @@ class EmbeddedFollowed:
             case InterceptedLeaf() | OperatorLeaf() | IncidentLeaf():
                 return
 
-    def _forgotten(self, view: View, leaf: Leaf) -> Iterator[Forgotten]:
-        """What a deletion or a purge here leaves of a text that its server may have."""
-        if isinstance(leaf, VerdictLeaf) and leaf.memory_id is not None and view.count(FORGOTTEN):
-            tenant = _intercepted(view, leaf).tenant
-            known = read_id(view, self._names.memory(tenant, leaf.memory_id))
-            if known is not None:
-                yield from forgotten_texts(view, self._names, known.ordinal)
+    def _forgotten(self, view: View, index: int, leaf: Leaf) -> Iterable[Forgotten] | None:
+        """What a deletion or a purge here leaves of a text that its server may have.
+
+        None where a later purge took away what tells which step of its memory this leaf is of.
+        """
+        if not isinstance(leaf, VerdictLeaf) or leaf.memory_id is None or not view.count(FORGOTTEN):
+            return ()
+        asked = _intercepted(view, leaf)
+        if asked.change not in _ENDINGS:
+            return ()
+        known = read_id(view, self._names.memory(asked.tenant, leaf.memory_id))
+        ordinal = NO_ORDINAL if known is None else known.ordinal
+        while ordinal != NO_ORDINAL:
+            row = read_row(view, ordinal)
+            if row.leaf_index == index:
+                return forgotten_texts(view, self._names, ordinal)
+            ordinal = row.prev_ordinal
+        return None
 
     def _admitted(self, view: View, leaf: VerdictLeaf) -> Iterator[Moved]:
         """The state of the memory that an admitted change wrote.

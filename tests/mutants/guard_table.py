@@ -467,10 +467,23 @@ GUARD: Final = (
     Mutant(
         name="a gate that runs hears of no purged text",
         file="storage/behind/followed.py",
-        old="                forgotten.extend(self._forgotten(view, leaf))\n",
+        old="                forgotten.extend(found)\n",
         new="",
         invariant="what was purged is in no answer of its server again",
         tests=(_ENDED,),
+    ),
+    Mutant(
+        name="a gate that runs hears of the last of two endings alone",
+        file="storage/behind/followed.py",
+        old="            if row.leaf_index == index:\n",
+        new="            if row.leaf_index >= index:\n",
+        invariant="what was purged is in no answer of its server again",
+        tests=(
+            at(
+                _FORGOTTEN,
+                "test_what_is_deleted_and_purged_before_anybody_reads_is_in_no_answer_again",
+            ),
+        ),
     ),
     Mutant(
         name="an agent that says a hidden lie again opens its old copy",

@@ -132,6 +132,18 @@ async def test_what_ends_here_and_not_on_its_server_is_in_no_answer_again(
     assert await again.sift(AGENT, SERVER, TOLD) == ALL_SHOWN, "control: the records hide it"
 
 
+async def test_what_is_deleted_and_purged_before_anybody_reads_is_in_no_answer_again(
+    seen: Guarded,
+) -> None:
+    memory_id = await says(seen, LIE, "Ada")
+    assert await sifted(seen) == ALL_SHOWN, "control"
+    for change in (ChangeKind.DELETE, PURGE):
+        one = Proposal(change=change, memory_id=memory_id)
+        (done,) = await seen.wired.writing.judge(OPERATOR, (one,), "admin", TRACE)
+        assert done.decision == "admit", done
+    assert await sifted(seen) == LIE_HIDDEN
+
+
 async def test_what_was_hidden_is_opened_by_a_person_alone(seen: Guarded) -> None:
     await ended(seen, await says(seen, LIE, "Ada"))
     later = await says(seen, LIE, "Grace")
