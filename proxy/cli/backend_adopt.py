@@ -12,7 +12,13 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import Tenant
-from proxy.admin.wire.upkeep import AdoptRequest, AdoptView, QuarantineRequest, StandingView
+from proxy.admin.wire.upkeep import (
+    ADOPTED_AT_ONCE,
+    AdoptRequest,
+    AdoptView,
+    QuarantineRequest,
+    StandingView,
+)
 from proxy.cli.backend_walk import compared, digest_of, plain_key, walking
 from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
@@ -113,9 +119,12 @@ async def _adopt(context: Context) -> Exit:
     asked, taken = context.arguments(_Adopt), _Taken()
     async with walking(context, asked.name) as walk, operator(context) as api:
         tenant = asked.tenant or walk.settings.tenant or DEFAULT_TENANT
+        # What is taken in is shown until it is hidden. So a run that hides, and is interrupted,
+        # leaves one memory at most that no later run finds.
+        at_once = 1 if asked.quarantine else ADOPTED_AT_ONCE
         async with working(context.terminal, walk.so_far):
             async for items in _foreign(walk, api, tenant, asked, taken):
-                for some in portions(items):
+                for some in portions(items, at_once):
                     await _take_in(api, some, tenant, asked, taken)
     if asked.item is not None and not taken.states:
         raise CommandFailed(

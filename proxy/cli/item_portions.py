@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 _CHARACTERS_AT_ONCE: Final = 65_536
 
 
-def portions(items: Iterable[Item]) -> Iterator[tuple[Item, ...]]:
+def portions(items: Iterable[Item], at_once: int = ADOPTED_AT_ONCE) -> Iterator[tuple[Item, ...]]:
     """The items in their order, some at a time."""
     some: list[Item] = []
     room = _CHARACTERS_AT_ONCE
     for item in items:
         size = len(item.arguments) + sum(map(len, item.pieces))
-        if some and (size > room or len(some) == ADOPTED_AT_ONCE):
+        if some and (size > room or len(some) == at_once):
             yield tuple(some)
             some, room = [], _CHARACTERS_AT_ONCE
         some.append(item)

@@ -1,12 +1,15 @@
 """An operator's commands about a memory server behind the gate: approve, check, adopt."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
-from proxy.cli import backend_check
+from proxy.cli import backend_adopt, backend_check
 from proxy.cli.backend_walk import compared
+from proxy.cli.exits import CommandFailed, Exit
 from tests.integration.memory_servers.chroma_behind import behind, vector
 from tests.integration.memory_servers.chroma_recorder import PATH, chroma_recorder
 from tests.integration.memory_servers.recorder import recorder
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     import pytest
 
     from proxy.admin.wire.backend_comparison import ComparedView
+    from proxy.admin.wire.upkeep import AdoptedView
     from proxy.cli.client import Operator
     from proxy.seams.guard import Item
     from tests.integration.operator_line import Line
@@ -321,3 +325,26 @@ async def leaf_count(gate: Guarded) -> int:
     status = await gate.operate("GET", "/status")
     count: int = status["leaf_count"]
     return count
+
+
+async def test_an_interrupted_run_that_hides_leaves_no_more_than_one_memory_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = backend_adopt._hidden
+    hidden = 0
+
+    async def interrupted(api: Operator, one: AdoptedView, tenant: str) -> str:
+        nonlocal hidden
+        hidden += 1
+        if hidden == 3:
+            raise CommandFailed(Exit.UNREACHABLE, "interrupted")
+        return await real(api, one, tenant)
+
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        for number in range(6):
+            server.put(f"before{number}", {"text": f"{BEFORE}, number {number}"})
+        monkeypatch.setattr(backend_adopt, "_hidden", interrupted)
+        assert (await adopt(gate, "--quarantine")).code == Exit.UNREACHABLE
+        assert len(await gate.texts()) == 4, "the control: nothing of these is hidden yet"
+        assert (await adopt(gate, "--quarantine")).code == 0
+        assert len(await gate.texts()) == 1

@@ -215,4 +215,17 @@ COMPARED: Final = (
         invariant="what is flagged on a server is hidden from everybody",
         tests=(_ONCE,),
     ),
+    Mutant(
+        name="a run that hides what it takes in takes many in at once",
+        file="proxy/cli/backend_adopt.py",
+        old="        at_once = 1 if asked.quarantine else ADOPTED_AT_ONCE\n",
+        new="        at_once = ADOPTED_AT_ONCE\n",
+        invariant="an interrupted run leaves one memory at most that no later run finds",
+        tests=(
+            at(
+                "tests/integration/test_cli_backend.py",
+                "test_an_interrupted_run_that_hides_leaves_no_more_than_one_memory_visible",
+            ),
+        ),
+    ),
 )
