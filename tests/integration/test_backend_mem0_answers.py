@@ -216,3 +216,15 @@ async def test_nothing_that_nobody_has_read_goes_on(tmp_path: Path) -> None:
         for ask in asks:
             status, said, _ = await gate.ask(*ask)
             assert (status, "relations" in said, STEERING in str(said)) == (200, False, False), ask
+
+
+async def test_words_of_any_member_are_judged_when_a_memory_is_taken_in(tmp_path: Path) -> None:
+    async with gated(tmp_path, composition=Composition(wait=Turns())) as gate:
+        gate.server.put(GOOD, actor_id="Ada, who keeps the bees")
+        gate.server.put(MORE, actor_id=STEERING)
+        assert await gate.texts() == [GOOD, MORE], "control: both stood there before the gate"
+        states = json.loads((await adopt(gate)).out)["states"]
+        assert states.pop("unknown") == states.popitem()[1] == 1
+        # What was taken in says what was judged, so it is shown; an order beside a text is not.
+        assert await gate.texts() == [GOOD]
+        assert counts(await check(gate)).pop("same") == 1

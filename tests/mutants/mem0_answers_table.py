@@ -184,4 +184,17 @@ MEM0_ANSWERS: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="words beside a memory that is taken in are judged by nobody",
+        file="proxy/backends/mem0_server/whole_server.py",
+        old="    if beside:\n",
+        new="    if not body:\n",
+        invariant="what is taken in is judged with all that a read shows of it",
+        tests=(
+            at(
+                "tests/integration/test_backend_mem0_answers.py",
+                "test_words_of_any_member_are_judged_when_a_memory_is_taken_in",
+            ),
+        ),
+    ),
 )

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import ChangeKind
-from proxy.backends.kept_request import json_request, kept_request, request_parts
+from proxy.backends.kept_request import (
+    json_request,
+    kept_request,
+    request_parts,
+    strings_of,
+    telling_names,
+)
 from proxy.backends.mem0_server.reads import results_in, value_of
 from proxy.backends.mem0_server.requests import LEMMAS, LISTED_MAX, MARK
 from proxy.backends.mem0_server.routes import (
@@ -38,6 +44,9 @@ _NOBODYS: Final = "00000000-0000-0000-0000-000000000000"
 _KINDS: Final = {field: kind for kind, field in ENTITY_FIELDS.items()}
 # The server makes them of the text, or of the request.
 _DERIVED: Final = frozenset({MARK, "role", LEMMAS})
+_TAKEN: Final = frozenset({"id", "memory", "metadata", "role", "expiration_date", *_KINDS})
+# No member of an add: words of members that no write through the gate makes.
+_BESIDE: Final = "beside"
 
 
 def everything() -> HttpRequest:
@@ -138,6 +147,11 @@ def _listed(value: JsonValue) -> ListedMemory:
     scope = {field: said.get(field) for field in (*_KINDS, "expiration_date")}
     body |= {name: one for name, one in scope.items() if one is not None}
     body["metadata"] = {name: one for name, one in stands.items() if name not in _DERIVED}
+    # A read shows words in any member, so all of them are judged.
+    rest: JsonValue = {name: one for name, one in said.items() if name not in _TAKEN}
+    beside = telling_names(strings_of(rest))
+    if beside:
+        body[_BESIDE] = [*beside]
     if MARK in stands:
         body[MARK] = stands[MARK]
     if not isinstance(text, str) or not isinstance(known, str) or not is_known_id(known):
