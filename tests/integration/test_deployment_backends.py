@@ -32,17 +32,18 @@ def parted(compose: Json, server: str) -> bool:
     services: dict[str, Json] = compose["services"]
     (network,) = services[server]["networks"]
     inside = sorted(name for name, one in services.items() if network in one.get("networks", []))
-    ways_in = {"ports", "expose", "network_mode", "links"}
+    ways_in = {"ports", "expose", "links"}
     return (
         inside == sorted(["mnemogate", server])
         and compose["networks"][network].get("internal") is True
         and not any(ways_in & one.keys() for one in services.values())
+        and {one.get("network_mode", "none") for one in services.values()} == {"none"}
         and network not in services["agent"]["networks"]
     )
 
 
 @pytest.mark.parametrize(("folder", "server"), FILES.items())
-def test_the_gate_alone_reaches_the_server_and_each_key_is_a_secret(
+def test_the_gate_alone_reaches_the_server_and_each_key_is_its_readers_alone(
     folder: str, server: str
 ) -> None:
     compose = composed(folder)
@@ -51,6 +52,8 @@ def test_the_gate_alone_reaches_the_server_and_each_key_is_a_secret(
     # Control: an agent in the server's network, a published port, a way out of the network.
     changes: tuple[Json, ...] = (
         {"services": {**services, "agent": {"networks": ["agents", "backend"]}}},
+        {"services": {**services, "keys": {"networks": ["backend"]}}},
+        {"services": {**services, "keys": {"network_mode": "host"}}},
         {"services": {**services, server: {**services[server], "ports": ["8000:8000"]}}},
         {"networks": {"agents": {}, "backend": {}}},
     )
@@ -60,15 +63,54 @@ def test_the_gate_alone_reaches_the_server_and_each_key_is_a_secret(
         assert one["read_only"] is True
         assert one["cap_drop"] == ["ALL"]
         assert one["security_opt"] == ["no-new-privileges:true"]
+    assert [name for name, one in services.items() if "cap_add" in one] == ["keys"]
+    assert services["keys"]["network_mode"] == "none"
     held = {
-        name: [secret["source"] for secret in one.get("secrets", [])]
+        name: [volume for volume in one.get("volumes", []) if "keys" in volume]
         for name, one in services.items()
     }
-    assert held == {"mnemogate": ["agent_key", "operator_key"], server: [], "agent": ["agent_key"]}
+    assert held == {
+        "keys": ["gate-keys:/keys/gate", "agent-keys:/keys/agent"],
+        "mnemogate": ["gate-keys:/keys:ro"],
+        server: [],
+        "agent": ["agent-keys:/keys:ro"],
+    }
+    # The users that the two programs run as are those for whom the keys are made.
+    assert services["keys"]["command"] == ["/keys/gate", "10001", "/keys/agent", "10002"]
+    assert "USER 10001:10001" in (ROOT / "Dockerfile").read_text("utf-8")
+    assert services["agent"]["user"] == "10002:10002"
     known = {setting.env: setting for setting in SETTINGS}
     for variable, value in services["mnemogate"]["environment"].items():
         known[variable].parse(value)
-        assert "KEY" not in variable or value.startswith("/run/secrets/")
+        assert "KEY" not in variable or value.startswith("/keys/")
+
+
+def unstartable(compose: Json) -> list[str]:
+    """The secrets and configs of a read-only service that Compose would have to copy into it.
+
+    Only a file can be mounted there. Anything else is an error at the start, and no check of the
+    file's form finds it.
+    """
+    return [
+        f"{name}: {one if isinstance(one, str) else one['source']}"
+        for name, service in compose["services"].items()
+        for kind in ("secrets", "configs")
+        for one in service.get(kind, [])
+        if service.get("read_only")
+        and "file" not in compose[kind][one if isinstance(one, str) else one["source"]]
+    ]
+
+
+@pytest.mark.parametrize("folder", [*FILES, "docker-compose"])
+def test_what_a_read_only_service_is_given_is_a_file(folder: str) -> None:
+    compose = composed(folder)
+    assert unstartable(compose) == []
+    for one in compose["configs"].values():
+        assert (ROOT / "examples" / folder / one["file"]).is_file()
+    # Control: a key from the environment.
+    compose["secrets"] = {"agent_key": {"environment": "AGENT_KEY"}}
+    compose["services"]["agent"]["secrets"] = ["agent_key"]
+    assert unstartable(compose) == ["agent: agent_key"]
 
 
 @pytest.mark.parametrize(("folder", "server"), FILES.items())
