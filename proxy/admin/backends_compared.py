@@ -35,6 +35,7 @@ _UNSETTLED: Final = ComparedView(state="unsettled")
 _SENT: Final = (
     "items: one bears the gate's mark, so it was sent for one tenant, and no record here says which"
 )
+_TAKEN: Final = "items: one is another tenant's memory by now; compare them again"
 _STATES: Final = {Stands.QUARANTINED: "hidden", Stands.FORWARDING: "unsettled"}
 
 
@@ -99,7 +100,8 @@ class BackendsCompared:
 
         Raises:
             NotFound: No server of that name is configured.
-            MalformedRequest: An item is too large, or no new memory; none was taken in.
+            MalformedRequest: An item is too large, no new memory, or another tenant's by now; none
+                was taken in.
             StorageError: Not every item is recorded.
         """
         adapter = self._adapter(backend)
@@ -107,6 +109,10 @@ class BackendsCompared:
             raise MalformedRequest("lift, vouch: nobody says so of what was found on a server")
         if any(adapter.mark_of(one) is not None for one in asked.items):
             raise MalformedRequest(_SENT)
+        # An agent may have written since the caller compared them.
+        views = (await self.compare(backend, asked.items)).compared
+        if any(one.tenant not in {None, asked.tenant} for one in views):
+            raise MalformedRequest(_TAKEN, status=409)
         done = await self._adopting.adopt(by, backend, asked)
         # An order that stood on the server is no memory here, so nothing else would hide it.
         flagged = tuple(

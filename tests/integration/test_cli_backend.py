@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from proxy.admin.wire.backend_comparison import ComparedView
 from proxy.cli import backend_adopt, backend_check
 from proxy.cli.backend_walk import compared
 from proxy.cli.exits import CommandFailed, Exit
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from proxy.admin.wire.backend_comparison import ComparedView
     from proxy.admin.wire.upkeep import AdoptedView
     from proxy.cli.client import Operator
     from proxy.seams.guard import Item
@@ -348,3 +348,25 @@ async def test_an_interrupted_run_that_hides_leaves_no_more_than_one_memory_visi
         assert len(await gate.texts()) == 4, "the control: nothing of these is hidden yet"
         assert (await adopt(gate, "--quarantine")).code == 0
         assert len(await gate.texts()) == 1
+
+
+async def test_what_became_another_tenants_meanwhile_is_not_taken_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def before(api: Operator, name: str, items: tuple[Item, ...]) -> tuple[ComparedView, ...]:
+        """How they stood a moment ago: nobody's."""
+        del api, name
+        return tuple(ComparedView(state="foreign") for _ in items)
+
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        other = await gate.sidecar.key("other", tenant="other")
+        assert (await gate.put(GOOD))[0] == 204
+        monkeypatch.setattr(backend_adopt, "compared", before)
+        done = await adopt(gate, "--tenant", "other")
+        assert (done.code, "another tenant's memory by now" in done.out) == (Exit.REFUSED, True)
+        assert await gate.texts() == [GOOD]
+        assert await gate.get(key=other) is None
+        # Control: what is nobody's is taken in.
+        server.items = {(tuple(ALICE), "before"): {"text": BEFORE}}
+        assert (await adopt(gate, "--tenant", "other")).code == 0
+        assert await gate.texts(other) == [BEFORE]

@@ -228,4 +228,17 @@ COMPARED: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="what became another tenant's meanwhile is taken in",
+        file="proxy/admin/backends_compared.py",
+        old="        if any(one.tenant not in {None, asked.tenant} for one in views):\n",
+        new="        if not views:\n",
+        invariant="a memory of a server is one tenant's",
+        tests=(
+            at(
+                "tests/integration/test_cli_backend.py",
+                "test_what_became_another_tenants_meanwhile_is_not_taken_in",
+            ),
+        ),
+    ),
 )
