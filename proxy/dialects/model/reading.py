@@ -95,7 +95,7 @@ _TYPED_DATA: Final = frozenset({"data", "blob"})
 
 def seals(part: dict[str, Json]) -> bool:
     """Whether a block has content that a model reads and this code cannot: a picture, a file."""
-    if any(part.get(key) for key in _SEALING) or part.get("type") in _SEALED_TYPES:
+    if any(part.get(key) for key in _SEALING) or kind_of(part) in _SEALED_TYPES:
         return True
     media = text_of(part.get("mimeType")) or text_of(part.get("media_type")) or ""
     return bool(media) and not media.startswith("text/") and not _TYPED_DATA.isdisjoint(part)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.dialects.model.reading import arguments_of, call_of, tool_in
+from proxy.dialects.model.reading import arguments_of, call_of, tool_in, unplaced_in
 
 if TYPE_CHECKING:
     from proxy.dialects.model.transcript import Where
@@ -82,3 +82,12 @@ def test_all_that_a_model_reads_of_a_tool_is_read_whatever_its_arguments_are_cal
         "strict": True,
     }
     assert tool_in({**tool, **more}, ("tools", 0)) == tool_in(tool, ("tools", 0))
+
+
+@pytest.mark.parametrize("kind", [{}, [], ["file"], {"type": "file"}, None, 1])
+def test_a_block_whose_type_is_no_string_is_read_and_ends_nothing(kind: Json) -> None:
+    # A provider's reply with an object for a type ended in an error of the program.
+    said = unplaced_in({"type": kind, "note": "Ada likes tea"}, ("content", 0))
+    assert [(one.text, one.sealed) for one in said] == [("Ada likes tea", False)]
+    (sealed, _) = unplaced_in({"type": "file", "note": "Ada likes tea"}, ("content", 0))
+    assert sealed.sealed, "the control"
