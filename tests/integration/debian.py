@@ -11,11 +11,17 @@ import shutil
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from tests.conftest import HEAVY
 from tests.integration.clients.environments import INSTALL_S, made_once
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_KEYS: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def unpacked(command: str, package: str) -> Path:
@@ -31,11 +37,47 @@ def unpacked(command: str, package: str) -> Path:
         pytest.skip(f"{wanted}, or set MNEMOGATE_HEAVY=1")
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         pytest.skip(wanted)
-    with made_once(f"debian-{package}") as (folder, missing):
+    return _fetched(package, f"debian-{package}", wanted) / "usr" / "bin" / command
+
+
+def of_release(release: str, package: str, program: str) -> Path:
+    """A program that runs by itself, at its place in the package of another release of Debian.
+
+    Skips the test where this machine is not Debian, or the package cannot be had.
+    """
+    wanted = f"{package}, of Debian {release}"
+    mirror = _mirror()
+    if mirror is None or not _KEYS.exists():
+        pytest.skip(f"{wanted}: this is not Debian")
+    with TemporaryDirectory() as place:
+        lists = Path(place, "lists")
+        lists.mkdir()
+        source = Path(place, "sources.list")
+        source.write_text(f"deb [signed-by={_KEYS}] {mirror} {release} main\n", "utf-8")
+        # Lists of packages of its own: what this machine installs stays of its own release.
+        own = {"sourcelist": source, "sourceparts": "/dev/null"}
+        options = [f"-oDir::Etc::{name}={at}" for name, at in own.items()]
+        options += [f"-oDir::State::lists={lists}", f"-oDir::Cache={place}"]
+        return _fetched(package, f"debian-{release}-{package}", wanted, options) / program
+
+
+def _mirror() -> str | None:
+    """Where this machine takes the packages of Debian from."""
+    if shutil.which("apt-get") is None:
+        return None
+    asked = ("apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)")
+    said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    found = (line.partition(" ") for line in said.splitlines())
+    return next((uri for label, _, uri in found if label == "Debian"), None)
+
+
+def _fetched(package: str, name: str, wanted: str, options: Sequence[str] = ()) -> Path:
+    """The folder of that name with what is in a package, which apt-get finds by the options."""
+    with made_once(name) as (folder, missing):
         if missing:
             # Unpacked whole or not at all: what a run before left half done is written over.
             with TemporaryDirectory(dir=folder) as place:
-                if not _apt_get("download", package, cwd=Path(place)):
+                if not _apt_get("download", package, cwd=Path(place), options=options):
                     pytest.skip(f"{wanted}, which cannot be fetched")
                 [archive] = Path(place).glob("*.deb")
                 subprocess.run(
@@ -44,7 +86,7 @@ def unpacked(command: str, package: str) -> Path:
                     capture_output=True,
                     timeout=INSTALL_S,
                 )
-    return folder / "usr" / "bin" / command
+    return folder
 
 
 def installed(command: str, package: str) -> bool:
@@ -57,12 +99,12 @@ def installed(command: str, package: str) -> bool:
     return done and shutil.which(command) is not None
 
 
-def _apt_get(*words: str, cwd: Path) -> bool:
+def _apt_get(*words: str, cwd: Path, options: Sequence[str] = ()) -> bool:
     """Whether apt-get did it, at once or with lists of packages that are fetched anew."""
 
     def ran(*words: str) -> bool:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        command = ("apt-get", *words)
+        command = ("apt-get", *options, *words)
         done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, check=False)
         return done.returncode == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, TypeGuard, cast
 
 from tests.integration.cli_process import Done
 from tests.integration.clients.environments import python_environment
+from tests.integration.debian import of_release
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "examples" / "kubernetes"
@@ -41,6 +43,37 @@ def tool(package: str, version: str, *words: str, stdin: str = "") -> Done:
 def kubernetes_validate(*words: str) -> Done:
     """The schemas of Kubernetes 1.37 and its predecessors, bundled."""
     return tool("kubernetes-validate", "1.37.0", *words)
+
+
+def is_compose(file: Path) -> bool:
+    """Whether a file is as the specification of Compose says."""
+    words = ("check-jsonschema", "--builtin-schema", "vendor.compose-spec", str(file))
+    return tool("check-jsonschema", "0.39.0", *words).code == 0
+
+
+def composed(*files: Path) -> Done:
+    """What Compose itself says of files that are used together; it needs no engine for that."""
+    named = [word for file in files for word in ("--file", file.name)]
+    done = subprocess.run(
+        [*_compose(), *named, "config", "--quiet"],
+        cwd=files[0].parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return Done(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+@cache
+def _compose() -> tuple[str, ...]:
+    """Compose, as it is installed, else out of Debian's package."""
+    if shutil.which("docker") is not None:
+        asked = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+        if asked.returncode == 0:
+            return ("docker", "compose")
+    plugin = "usr/libexec/docker/cli-plugins/docker-compose"
+    return (str(of_release("trixie", "docker-compose", plugin)),)
 
 
 def read_yaml(text: str) -> list[Json]:

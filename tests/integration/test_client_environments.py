@@ -16,7 +16,7 @@ from tests.integration.clients.environments import (
     overlay,
     python_environment,
 )
-from tests.integration.debian import unpacked
+from tests.integration.debian import of_release, unpacked
 
 NOWHERE = "http://127.0.0.1:9/simple"
 RUNNING = Path(sys.executable)
@@ -102,6 +102,20 @@ def test_a_program_of_debian_is_unpacked_and_not_installed(tmp_path: Path) -> No
     assert shutil.which("hello") is None
     # Control: one that is installed is taken as it is.
     assert unpacked("sh", "hello") == Path(str(shutil.which("sh")))
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt-get")
+def test_a_program_of_another_release_leaves_this_machines_lists_alone(tmp_path: Path) -> None:
+    def lists() -> list[str]:
+        return sorted(path.name for path in Path("/var/lib/apt/lists").iterdir())
+
+    before = lists()
+    program = of_release("trixie", "hello", "usr/bin/hello")
+    assert program == tmp_path / "debian-trixie-hello" / "usr" / "bin" / "hello"
+    assert program.stat().st_mode & 0o111
+    assert lists() == before
+    with pytest.raises(pytest.skip.Exception, match="of Debian trixie, which cannot be fetched"):
+        of_release("trixie", "no-such-package", "usr/bin/none")
 
 
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt-get")
