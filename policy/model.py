@@ -188,6 +188,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires_at: Annotated[str, Meta(max_length=40)] | None = None
     # SHA-256 (hex) of the client's own vector bytes, where the protocol has them.
     vector_sha256: Annotated[str, Meta(max_length=64)] | None = None
+    # Whether the change goes into a place that a host reads as instructions (`policy.places`); set
+    # by what knows the path or block, never by a client.
+    instructions: bool = False
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

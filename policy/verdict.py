@@ -30,6 +30,7 @@ class Reason(enum.Enum):
     SOURCE_BELOW_STORED = "source_below_stored"
     TARGET_MISSING = "target_missing"
     PERSON_REQUIRED = "person_required"
+    INSTRUCTION_PLACE = "instruction_place"
     # Step 2: the text gives orders to an agent, or attacks it.
     DIRECTIVE_LANGUAGE = "directive_language"
     INJECTION_LANGUAGE = "injection_language"

@@ -41,6 +41,7 @@ _IN_WORDS: Final = {
     "source_class_forbidden": "its source may not write this class",
     "source_below_stored": "would change what somebody more trusted wrote",
     "person_required": "may be the user's own",
+    "instruction_place": "a host reads it as instructions",
     "trust_soft_score": "its principal's recent outcomes were bad",
     "trust_latched": "its principal or its tool is latched",
     "promotion_token_missing": "needs a person's word",

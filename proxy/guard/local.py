@@ -233,6 +233,7 @@ class Guarding:
             target=target,
             memory_class=item.memory_class,
             class_named=item.class_named,
+            instructions=item.instructions,
             guarded_key=item.key,
             guarded_blob=item.blob,
             edit=self._edit(principal, call, item),

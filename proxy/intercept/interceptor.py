@@ -428,6 +428,7 @@ class Writing:
             derived_from=proposal.derived_from,
             expires_at=proposal.expires_at,
             vector_sha256=hashlib.sha256(proposal.vector).hexdigest() if proposal.vector else None,
+            instructions=proposal.instructions,
         )
 
     def _lineage(

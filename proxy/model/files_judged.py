@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from policy.text.paths import is_exact_path
 from proxy.dialects.files.edits import item_of, read_file_call
 from proxy.dialects.files.known import KnownFiles
-from proxy.dialects.files.memory_paths import MemoryPaths, is_exact_path
+from proxy.dialects.files.memory_paths import MemoryPaths
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import ToolKind
 from proxy.dialects.model.memory_tools import file_tool

@@ -88,6 +88,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: Annotated[str, Meta(max_length=1_024)] = ""
     memory_class: MemoryClass = MemoryClass.L3
     class_named: bool = False
+    # Whether the call goes into a place that a host reads as instructions (`policy.places`).
+    instructions: bool = False
     # What the call does to the text under the key, where the map says so.
     effect: Effect | None = None
     scope_user: Name | None = None

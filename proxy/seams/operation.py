@@ -101,6 +101,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[int, ...] = ()
     # Ids by which the session ledger may recognise the tool call; unproven claims until it does.
     join: Join | None = None
+    # Whether the change goes into a place that a host reads as instructions. No client sets it.
+    instructions: bool = False
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, tag="write"):

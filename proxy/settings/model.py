@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from policy.labels.who_writes import SystemText, UserTurns
-from proxy.dialects.files.memory_paths import MEMORY_PATHS, BadPattern, MemoryPaths
+from policy.text.paths import BadPattern
+from proxy.dialects.files.memory_paths import MEMORY_PATHS, MemoryPaths
 from proxy.dialects.mcp.maps import MapError
 from proxy.dialects.model.confirm.may_ask import reaches_host
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it

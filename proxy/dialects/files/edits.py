@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import ChangeKind, MemoryClass
+from policy.text.paths import folded_path
 from proxy.dialects.files.hunks import hunks_of
-from proxy.dialects.files.memory_paths import folded_path
 from proxy.dialects.mcp.pieces import literal
 from proxy.dialects.strict_json.strict import canonical_json, decode_object
 from proxy.seams.faults import MalformedRequest

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.files.memory_paths import plain_path, readings_of_path
+from policy.text.paths import plain_path, readings_of_path
 
 if TYPE_CHECKING:
     from proxy.dialects.files.edits import FileCall

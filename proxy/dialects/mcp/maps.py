@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import ChangeKind, MemoryClass
-from proxy.dialects.files.memory_paths import MEMORY_PATHS, BadPattern, MemoryPaths
+from policy.text.paths import BadPattern
+from proxy.dialects.files.memory_paths import MEMORY_PATHS, MemoryPaths
 from proxy.dialects.mcp.class_rules import ClassRule, Path, RuleError, Word, example_of
 from proxy.dialects.mcp.effects import EffectRule  # noqa: TC001 - msgspec reads the annotation
 from proxy.dialects.mcp.file_rules import FileRule  # noqa: TC001 - msgspec reads the annotation

@@ -1,0 +1,117 @@
+"""The files and blocks that hosts read again, as their rules or as notes (`places.toml`)."""
+
+from __future__ import annotations
+
+import enum
+import tomllib
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.text.paths import PathPattern, readings_of_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Pattern = Annotated[str, Meta(min_length=1, max_length=512)]
+Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=256)]
+_BLOCK: Final = "block:"
+_SETTINGS: Final = "settings"
+
+
+class PlaceKind(enum.Enum):
+    """What a host does with the text of a place."""
+
+    INSTRUCTIONS = "instructions"  # the host puts it into prompts as rules
+    FACTS = "facts"  # the host shows it as notes, or only finds it in a search
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A place that a host reads; `pattern` is the entry of the list that names it."""
+
+    kind: PlaceKind
+    host: str
+    pattern: str
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The places of one host. `version` is the release from which they were read.
+
+    A pattern `block:NAME` is a block of memory, any other a path (`policy.text.paths`). `imports`
+    are the names of files in which the host replaces `@path` by that file's text.
+    """
+
+    name: str
+    version: str
+    instructions: Patterns = ()
+    facts: Patterns = ()
+    imports: Patterns = ()
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: tuple[Host, ...]
+
+
+def parse_hosts(text: str) -> tuple[Host, ...]:
+    """The hosts of a TOML document.
+
+    Raises:
+        ValueError: The text is not TOML, or has an unknown key or a wrong type.
+    """
+    return msgspec.convert(tomllib.loads(text), _Document).host
+
+
+class Places:
+    """The places of all hosts, and those that an operator added. Safe for concurrent use."""
+
+    def __init__(
+        self, hosts: Iterable[Host], instructions: Patterns = (), facts: Patterns = ()
+    ) -> None:
+        """Compile the patterns of these hosts and of an operator's two lists.
+
+        Raises:
+            BadPattern: A pattern is no path, see `PathPattern`.
+        """
+        own = Host(name=_SETTINGS, version="", instructions=instructions, facts=facts)
+        known = (*hosts, own)
+        self.imports = frozenset(name for host in known for name in host.imports)
+        """Names of the files in which a host replaces `@path` by that file's text."""
+        found = [
+            (PathPattern(pattern.removeprefix(_BLOCK)), Place(kind, host.name, pattern))
+            for host in known
+            for kind, patterns in (
+                (PlaceKind.INSTRUCTIONS, host.instructions),
+                (PlaceKind.FACTS, host.facts),
+            )
+            for pattern in patterns
+        ]
+        # Of two patterns that fit, the more specific one counts; of equal ones, instructions.
+        found.sort(key=lambda one: (-one[0].names, _is_facts(one[1])))
+        self._paths = [one for one in found if not one[1].pattern.startswith(_BLOCK)]
+        self._blocks = [one for one in found if one[1].pattern.startswith(_BLOCK)]
+
+    def of_path(self, path: str) -> Place | None:
+        """The place that a file is, in any way that a file system may read its path."""
+        return _first(self._paths, path)
+
+    def of_folder(self, path: str) -> Place | None:
+        """The place that a file is, or that lies in a folder, whose move moves all files in it."""
+        readings = readings_of_path(path)
+        inside = [place for one, place in self._paths if any(map(one.fits_folder, readings))]
+        return min(inside, key=_is_facts, default=None)
+
+    def of_block(self, name: str) -> Place | None:
+        """The place that a block of memory is, by its name or the path under which it is kept."""
+        return _first(self._blocks, name)
+
+
+def _is_facts(place: Place) -> bool:
+    return place.kind is PlaceKind.FACTS
+
+
+def _first(among: list[tuple[PathPattern, Place]], path: str) -> Place | None:
+    """The most specific place of each reading of a path; of several, an instructions place."""
+    readings = readings_of_path(path)
+    found = (next((place for one, place in among if one.fits(path)), None) for path in readings)
+    return min((place for place in found if place), key=_is_facts, default=None)

@@ -1,0 +1,135 @@
+"""Paths and patterns of paths, however a path is spelled.
+
+Of a tool call only the path's string is known: case, `..`, `~`, separators, invisible characters
+and the streams of NTFS are folded before it is compared, because a file system may fold them as
+well. What the string does not show (a link, a short name of Windows, a second name of one file),
+`proxy.files.here` looks for if the file is on this machine; otherwise it is not seen.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+from urllib.parse import unquote
+
+_DRIVE: Final = re.compile(r"^[a-z]:(?=/|$)")
+_UNSEEN: Final = frozenset({"Cf", "Cc", "Mn"})
+
+
+class BadPattern(ValueError):  # noqa: N818 - what the text is, not a fault of ours
+    """The error for a text that is no pattern of paths; its message says why."""
+
+
+class PathPattern:
+    """A pattern of paths.
+
+    A pattern without a slash is a name in any folder. `*` is a part of one name, `**` any names. A
+    pattern that begins with a slash starts at the root; any other fits in any folder.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        """Compile the pattern.
+
+        Raises:
+            BadPattern: The pattern is empty, has `..` or begins with `**`.
+        """
+        steps = pattern.strip("/").split("/")
+        if not pattern.strip("/") or ".." in steps or steps[0] == "**":
+            raise BadPattern(f"{pattern!r}: must be a name or a path, and begin with a name")
+        if any("**" in step and step != "**" for step in steps):
+            raise BadPattern(f"{pattern!r}: `**` stands for whole names")
+        root = "/" if pattern.startswith("/") else ""
+        self.names = sum("*" not in step for step in steps)
+        """How many steps the pattern names whole: of two patterns, more names are more specific."""
+        self._path = _compiled(root, steps)
+        above = (_compiled(root, steps[:end]).pattern for end in range(1, len(steps)))
+        self._folder = re.compile("|".join((self._path.pattern, *above)))
+
+    def fits(self, reading: str) -> bool:
+        """Whether the reading of a path (`readings_of_path`) is such a path."""
+        return self._path.search(reading) is not None
+
+    def fits_folder(self, reading: str) -> bool:
+        """Whether the reading of a path is such a path, or that of a folder above one."""
+        return self._folder.search(reading) is not None
+
+
+def folded_path(path: str) -> str:
+    """One spelling for all spellings of a path that a file system may take for the same file."""
+    spelled = _plain(path).replace("\\", "/").removeprefix("file://")
+    drive = _DRIVE.match(spelled)
+    below = spelled[drive.end() :] if drive else spelled
+    steps: list[str] = []
+    for step in below.split("/"):
+        name = step.strip() if step.strip(". ") == "" else _file_name(step)
+        if name == "..":
+            del steps[-1:]
+        elif name not in {"", "."}:
+            steps.append(name)
+    root = "/" if spelled.startswith("/") or drive else ""
+    return f"{drive[0] if drive else ''}{root}{'/'.join(steps)}"
+
+
+def plain_path(path: str) -> str:
+    """A path without the steps `.` and empty ones, which lead nowhere: it names the same file."""
+    steps = [step for step in path.split("/") if step not in {"", "."}]
+    return f"{'/' if path.startswith('/') else ''}{'/'.join(steps)}"
+
+
+def is_exact_path(path: str) -> bool:
+    """Whether a path is absolute, without `.`, `..`, empty steps and backslashes.
+
+    Two equal paths of this form name one file, whatever folder each call was made in.
+    """
+    steps = path.split("/")[1:]
+    return path.startswith("/") and "\\" not in path and not {"", ".", ".."} & {*steps}
+
+
+def readings_of_path(path: str) -> frozenset[str]:
+    """The files that one path may name, depending on who reads it.
+
+    Some file systems take look-alike characters for the same (they fold names), others do not. So
+    the steps of the path (`..` and the like) are taken once before folding and once after.
+    """
+    # A path may be read in two more ways: a tool that takes addresses of files decodes them, and a
+    # tool in C ends a path at a zero byte.
+    address = _plain(path).lstrip().startswith("file:")
+    whole = {path, unquote(path) if address else path}
+    spelled = {one for some in whole for one in (some, some.partition("\0")[0]) if one}
+    spelled_for_windows = {one.replace("\\", "/") for one in spelled}
+    return frozenset({*map(folded_path, spelled), *map(_stepped, spelled | spelled_for_windows)})
+
+
+def _stepped(path: str) -> str:
+    steps: list[str] = []
+    for step in path.split("/"):
+        if step == "..":
+            del steps[-1:]
+        elif step not in {"", "."}:
+            steps.append(step)
+    names = "/".join(_file_name(_plain(step)) for step in steps)
+    return f"/{names}" if path.startswith("/") else names
+
+
+def _plain(text: str) -> str:
+    made = unicodedata.normalize("NFKD", text)
+    return "".join(char for char in made if unicodedata.category(char) not in _UNSEEN).casefold()
+
+
+def _file_name(step: str) -> str:
+    # On Windows trailing dots and blanks are no part of a name, and what follows a colon is a
+    # stream of the same file.
+    return step.partition(":")[0].rstrip(". ")
+
+
+def _compiled(root: str, steps: list[str]) -> re.Pattern[str]:
+    # `**` at the end is everything below; between two names it may also be nothing.
+    parts = ["(?:.+/)?" if step == "**" else f"{_name(step)}/" for step in steps]
+    path = "".join(parts).removesuffix("/")
+    path = path.removesuffix("(?:.+/)?") + ".+" if steps[-1] == "**" else path
+    return re.compile(f"{'^/' if root else '(?:^|/)'}{path}$")
+
+
+def _name(step: str) -> str:
+    return "[^/]*".join(re.escape(part) for part in folded_path(step).split("*"))

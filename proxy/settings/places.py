@@ -1,0 +1,23 @@
+"""The places of the shipped hosts (`policy/places.toml`), and those that an operator adds."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+from typing import TYPE_CHECKING
+
+from policy.places import Places, parse_hosts
+
+if TYPE_CHECKING:
+    from policy.places import Patterns
+
+
+@functools.lru_cache(maxsize=256)
+def places_with(instructions: Patterns = (), facts: Patterns = ()) -> Places:
+    """The shipped places and those of an operator's two lists.
+
+    Raises:
+        BadPattern: An entry of a list is no path.
+    """
+    text = importlib.resources.files("policy").joinpath("places.toml").read_text("utf-8")
+    return Places(parse_hosts(text), instructions, facts)
