@@ -219,6 +219,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     # Our own id of the session that the candidate was found to belong to (32 hex digits).
     session: str | None = None
     by_person: bool = False
+    # Whether the session that wrote the candidate had read foreign text (docs/glossary.md#labels).
+    after_reading: bool = False
 
 
 class MemoryStatus(enum.Enum):

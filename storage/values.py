@@ -210,7 +210,11 @@ class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
     held_at_ms: int
     # The origin, in the coarse form that a leaf shows: a label, a server, a tool.
     origin: str = ""
+    # Whether the session that wrote it had read foreign text.
+    after_reading: bool = False
     candidate: Candidate | None = None
+    # Our id of the session that wrote it; None if unknown. Only given together with the content.
+    session: str | None = None
     # The trace of the write, to which its verdicts belong; only given together with the content.
     trace_id: str = ""
     # Ids of the anchors that the candidate contradicted, or would have displaced, in the trial

@@ -452,6 +452,7 @@ class EmbeddedReader(TrustReads):
             held,
             candidate=decode_canonical(contents.canonical),
             trace_id=evidence.trace_id,
+            session=evidence.provenance.session,
             anchors=tuple(one.anchor_id for one in probes if one.contradicts or one.outranks),
         )
 

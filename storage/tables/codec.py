@@ -233,6 +233,7 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     ceiling: SourceKind | None = None
     origin: str = ""  # the origin, as `storage.write.waiting` names it
     origin_key: bytes = b""  # the key in the table of origins; empty where no tool is named
+    after_reading: bool = False  # whether the session that wrote it had read foreign text
 
 
 class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):

@@ -260,4 +260,5 @@ def held_candidate_of(candidate_id: CandidateId, row: HeldRow) -> HeldCandidate:
         basis=row.basis,
         held_at_ms=row.held_at_ms,
         origin=row.origin or row.source.value,
+        after_reading=row.after_reading,
     )

@@ -323,6 +323,7 @@ class Judge:
             origin=origin_of(submission),
             origin_key=b"" if origin is None else origin.key,
             ceiling=submission.provenance.ceiling,
+            after_reading=submission.provenance.after_reading,
         )
         change.draft.put(HELD, bytes.fromhex(candidate_id), encode(row))
         change.held_count += 1
