@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Self
 from policy.model import CandidateId, MemoryId
 from policy.verdict import Reason
 from proxy.ledger.sessions import Sessions
-from proxy.model.codes import Codes
 from proxy.model.files_judged import files_of
 from proxy.model.healing import Healing
 from proxy.model.reply_notes import ReplyNotes
@@ -44,7 +43,6 @@ class ModelMemory:
         log: SessionLog,
         sessions: Sessions,
         withholding: Withholding,
-        codes: Codes,
         drift: Drift,
         replies: ReplyNotes,
         *,
@@ -56,7 +54,6 @@ class ModelMemory:
         self.replays = replays
         self.sessions = sessions
         self.withholding = withholding
-        self.codes = codes
 
     @classmethod
     async def opened(cls, store: Store, surroundings: Surroundings, replays: ModelReplays) -> Self:
@@ -69,11 +66,10 @@ class ModelMemory:
         log, records = await asyncio.to_thread(store.open_session_log, scar)
         sessions = Sessions(log, store.prints_key, surroundings)
         withholding = Withholding(store.prints_key, log, StoreVerdicts(store), surroundings.pace)
-        codes = Codes(store.prints_key)
-        sessions.restore(records, withholding, codes)
+        sessions.restore(records, withholding)
         await asyncio.to_thread(withholding.resolve)
         replies = ReplyNotes(store.recalls, surroundings.now_ms)
-        return cls(log, sessions, withholding, codes, store.drift, replies, replays=replays)
+        return cls(log, sessions, withholding, store.drift, replies, replays=replays)
 
     def knows_answers(self, models: tuple[ModelUpstream, ...]) -> None:
         """Give the ledger the fixed texts of servers' answers to writes, from the tool maps."""

@@ -65,7 +65,6 @@ from proxy.model.calls_judged import Veto
 from proxy.model.extraction import Extraction
 from proxy.model.judge_calls import Vetoing
 from proxy.model.memory_seam import UnsafeUncoupled
-from proxy.model.questioning import Questioning
 from proxy.model.sending import Behind
 from proxy.seams.cases import ChecksNoReplies
 from proxy.seams.ledger import NoSessions
@@ -515,15 +514,6 @@ class Services:
         ledger = self.operate.ledger
         coupling = Vetoing(coupling, veto, ledger.unmapped, ledger.gave)
         upstreams = self._foundation.settings.models if couple else ()
-        if self._foundation.memory is not None:
-            coupling = Questioning(
-                coupling,
-                codes=self._foundation.memory.codes,
-                sessions=self.operate.ledger,
-                reader=self._foundation.store.reader,
-                decides=self.deciding,
-                surroundings=self._foundation.surroundings,
-            )
         for name in unset_in(upstreams):
             _LOG.warning(
                 'the [[model]] table "%s" has no user_turns: say "person" or "program"; until then '

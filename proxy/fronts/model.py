@@ -264,7 +264,6 @@ class ModelFront:
             extracts=extracts,
             user_turns=settings.user_turns,
             system_text=settings.system_text,
-            confirm=settings.confirm,
             readings=self._recurring,
         )
         started_ns = self._surroundings.clock_ns()

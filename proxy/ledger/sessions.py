@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import msgspec
 
 from policy.labels.who_writes import SystemText
-from policy.model import SourceKind
 from proxy.ledger.core import DISTRUST_MS, Core
 from proxy.ledger.evidence import SeenCall, evidence
-from proxy.ledger.joining import length_of, most_under_calls
+from proxy.ledger.joining import length_of
 from proxy.ledger.records import (
     OTHERS_FROM,
     Distrusted,
@@ -130,11 +129,6 @@ class Sessions:
             session.unread = unread_of(session)
         self._others += others
 
-    @property
-    def log(self) -> SessionLog | None:
-        """The log itself, for other components that write to it."""
-        return self._log
-
     def knows_answers(self, says: Iterable[str]) -> None:
         """Set the texts with which servers always answer writes, from the tool maps."""
         self._core.reader.says |= frozenset(says)
@@ -175,47 +169,6 @@ class Sessions:
         One began under a call of the other, or both began under a third session.
         """
         return self._core.state.root(one) == self._core.state.root(other)
-
-    def root_of(self, session: str) -> str:
-        """The session at the top of the chain of calls under which a session began."""
-        return self._core.state.root(session)
-
-    def is_persons(self, session: str) -> bool:
-        """Whether a session is one conversation, begun by itself, and a person types in it."""
-        state = self._core.state
-        found = state.sessions.get(session)
-        alone = found is not None and not found.parent and session not in state.merged.values()
-        typed = SourceKind.USER_INPUT
-        return alone and all(
-            most is typed for most in state.sessions[session].conversations.values()
-        )
-
-    def is_under_a_call(self, principal_id: PrincipalId) -> bool:
-        """Whether a tool call of the principal has no result yet.
-
-        What comes now may then come from the process that the call started. No history of a request
-        counts, because that process may write the history as well.
-        """
-        book = self._core.state.books.get(principal_id)
-        if book is None:
-            return False
-        most = most_under_calls(book, (), self.surroundings.now_ms())
-        return most is not SourceKind.USER_INPUT
-
-    def held_in(self, session: str) -> dict[str, tuple[str, ...]]:
-        """The candidates of a session that were held, oldest first.
-
-        Each with the kinds of segments that its text was found in: label, server and tool.
-        """
-        found = self._core.state.session(session)
-        writes = () if found is None else found.writes
-        return {
-            one.candidate_id: tuple(
-                sorted({f"{row.label.value} {row.server} {row.tool}" for row in one.origins})
-            )
-            for one in writes
-            if one.decision == "hold"
-        }
 
     def tools(self, tenant: str) -> ToolList:
         """Tools with an unapproved description, for an operator."""
@@ -399,11 +352,9 @@ class Sessions:
         found = self._core.ring_of(principal_id).containing(text, "")
         return self._core.origins(found)[:CULPRITS_MAX]
 
-    def read_before(
-        self, candidate_id: str, below: SourceKind = SourceKind.USER_INPUT
-    ) -> tuple[tuple[str, ...], ...] | None:
+    def read_before(self, candidate_id: str) -> tuple[tuple[str, ...], ...] | None:
         """Names of what the writing conversation had read before a candidate, with labels."""
-        return read_before(self._core.state, candidate_id, below)
+        return read_before(self._core.state, candidate_id)
 
     def beside(self, candidate_id: str) -> frozenset[str]:
         """Other candidates of a candidate's conversation, and of those that began under it."""

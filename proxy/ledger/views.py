@@ -159,10 +159,8 @@ def _unknown(session: SessionState) -> UnknownView | None:
     return UnknownView(segment=segment, rule=rule, needs=needs)
 
 
-def read_before(
-    state: State, candidate_id: str, below: SourceKind = SourceKind.USER_INPUT
-) -> tuple[tuple[str, ...], ...] | None:
-    """What entered a session below a label before it wrote this candidate, newest last.
+def read_before(state: State, candidate_id: str) -> tuple[tuple[str, ...], ...] | None:
+    """What entered a session below `user_input` before it wrote this candidate, newest last.
 
     Each source is named by server and tool, or by the kind of segment. None where the writing
     session is no longer known.
@@ -174,7 +172,8 @@ def read_before(
             named = [
                 tuple(name for name in (row.server, row.tool) if name) or (row.channel,)
                 for row in entered
-                if row.channel not in _THE_MODELS_OWN and row.label.trust < below.trust
+                if row.channel not in _THE_MODELS_OWN
+                and row.label.trust < SourceKind.USER_INPUT.trust
             ]
             return tuple(dict.fromkeys(named))[-READ_NAMED_MAX:]
     return None

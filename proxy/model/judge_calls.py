@@ -107,7 +107,3 @@ class Vetoing:
     def passing(self, principal: Principal) -> Filter:
         """Implements `Coupling.passing`: a filter for the events of a stream in an unknown API."""
         return self._inner.passing(principal)
-
-    async def closing(self, prepared: Prepared, said: str) -> str | None:
-        """The text that the sidecar adds to a finished reply, whose words are `said`."""
-        return await self._inner.closing(prepared, said)

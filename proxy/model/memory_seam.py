@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from policy.labels.who_writes import SystemText, UserTurns
-from proxy.dialects.model.confirm.history import TurnBehind  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.reading import AFRESH, Readings
 from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
@@ -46,8 +45,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     # Whether a person or a program writes the user turns; None if the operator did not say.
     user_turns: UserTurns | None = None
     system_text: SystemText = SystemText.KNOWN
-    # The tools that a conversation may offer in which a person is asked; None: no person is asked.
-    confirm: frozenset[str] | None = None
     # A cache of values that were read from parts of earlier bodies.
     readings: Readings = AFRESH
 
@@ -66,8 +63,6 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     conversation: Conversation = NOWHERE
     # What withholding leaves unchanged in the request, where the request is kept for a replay.
     leave: Leave = Leave()
-    # The person's last turn, if it directly follows a question of the sidecar.
-    answer: TurnBehind | None = None
 
 
 class Undecided(Exception):  # noqa: N818 - a state of the principal, not a fault
@@ -144,13 +139,6 @@ class Coupling(Protocol):
         """A filter for the events of a stream in an unknown API."""
         ...
 
-    async def closing(self, prepared: Prepared, said: str) -> str | None:
-        """The text that the sidecar adds to a finished reply, whose words are `said`.
-
-        None if it adds nothing.
-        """
-        ...
-
 
 class UnsafeUncoupled:
     """Protects nothing: tests use it to show that an attack works without Mnemogate."""
@@ -204,8 +192,3 @@ class UnsafeUncoupled:
         """A filter that passes every event."""
         del principal
         return _Everything()
-
-    async def closing(self, prepared: Prepared, said: str) -> str | None:
-        """None: nothing is added to a reply."""
-        del prepared, said
-        return None

@@ -13,14 +13,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from proxy.dialects.model.api import ModelApi, continued
-from proxy.dialects.model.confirm.block import APART
-from proxy.dialects.model.confirm.replies import (
-    ends_turn,
-    event_ends_turn,
-    own_words,
-    with_last,
-    words_before_end,
-)
 from proxy.dialects.model.one_reading import straight_event, straight_object
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import repeats, text_of
@@ -289,14 +281,12 @@ class Turn:
             if not reply.refused_all():
                 break
             async with AsyncExitStack() as stack:
-                # The text to append is asked for now. If the model is not asked again, the reply
-                # ends with it.
                 again = await self.ask_again(reply.again(), stack)
                 if again is None:
                     break
                 raw = await self.wire.behind.whole(again)
         given = reply.edited()
-        edited = await self._closed(self._coupling.said(self.current, given))
+        edited = self._coupling.said(self.current, given)
         self.reply_id = text_of(edited.get("id")) or ""
         found = edited.get("output")
         self.output = tuple(found) if isinstance(found, list) else ()
@@ -308,19 +298,6 @@ class Turn:
 
     def _read_reply(self, raw: bytes) -> ModelReply:
         return self.api.read_reply(straight_object(_read(raw)))
-
-    async def _closed(self, edited: dict[str, Json]) -> dict[str, Json]:
-        """The reply with the sidecar's own text appended, if there is any."""
-        said = own_words(self.api.read_reply(edited)) if ends_turn(self.api.name, edited) else None
-        text = None if said is None else await self.closing(said)
-        return edited if text is None else with_last(self.api.name, edited, text)
-
-    async def closing(self, said: str) -> str | None:
-        """The sidecar's own text to append to a finished reply, whose words are `said`."""
-        if not self.wire.asks:
-            return None
-        done = await attempt(self._coupling.closing(self.current, said), self._halt)
-        return None if isinstance(done, Failure) else done
 
     def filter(self) -> Filter:
         """Make a filter for the events of one request's reply."""
@@ -370,8 +347,6 @@ class StreamedReply:
         self._reply = reply
         self._events = events
         self._editor = turn.api.editor()
-        # the model's words in earlier requests for this reply; all calls in them were refused
-        self._said_before = ""
         self._running = self._run()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -401,7 +376,6 @@ class StreamedReply:
                 raise UpstreamError("the server behind sent an event that is not JSON") from None
             if not editor.refused_all():
                 break
-            self._said_before += "".join(editor.said().said)
             reply = await turn.ask_again(editor.again(), self._stack)
             if reply is None:
                 yield editor.close()
@@ -430,12 +404,7 @@ class StreamedReply:
         """
         turn, editor = self._turn, self._editor
         out = b""
-        came = chain.from_iterable(_cleaned(one, clean) for one in events)
-        if turn.asked.confirm is not None:
-            came = chain.from_iterable(words_before_end(turn.api.name, one) for one in came)
-        for event in came:
-            if event_ends_turn(turn.api.name, event):
-                out += await self._closing()
+        for event in chain.from_iterable(_cleaned(one, clean) for one in events):
             was_over = editor.over
             passed, waiting = editor.feed(event)
             if waiting or (editor.over and not was_over):
@@ -450,14 +419,6 @@ class StreamedReply:
         if out:
             turn.begins()
             yield out
-
-    async def _closing(self) -> bytes:
-        """Events with the sidecar's own text, to be sent before the end of the reply."""
-        said = own_words(self._editor.said())
-        if said is None or self._editor.holds:
-            return b""
-        text = await self._turn.closing(self._said_before + said)
-        return b"" if text is None else self._editor.add(APART + text)
 
 
 def _cleaned(event: Event | None, clean: Filter) -> list[Event]:

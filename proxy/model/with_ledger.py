@@ -200,10 +200,6 @@ class Coupled:
         """Implements `Coupling.passing`: a filter for the events of a stream in an unknown API."""
         return self._withholding.reply(principal.principal_id, "")
 
-    async def closing(self, prepared: Prepared, said: str) -> str | None:
-        """The text that the sidecar adds to a finished reply, whose words are `said`."""
-        return await self._inner.closing(prepared, said)
-
 
 def left_alone(
     request: ModelRequest, entered: Entered, clean: frozenset[int] = frozenset()

@@ -12,7 +12,6 @@ from policy.labels.who_writes import SystemText, UserTurns
 from policy.text.paths import BadPattern
 from proxy.dialects.files.memory_paths import MEMORY_PATHS, MemoryPaths
 from proxy.dialects.mcp.maps import MapError
-from proxy.dialects.model.confirm.may_ask import reaches_host
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
 from proxy.settings.tool_maps import maps_of_models
@@ -54,13 +53,6 @@ class ModelPurpose(enum.Enum):
     EXTRACTION = "extraction"  # A memory backend asks; the answer itself is stored.
 
 
-class ConfirmIn(enum.Enum):
-    """Where a person is asked about held candidates."""
-
-    PAGE = "page"  # Only in the review queue, and on its page.
-    REPLY = "reply"  # Also in the conversation: the sidecar puts a question at the end of a reply.
-
-
 class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One `[[model]]` table, as it stands in the file."""
 
@@ -76,8 +68,6 @@ class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     memory_paths: Annotated[tuple[Text, ...], Meta(max_length=256)] = MEMORY_PATHS
     user_turns: UserTurns | None = None
     system_text: SystemText = SystemText.KNOWN
-    confirm: ConfirmIn = ConfirmIn.PAGE
-    confirm_tools: Annotated[tuple[Text, ...], Meta(max_length=256)] | None = None
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 600.0
     total_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 3_600.0
     request_bytes_max: Annotated[int, Meta(ge=1_024, le=128 * 1024**2)] = 32 * 1024**2
@@ -110,11 +100,6 @@ MEANINGS: Final[dict[str, str]] = {
     "system_text": "What a program adds to its system prompt, or says between the turns, once a "
     "conversation goes on. `known`: `unknown`, unless its prompt said it before, or it is a "
     "memory, which keeps its label. `trusted`: the program's own.",
-    "confirm": "`page`: what waits for a person is in the review queue and on its page. `reply`: "
-    "she is also asked at the end of a reply, and answers with a code; needs `confirm_tools`, and "
-    '`user_turns = "person"`.',
-    "confirm_tools": "The only tools that an agent which is asked so may ever offer (`[]`: none). "
-    "Those that run commands, send requests of their own or read the host's files are refused.",
     "answer_seconds": "Seconds to the beginning of an answer, and between two pieces of it.",
     "total_seconds": "Seconds for a whole answer, every second asking of the model included.",
     "request_bytes_max": "Largest request body in bytes.",
@@ -136,8 +121,6 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
     maps: Maps
     user_turns: UserTurns | None
     system_text: SystemText
-    # The tools that a reply which asks a person may offer; None: no person is asked in a reply.
-    confirm: frozenset[str] | None
     answer_seconds: float
     total_seconds: float
     request_bytes_max: int
@@ -194,31 +177,11 @@ def _upstream(given: ModelTable) -> ModelUpstream:
         maps=_maps(given),
         user_turns=UserTurns.PROGRAM if extracts else given.user_turns,
         system_text=given.system_text,
-        confirm=_confirm(given),
         answer_seconds=given.answer_seconds,
         total_seconds=given.total_seconds,
         request_bytes_max=given.request_bytes_max,
         reply_bytes_max=given.reply_bytes_max,
     )
-
-
-def _confirm(given: ModelTable) -> frozenset[str] | None:
-    if given.confirm is ConfirmIn.PAGE:
-        if given.confirm_tools is not None:
-            raise BadValue('confirm_tools: say `confirm = "reply"` with it')
-        return None
-    if given.confirm_tools is None:
-        raise BadValue('confirm_tools: name the tools of the agent; `confirm = "reply"` needs them')
-    if given.user_turns is not UserTurns.PERSON:
-        raise BadValue('confirm: needs `user_turns = "person"`: only a person can be asked')
-    for name in given.confirm_tools:
-        if reaches_host(name):
-            raise BadValue(
-                f"confirm_tools: {name}: by its name it runs commands, sends requests of its own, "
-                "reads the host's files or begins another agent; such an agent could read the code "
-                'and answer by itself: leave `confirm = "reply"` out, and use the review page'
-            )
-    return frozenset(given.confirm_tools)
 
 
 def _maps(given: ModelTable) -> Maps:

@@ -202,6 +202,17 @@ def uids(raw: Raw) -> tuple[int, ...]:
     return tuple(parse(part) for part in parts if part != "")
 
 
+_UNKNOWN: Final = "Object contains unknown field `"
+_NOT_IN_CHAT: Final = (
+    "a person decides on the page, with `mnemogate review` or through `[review.webhook]`"
+)
+# What a removed key is answered with: one line that names its successor.
+_SUCCESSORS: Final = {
+    "confirm": f"confirm: no such setting; {_NOT_IN_CHAT}",
+    "confirm_tools": f"confirm_tools: no such setting; {_NOT_IN_CHAT}",
+}
+
+
 def table_of(table: object, kind: type[T]) -> T:
     """One TOML table of a settings file as its struct.
 
@@ -213,6 +224,9 @@ def table_of(table: object, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         rule, _, place = str(error).partition(" - at `$.")
         key = place.rstrip("`")
+        successor = _SUCCESSORS.get(rule.removeprefix(_UNKNOWN).rstrip("`"))
+        if successor is not None:
+            raise BadValue(successor) from None
         words = ", ".join(_words_of(kind, key)) if rule.startswith("Invalid enum value") else ""
         raise BadValue(f"{key}: one of {words}" if words else str(error)) from None
 

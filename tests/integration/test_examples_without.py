@@ -29,6 +29,7 @@ CASES: dict[str, tuple[list[str], dict[str, str], str]] = {
         {"OPENAI_BASE_URL": NOBODY, "OPENAI_API_KEY": "x"},
         f"no answer of the model at {NOBODY}: ",
     ),
+    "chat-agent/dialog.py, no secret": (["/nonexistent"], {}, "no dialog: "),
     "chroma/remember.py, no key": ([], {}, "MNEMOGATE_AGENT_KEY is not set"),
     "chroma/remember.py, no sidecar": (
         [],

@@ -19,7 +19,6 @@ from tests.integration.browser import DESK, PHONE, ROOT, browser
 from tests.integration.model_bench import asking, fronted
 from tests.integration.model_bench import call as calling
 from tests.integration.running import OPERATOR_KEY
-from tests.integration.test_example_chat_agent import blocks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -47,19 +46,6 @@ async def _listener(answer: bytes) -> AsyncGenerator[tuple[str, list[bytes]]]:
     async with server:
         port = server.sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}", asked
-
-
-async def test_the_question_in_a_conversation_as_the_example_prints_it(tmp_path: Path) -> None:
-    # `test_example_chat_agent.py` holds these blocks against what the example prints.
-    asked, answered = (escape(one) for one in blocks()[:2])
-    style = "font: 16px/1.5 monospace; white-space: pre-wrap; margin: 2em; width: 62em"
-    said = f"It opens at nine.\n\n{asked}\n\n<b>yes 7F3K9QWX</b>\n\nGood.\n\n{answered}"
-    terminal = f'<!doctype html><meta charset="utf-8"><pre style="{style}">{said}</pre>'
-    file = tmp_path / "terminal.html"
-    await asyncio.to_thread(file.write_text, terminal)
-    chromium = browser(tmp_path)
-    assert "Mnemogate asks you" in await asyncio.to_thread(chromium.shown, file.as_uri())
-    await asyncio.to_thread(chromium.picture, file.as_uri(), "question", width=DESK, height=370)
 
 
 async def test_what_waits_is_read_on_a_phone_and_asks_nobody_for_anything(

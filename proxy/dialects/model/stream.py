@@ -56,10 +56,6 @@ class Editor(Protocol):
         """The bytes that end a reply whose calls were all refused, without a second request."""
         ...
 
-    def add(self, text: str) -> bytes:
-        """Bytes that add the sidecar's text before the end of a reply without calls."""
-        ...
-
     def said(self) -> ModelReply:
         """What the model said and called in this request, refused calls included."""
         ...

@@ -201,11 +201,6 @@ class AnthropicEditor:
         self._over = True
         return event_of("message_delta", ended) + event_of("message_stop", {"type": "message_stop"})
 
-    def add(self, text: str) -> bytes:
-        """Bytes that add the sidecar's text before the end of a reply without calls."""
-        self._sent += 1
-        return _text_block(self._sent - 1, text)
-
     def _delta(self, event: Event, body: dict[str, Json]) -> bytes:
         usage = object_of(body.get("usage"))
         if self.refused_all():

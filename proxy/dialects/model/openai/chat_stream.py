@@ -240,10 +240,6 @@ class ChatEditor:
         chunk = self._renamed("", {**self._chunk, "choices": [end]})
         return chunk + f"data: {DONE}\n\n".encode()
 
-    def add(self, text: str) -> bytes:
-        """Bytes that add the sidecar's text before the end of a reply without calls."""
-        return self._note(0, text)
-
     def _choice(
         self, event: Event, body: dict[str, Json], choice: dict[str, Json], *, alone: bool
     ) -> Json:

@@ -131,11 +131,6 @@ class ResponsesEditor:
         body: dict[str, Json] = {"type": kind, "response": response}
         return event_of(kind, {**body, "sequence_number": self._take()})
 
-    def add(self, text: str) -> bytes:
-        """Bytes that add the sidecar's text before the end of a reply without calls."""
-        self._edited = True
-        return self._note(len(self._output) - self._shift, text)
-
     def _item(
         self, event: Event, body: dict[str, Json], kind: str, index: int
     ) -> tuple[bytes, tuple[Waiting, ...]]:

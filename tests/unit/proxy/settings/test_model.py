@@ -131,32 +131,19 @@ def test_the_file_of_settings_names_them(tmp_path: Path) -> None:
         load_settings(environment=environment, config=config)
 
 
-PERSON = {**TABLE, "user_turns": "person", "confirm": "reply"}
-
-
-def test_a_person_is_asked_in_the_conversation_of_agents_whose_tools_are_named() -> None:
-    (found,) = model_upstreams([{**PERSON, "confirm_tools": ["fetch", "memory"]}])
-    assert found.confirm == frozenset({"fetch", "memory"})
-    (found,) = model_upstreams([{**PERSON, "confirm_tools": []}])
-    assert found.confirm == frozenset()
-    (found,) = model_upstreams([TABLE])
-    assert found.confirm is None
-
-
 @pytest.mark.parametrize(
-    ("table", "says"),
-    [
-        (PERSON, "confirm_tools: name the tools"),
-        ({**TABLE, "confirm_tools": []}, 'say `confirm = "reply"`'),
-        ({**PERSON, "confirm_tools": [], "user_turns": "program"}, "only a person can be asked"),
-        ({**TABLE, "confirm": "reply", "confirm_tools": []}, "only a person can be asked"),
-        ({**PERSON, "confirm_tools": ["fetch", "Bash"]}, "confirm_tools: Bash: by its name"),
-        ({**PERSON, "confirm": "maybe", "confirm_tools": []}, "confirm: one of page, reply"),
-    ],
+    "removed", [{"confirm": "reply"}, {"confirm": "page"}, {"confirm_tools": []}]
 )
-def test_an_agent_that_could_answer_by_itself_is_refused_at_the_start(
-    table: object, says: str
-) -> None:
+def test_a_removed_setting_is_an_error_that_names_its_successor(removed: dict[str, object]) -> None:
+    (key,) = removed
     with pytest.raises(BadValue) as error:
-        model_upstreams([table])
-    assert says in str(error.value)
+        model_upstreams([{**TABLE, **removed}])
+    message = str(error.value)
+    assert message.startswith(f"model, table 1: {key}: no such setting; a person decides on")
+    assert "\n" not in message
+    for successor in ("the page", "`mnemogate review`", "`[review.webhook]`"):
+        assert successor in message
+    # Control: the error of a key that never was names no successor.
+    with pytest.raises(BadValue, match="unknown field `confirms`") as error:
+        model_upstreams([{**TABLE, "confirms": "page"}])
+    assert "review" not in str(error.value)
