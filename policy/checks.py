@@ -13,17 +13,16 @@ import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import Facts, NonceState, TokenState
-from policy.labels.ceiling import FIRM_BASES
 from policy.labels.derive import (
     effective_class,
-    may_be_lowered,
+    is_unproven,
+    landing_of,
     more_powerful,
     named_class,
     with_lineage,
 )
 from policy.labels.floor import class_of_order
 from policy.labels.forwarded_call import is_forwarded
-from policy.labels.landing import LOWERED, is_lowered
 from policy.model import (
     Basis,
     Candidate,
@@ -109,8 +108,10 @@ def stored_class(facts: Facts) -> MemoryClass | None:
     return facts.stored.memory_class
 
 
-def landing_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryClass:
-    """The class that a candidate gets if it is admitted: the one it asks for, or knowledge (L3).
+def landing_class(candidate: Candidate, facts: Facts) -> MemoryClass:
+    """The class that a candidate gets if it is admitted.
+
+    It is the one that the candidate asks for; an unproven text gets knowledge (L3) at most.
 
     Only this function decides the class. Matrix, trust, shadow retrieval, verdict and the stored
     row all use its answer.
@@ -124,19 +125,18 @@ def landing_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Memor
         by_whom = confirmed(facts)
         order = class_of_order(candidate, facts.reading, provenance, confirmed=by_whom)
     asked = effective_class(candidate, facts.reading, stored, order)
-    if provenance is None or ruleset.cell(provenance.source, asked) is not Cell.REFUSE:
+    if facts.reading.flagged or provenance is None or not is_unproven(provenance):
         return asked
-    lowered = may_be_lowered(candidate, facts.reading, stored, provenance)
-    return LOWERED[1] if lowered else asked
+    return landing_of(asked, candidate, stored)
 
 
-def _judged_as(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryClass:
+def _judged_as(candidate: Candidate, facts: Facts) -> MemoryClass:
     """The class whose rules apply to a candidate.
 
     It is the class that the candidate would get, or that of the memory it replaces if that class is
     more powerful.
     """
-    landing, stored = landing_class(candidate, facts, ruleset), stored_class(facts)
+    landing, stored = landing_class(candidate, facts), stored_class(facts)
     return landing if stored is None else more_powerful(landing, stored)
 
 
@@ -205,11 +205,11 @@ def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Findin
     if _approved(facts) and _moved(facts):
         return Objection(Reason.PERSON_REQUIRED)
     pair = _matrix_finding(candidate, provenance, facts, ruleset)
-    below = _below_stored(candidate, provenance, facts)
+    below = _below_stored(provenance, facts)
     for finding in (pair, below):
         if finding is not None and not finding.holds:
             return finding
-    return unseen or below or pair
+    return unseen or below or _removal_after_reading(provenance, facts) or pair
 
 
 def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bool:
@@ -244,24 +244,42 @@ def _unseen(candidate: Candidate, provenance: Provenance, facts: Facts) -> Findi
         return None
     if not facts.guarded or candidate.change is ChangeKind.PURGE:
         return Objection(Reason.TARGET_MISSING)
-    if provenance.source.trust >= SourceKind.USER_INPUT.trust:
+    if provenance.source.proven:
         return None
     return Objection(Reason.PERSON_REQUIRED, holds=True)
 
 
-def _below_stored(candidate: Candidate, provenance: Provenance, facts: Facts) -> Finding:
+def _below_stored(provenance: Provenance, facts: Facts) -> Finding:
     stored = facts.stored
     if stored_class(facts) is None or stored is None:
         return None
-    own, other = provenance.source, stored.source
-    # A removal has no text that could contain the order to remove, so its label is that of the
-    # whole session. A tainted session may remove a note that was written in a tainted session, and
-    # never a person's own words.
-    if candidate.change in _REMOVALS and other.trust < SourceKind.USER_INPUT.trust:
-        own, other = provenance.ceiling, stored.ceiling
-    if own.trust >= other.trust:
+    if provenance.source.trust >= stored.source.trust:
         return None
-    return Objection(Reason.SOURCE_BELOW_STORED, holds=provenance.basis not in FIRM_BASES)
+    # Unproven writes differ in nothing that proves anything, so only what is proven is guarded.
+    if is_unproven(provenance) and not stored.source.proven:
+        return None
+    return Objection(Reason.SOURCE_BELOW_STORED, holds=_may_wait(provenance))
+
+
+def _may_wait(provenance: Provenance) -> bool:
+    """Whether a person may still let in what the label alone does not permit.
+
+    A harness whose labels count named the label itself, and a bound key is its holder's own.
+    """
+    return provenance.basis not in {Basis.VOUCHED, Basis.CHANNEL}
+
+
+def _removal_after_reading(provenance: Provenance, facts: Facts) -> Finding:
+    """Hold a removal by a session that had read foreign text of what a session wrote that had not.
+
+    A page cannot write such a memory, so it has no reason to remove it but harm.
+    """
+    stored = facts.stored
+    if stored is None or provenance.source.proven or provenance.basis is Basis.VOUCHED:
+        return None
+    if not (stored.removes and stored.unread and provenance.after_reading):
+        return None
+    return Objection(Reason.REMOVAL_AFTER_READING, holds=True)
 
 
 def _matrix_finding(
@@ -273,24 +291,22 @@ def _matrix_finding(
     reading = facts.reading
     if reading is None:
         return UNAVAILABLE
-    cell = ruleset.cell(source, _judged_as(candidate, facts, ruleset))
+    cell = ruleset.cell(source, _judged_as(candidate, facts))
     if cell is Cell.HOLD:
         return Objection(Reason.SOURCE_CLASS_FORBIDDEN, holds=True)
     if cell is not Cell.REFUSE:
         return None
-    landing = landing_class(candidate, facts, ruleset)
-    lowered = is_lowered(candidate.change, named_class(candidate), landing)
-    names = candidate.class_named and candidate.change not in _REMOVALS and not lowered
-    if names and ruleset.cell(source, candidate.memory_class) is Cell.REFUSE:
+    named = None if candidate.change in _REMOVALS else named_class(candidate)
+    # What an unproven text names above knowledge is lowered, and only a policy (L1) is refused.
+    counts = named is MemoryClass.L1 or not is_unproven(provenance)
+    if named is not None and counts and ruleset.cell(source, named) is Cell.REFUSE:
         # A web page can have a model name any class, so a forbidden pair alone proves nothing about
         # the sender's program. Only a harness that says both source and class, or a program that
         # forges a token, has done what moves the trust ladder (MWP 3.4).
         done = provenance.basis is Basis.VOUCHED or facts.token in _FORGED
         return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)
     reason = Reason.CLASS_FLOOR if reading.flagged else Reason.SOURCE_CLASS_FORBIDDEN
-    # A write that would be refused is held instead if only the session's taint speaks against it,
-    # and the client did not itself name a class that is forbidden to it.
-    return Objection(reason, holds=provenance.basis not in FIRM_BASES)
+    return Objection(reason, holds=_may_wait(provenance))
 
 
 def promotion(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
@@ -318,21 +334,22 @@ def _without_token(
         return None
     if facts.token is TokenState.EXPIRED:
         return Objection(Reason.PROMOTION_TOKEN_EXPIRED)
-    # Where only the text, or a tool map, raised the class, and the label rests on taint, a person
-    # may decide: the client did not name that class.
-    raised = landing_class(candidate, facts, ruleset).power > candidate.memory_class.power
+    # Where only the text, or a tool map, raised the class, a person may decide: the client did not
+    # name that class.
+    raised = landing_class(candidate, facts).power > candidate.memory_class.power
     floored = facts.reading is not None and facts.reading.flagged
     unasked = not candidate.class_named or (floored and raised)
-    holds = unasked and (is_forwarded(candidate) or floored) and provenance.basis not in FIRM_BASES
+    vouched = provenance.basis is Basis.VOUCHED
+    holds = unasked and (is_forwarded(candidate) or floored) and not vouched
     return Objection(Reason.PROMOTION_TOKEN_MISSING, holds=holds)
 
 
 def _needs_token(candidate: Candidate, source: SourceKind, facts: Facts, ruleset: Ruleset) -> bool:
     if facts.reading is None or (candidate.change in _REMOVALS and source is SourceKind.OPERATOR):
         return False
-    if ruleset.cell(source, _judged_as(candidate, facts, ruleset)) is Cell.TOKEN:
+    if ruleset.cell(source, _judged_as(candidate, facts)) is Cell.TOKEN:
         return True
-    stored, landing = stored_class(facts), landing_class(candidate, facts, ruleset)
+    stored, landing = stored_class(facts), landing_class(candidate, facts)
     return stored is not None and landing.power > stored.power
 
 
@@ -344,7 +361,7 @@ def language(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     provenance = provenance_of(candidate, facts)
     if provenance is None or facts.reading is None:
         return UNAVAILABLE
-    judged = _judged_as(candidate, facts, ruleset)
+    judged = _judged_as(candidate, facts)
     if ruleset.cell(provenance.source, judged) is not Cell.ENHANCED:
         return None
     if facts.reading.injection:
@@ -360,7 +377,7 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
     # (3) Trust verification (MWP 3.2, 3.4): an untrusted principal writes L4 and nothing else.
     if facts.trust is None or facts.reading is None:
         return UNAVAILABLE
-    judged = _judged_as(candidate, facts, ruleset)
+    judged = _judged_as(candidate, facts)
     if facts.trust.level is TrustLevel.UNTRUSTED and judged is not MemoryClass.L4:
         return Objection(Reason.TRUST_INSUFFICIENT)
     # A latched principal's changes are held, removals included; episodes (L4) are not. Bad outcomes
@@ -383,30 +400,34 @@ def _is_latched(facts: Facts) -> bool:
     return any(one is not None and one.latched for one in (facts.trust, facts.origin_trust))
 
 
-def contradicted_anchors(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> tuple[str, ...]:
-    """The anchors (registered truths) that a candidate of L1 or L2 contradicts in a trial search.
-
-    None for a removal.
-    """
-    if facts.shadow is None or candidate.change in _REMOVALS:
-        return ()
-    if _judged_as(candidate, facts, ruleset) not in _SHADOWED:
+def contradicted_anchors(candidate: Candidate, facts: Facts) -> tuple[str, ...]:
+    """The anchors (registered truths) that a candidate of step 8 contradicts in a trial search."""
+    if facts.shadow is None or not _is_shadowed(candidate, facts):
         return ()
     return tuple(probe.anchor_id for probe in facts.shadow if probe.contradicts)
 
 
-def cognitive_staging(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+def _is_shadowed(candidate: Candidate, facts: Facts) -> bool:
+    """Whether step 8 asks the anchors: for L1, L2 and unproven text, and for no removal."""
+    provenance = provenance_of(candidate, facts)
+    if candidate.change in _REMOVALS:
+        return False
+    low = provenance is None or is_unproven(provenance)
+    return low or _judged_as(candidate, facts) in _SHADOWED
+
+
+def cognitive_staging(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
     """Pass if the candidate contradicts and outranks no anchor in a trial search."""
-    # (8) Cognitive staging for L1 and L2 (MWP 3.2, policy override). A removal passes: it adds
-    #     nothing that a retrieval could find.
+    # (8) Cognitive staging for L1 and L2 (MWP 3.2, policy override), and for every unproven text:
+    #     a note that no one vouches for may displace a registered truth too. A removal passes: it
+    #     adds nothing that a retrieval could find.
     if facts.reading is None:
         return UNAVAILABLE
-    judged = _judged_as(candidate, facts, ruleset)
-    if candidate.change in _REMOVALS or judged not in _SHADOWED:
+    if not _is_shadowed(candidate, facts):
         return None
     if facts.shadow is None:
         return UNAVAILABLE
-    if contradicted_anchors(candidate, facts, ruleset):
+    if contradicted_anchors(candidate, facts):
         return Objection(Reason.CONTRADICTS_ANCHOR, holds=True)
     if any(probe.outranks for probe in facts.shadow):
         return Objection(Reason.OUTRANKS_ANCHOR, holds=True)
@@ -447,7 +468,7 @@ def drift(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     provenance = provenance_of(candidate, facts)
     if facts.drift_alarms is None or provenance is None:
         return UNAVAILABLE
-    if provenance.source.trust >= SourceKind.USER_INPUT.trust:
+    if provenance.source.proven:
         return None
     held = facts.drift_alarms and ruleset.drift.names is Watch.HOLD
     return Objection(Reason.DRIFT_ALARM, holds=True) if held else None

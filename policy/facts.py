@@ -59,15 +59,21 @@ class InterceptRecord(msgspec.Struct, frozen=True, kw_only=True):
 class TargetState(msgspec.Struct, frozen=True, kw_only=True):
     """The stored memory that an update, delete or purge is aimed at, as the store has it now."""
 
+    # The most trusted label, and the most powerful class, of what the change would alter.
     source: SourceKind
-    ceiling: SourceKind
     memory_class: MemoryClass
     status: MemoryStatus
     version: int = 0
     # Whether the memory is past its own expiry: for the agent it does not exist any more.
     expired: bool = False
-    # Whether some words of the stored memory remain beside those that the update brings.
-    stays: bool = True
+    # The least trusted label of the words that remain beside those of the change; None where none
+    # remain.
+    remains: SourceKind | None = None
+    # Whether the change takes something away: a deletion, an earlier expiry, or a change that keeps
+    # fewer than half of the words.
+    removes: bool = False
+    # Whether something that the change would alter was written by a session that had read nothing.
+    unread: bool = False
 
 
 class AnchorProbe(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +138,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # The stored memory that an update, delete or purge is aimed at; None if this tenant has no such
     # memory.
     stored: TargetState | None = None
-    # The lowest ceiling among the stored memories that `derived_from` names; None if it names no
+    # The lowest label among the stored memories that `derived_from` names; None if it names no
     # memory.
     lineage: SourceKind | None = None
     approval: Approval | None = None

@@ -17,7 +17,7 @@ from policy.checks import (
     landing_class,
     provenance_of,
 )
-from policy.labels.ceiling import confirmed_by_a_person, lowered
+from policy.labels.derive import confirmed_by_a_person, lowered
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryClass, SourceKind
 from policy.verdict import (
@@ -66,7 +66,7 @@ class Gate:
         the candidate is admitted. A person's confirmation of these very bytes turns a hold into an
         admit, and never a reject. No steps, an empty matrix and a step that raises all reject.
         """
-        landing = landing_class(candidate, facts, ruleset)
+        landing = landing_class(candidate, facts)
         if not self._steps or not ruleset.matrix:
             return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
         # A model request that waited for this candidate went on without it and withheld its text.
@@ -130,7 +130,6 @@ def _admit(
         epoch=ruleset.epoch,
         memory_class=landing,
         source=label.source,
-        ceiling=label.ceiling,
         basis=label.basis,
         passed=passed,
     )
@@ -147,14 +146,12 @@ def _landing_label(candidate: Candidate, facts: Facts, provenance: Provenance) -
         # not replace stays there, so the memory is trusted no more than words of an unknown source.
         call = call_of(candidate)
         if call is None or not call.sets_all:
-            return lowered(label, SourceKind.UNKNOWN, SourceKind.UNKNOWN)
+            return lowered(label, SourceKind.UNKNOWN)
         return label
-    if not stored.stays:
-        return label
-    # An update that replaces a part of a text keeps the lower of both labels, so that neither the
-    # remaining nor the new text gets a better label than its own. A person who confirmed the change
-    # saw only the new text.
-    return lowered(label, stored.source, stored.ceiling)
+    # An update that leaves a part of a text in place has the lower of both labels, so that neither
+    # the remaining nor the new text gets a better label than its own. A person who confirmed the
+    # change saw only the new text.
+    return label if stored.remains is None else lowered(label, stored.remains)
 
 
 GATE: Final = Gate(STEPS)

@@ -52,17 +52,24 @@ class SourceKind(enum.Enum):
 
     @property
     def trust(self) -> int:
-        """How trusted this source is: 0 for `UNKNOWN` up to 4 for `OPERATOR`."""
+        """The rank of the source: 0 for the two unproven kinds up to 3 for `OPERATOR`."""
         return _TRUST[self]
 
+    @property
+    def proven(self) -> bool:
+        """Whether a key or a person's decision shows who is accountable."""
+        return self.trust >= SourceKind.USER_INPUT.trust
 
+
+# Both unproven kinds have one rank. Their names differ only in what a person is told: the session
+# ledger saw a model make the call, or no one knows.
 _TRUST = {
     SourceKind.UNKNOWN: 0,
-    SourceKind.TOOL_RESULT: 1,
-    SourceKind.MODEL_INFERENCE: 2,
-    SourceKind.AGENT_SELF_EDIT: 2,
-    SourceKind.USER_INPUT: 3,
-    SourceKind.OPERATOR: 4,
+    SourceKind.TOOL_RESULT: 0,
+    SourceKind.MODEL_INFERENCE: 1,
+    SourceKind.AGENT_SELF_EDIT: 1,
+    SourceKind.USER_INPUT: 2,
+    SourceKind.OPERATOR: 3,
 }
 
 
@@ -120,14 +127,9 @@ class Basis(enum.Enum):
     CHANNEL = "channel"  # BOUND: the operator bound the credential to people or to an operator.
     # The setting is `claims = "trusted"`: the operator vouches for the harness's labels.
     VOUCHED = "vouched"
-    # The text came on an agent's channel, and nobody saw where the text came from.
-    UNJOINED = "unjoined"
-    # TAINT: the label is the lowest of everything in the session's context. CONTAINMENT: the label
-    # is the lowest of the segments that the text is contained in, if there are any.
-    TAINT = "taint"
-    CONTAINMENT = "containment"
-    ENDORSEMENT = "endorsement"  # A person said the whole of the text in one turn.
-    # LINEAGE: the label is the lowest of the memories that the candidate derives from.
+    UNPROVEN = "unproven"  # Nothing proves who said the text; its label is the floor.
+    # LINEAGE: the label is the lowest of the memories that the candidate derives from, or of the
+    # text that a change leaves in place.
     LINEAGE = "lineage"
     # CONFIRMATION: a person saw the whole of the text, and confirmed it.
     CONFIRMATION = "confirmation"
@@ -206,19 +208,15 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """The attested origin of a candidate. What the client said stays in `Candidate.claimed_*`.
 
-    `source` is the label that the candidate is judged by. `ceiling` is at most `source`: the least
-    trusted thing in its writer's context, to which a recall lowers the reading session. `culprits`
-    are the segments that its text was found in, and last the channel it came on. `by_person`: a
-    person typed the turn that endorsed the text, as the operator vouches.
+    `source` is the label that the candidate is judged by. `culprits` are the segments that its text
+    was found in, and last the channel it came on; they name an origin and decide no label.
     """
 
     source: SourceKind
     basis: Basis
-    ceiling: SourceKind = SourceKind.UNKNOWN
     culprits: tuple[Origin, ...] = ()
     # Our own id of the session that the candidate was found to belong to (32 hex digits).
     session: str | None = None
-    by_person: bool = False
     # Whether the session that wrote the candidate had read foreign text (docs/glossary.md#labels).
     after_reading: bool = False
 
@@ -265,7 +263,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     memory_class: MemoryClass
     source: SourceKind
-    ceiling: SourceKind
     basis: Basis
     status: MemoryStatus
     version: int
@@ -288,7 +285,6 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     candidate_id: CandidateId
     source: SourceKind
-    ceiling: SourceKind
     memory_class: MemoryClass
     old_text: str | None
     new_text: str | None

@@ -15,7 +15,6 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.labels.taint import LabelRule
 from policy.model import MemoryClass, SourceKind
 from policy.trust.score import SoftScoring  # noqa: TC001 - msgspec reads the annotation
 
@@ -172,18 +171,16 @@ Matrix = dict[SourceKind, dict[MemoryClass, Cell]]
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The TOML document, every key required but those of `retention`, `labels` and `drift`."""
+    """The TOML document, every key required but those of `retention` and `drift`."""
 
     matrix: Matrix
     budgets: Budgets
     trust: TrustRules
     anchors: AnchorRules
     classes: dict[Word, ClassMap]
-    # The sections that may be left out: without `retention` nothing is erased, without `labels`
-    # everything in the context counts (taint), and without `drift` the defaults of that section
-    # hold.
+    # The sections that may be left out: without `retention` nothing is erased, and without `drift`
+    # the defaults of that section hold.
     retention: Retention = Retention()
-    labels: dict[MemoryClass, LabelRule] = {}
     drift: DriftRules = DriftRules()
 
 
@@ -198,20 +195,12 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     epoch: int = 0
     retention: Retention = Retention()
-    labels: dict[MemoryClass, LabelRule] = {}
     drift: DriftRules = DriftRules()
 
     def cell(self, source: SourceKind, memory_class: MemoryClass) -> Cell:
         """What the matrix says to a pair of source and class; an absent pair is refused."""
         row = self.matrix.get(source)
         return Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)
-
-    def label_rule(self, memory_class: MemoryClass) -> LabelRule:
-        """The rule that lowers the label of a text that a model wrote in this class.
-
-        It is taint where the ruleset names no rule.
-        """
-        return self.labels.get(memory_class, LabelRule.TAINT)
 
 
 _AT = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
@@ -246,7 +235,6 @@ def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
         anchors=document.anchors,
         classes=document.classes,
         retention=document.retention,
-        labels=document.labels,
         drift=document.drift,
         digest=digest,
         epoch=epoch,
@@ -318,10 +306,6 @@ def wider_than(rules: Ruleset, shipped: Ruleset) -> tuple[str, ...]:
         if _WIDTH.index(rules.cell(source, memory_class))
         > _WIDTH.index(shipped.cell(source, memory_class))
     ]
-    for memory_class in MemoryClass:
-        contained = rules.label_rule(memory_class) is LabelRule.CONTAINMENT
-        if contained and shipped.label_rule(memory_class) is LabelRule.TAINT:
-            found.append(f"labels.{memory_class.value}")
     mine, theirs = rules.budgets, shipped.budgets
     found += [
         f"budgets.{name}"

@@ -31,6 +31,7 @@ class Reason(enum.Enum):
     TARGET_MISSING = "target_missing"
     PERSON_REQUIRED = "person_required"
     INSTRUCTION_PLACE = "instruction_place"
+    REMOVAL_AFTER_READING = "removal_after_reading"
     # Step 2: the text gives orders to an agent, or attacks it.
     DIRECTIVE_LANGUAGE = "directive_language"
     INJECTION_LANGUAGE = "injection_language"
@@ -83,7 +84,7 @@ class Permit:
 
     __slots__ = (
         *("_spent", "candidate_id", "digest", "epoch", "memory_class", "passed"),
-        *("basis", "ceiling", "source"),
+        *("basis", "source"),
     )
 
     def __init__(
@@ -95,7 +96,6 @@ class Permit:
         epoch: int,
         memory_class: MemoryClass,
         source: SourceKind,
-        ceiling: SourceKind,
         basis: Basis,
         passed: frozenset[int],
     ) -> None:
@@ -106,7 +106,6 @@ class Permit:
         self.epoch = epoch
         self.memory_class = memory_class
         self.source = source
-        self.ceiling = ceiling
         self.basis = basis
         self.passed = passed
         self._spent = False

@@ -33,7 +33,7 @@ from storage.session_log.frames import FrameKeys
 from storage.session_log.log import DIRECTORY, open_session_log, prints_key
 from storage.staging.staging import Staging
 from storage.state_directory import StateDirectory, holds_a_store
-from storage.tables.formats import Upgrade
+from storage.tables.formats import refuse_unknown
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import QUARANTINES, LmdbStore
 from storage.values import THE_STORE
@@ -42,7 +42,6 @@ from storage.write.checkpoint_copy import CheckpointCopy, check_new_store
 from storage.write.engine import Engine, Parts
 from storage.write.failure_records import EmbeddedFailures
 from storage.write.judging import Judge
-from storage.write.lineage import file_all_lineage
 from storage.write.orders import Operating
 from storage.write.usage import Usage
 from storage.write.writer import EmbeddedWriter, WriterOptions
@@ -267,8 +266,8 @@ def open_embedded(
     try:
         secrets = directory.secrets()
         store.open(bootstrapped=directory.bootstrapped)
-        key_check = KeyedNames(secrets.store_key).check()
-        Upgrade(store, secrets.log_signer(), options.origin, clock, key_check).run()
+        with store.reading() as view:
+            refuse_unknown(view.header())
         staging = Staging(directory.staging, directory.held_keys, options.staging_quota_bytes)
         assembly = _Assembly(
             directory,
@@ -340,7 +339,6 @@ class _Assembly:
         if remark is not None:
             engine.remarks["checkpoint copy"] = remark
         operating = Operating(engine)
-        file_all_lineage(engine)
         with store.reading() as view:
             engine.quarantine_changes = int(any(True for _ in view.keys(QUARANTINES)))
         self._first_transactions(engine, operating, known)

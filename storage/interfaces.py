@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.after.retention import Item
-    from policy.labels.editing import TextStanding
     from policy.query import Filter
     from policy.ruleset import Ruleset
     from policy.trust.ladder import TrustState
@@ -169,16 +168,6 @@ class MemoryWriter(Protocol):
         """
         ...
 
-    async def lift(
-        self, shown: tuple[tuple[MemoryId, int], ...], tenant: Tenant, by: PrincipalId
-    ) -> tuple[Standing | None, ...]:
-        """Raise the labels of memories, at these versions, to a tool's result where they are lower.
-
-        Returns one standing per memory: None where it is unchanged, because it is at another
-        version, has a class above knowledge, or reads as an order.
-        """
-        ...
-
     async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
         """Reset a principal's trust to a newcomer's, as an operator orders; leaves a leaf."""
         ...
@@ -233,8 +222,8 @@ class MemoryReader(TrustReader, Protocol):
         """
         ...
 
-    def ceiling(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
-        """The ceiling of one live memory, without reading its text; None where there is none."""
+    def source(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
+        """The label of one live memory, without reading its text; None where there is none."""
         ...
 
     def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
@@ -460,8 +449,8 @@ class Forwards(Protocol):
         """Admitted changes still to be sent to a server, or to be looked up on it, oldest first."""
         ...
 
-    def standing(self, behind: Behind, key: str) -> TextStanding:
-        """What this gate's verdicts tell of the text that a server keeps under a key."""
+    def text(self, behind: Behind, key: str) -> str | None:
+        """The text that a server keeps under a key, where this gate's verdicts tell it."""
         ...
 
     def live_strings(self, tenant: Tenant, target: str, key: str) -> frozenset[str]:

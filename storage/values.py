@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from policy.after.matchers import Matcher
-from policy.labels.editing import Edit
 from policy.model import (
     Basis,
     Candidate,
@@ -56,7 +55,6 @@ QUARANTINE: Final = "memory.quarantine"
 PAROLE: Final = "memory.parole"
 VOUCH: Final = "memory.vouch"
 REWIND: Final = "memory.rewind"
-LIFT: Final = "memory.lift"
 EXPIRE: Final = "memory.expire"
 QUARANTINE_REASON_LEN_MAX: Final = 160
 
@@ -121,10 +119,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     # Guard mode: bytes that go with the memory, whose digest is in the candidate's metadata. They
     # are kept while a person has to decide, and until the server behind has the memory.
     guarded_blob: bytes = b""
-    # If `provenance` rests on containment, the label that rule taint gives, and the text that
-    # `provenance` was given for.
-    tainted: Provenance | None = None
-    edit: Edit | None = None
+    # Guard mode: the text that the change leads to, where it was known; the reading covers it.
+    text_after: str | None = None
     # The version of the memory to change for which token and shadow retrieval hold; 0 if there is
     # none.
     seen_version: int = 0
@@ -175,7 +171,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     step: int | None
     memory_class: MemoryClass
     source: SourceKind
-    ceiling: SourceKind
     basis: Basis
     passed: tuple[int, ...]
     structural: bool
@@ -205,7 +200,6 @@ class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     memory_class: MemoryClass
     source: SourceKind
-    ceiling: SourceKind
     basis: Basis
     held_at_ms: int
     # The origin, in the coarse form that a leaf shows: a label, a server, a tool.
@@ -555,8 +549,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     # Guard mode: the keyed hash (8 bytes) of tenant, target and key; b"" if the change is for no
     # other server.
     keyed: bytes = b""
-    # None in a row of format 3: `policy.labels.ceiling.ceiling_of` gives the ceiling that counts.
-    ceiling: SourceKind | None = None
+    # Whether the session that wrote the row had read foreign text.
+    after_reading: bool = False
     # The key that the server behind gave the memory in its answer; "" if the request named its key.
     assigned_key: str = ""
 

@@ -1,6 +1,7 @@
 """Where a label comes from, and which class a text is really aimed at.
 
-Text may only lower a label or raise a class. Raising a label needs a channel the operator bound.
+Only a proof raises a label: a key that the operator bound, or a person's decision. Everything else
+has the floor's label and lands low. A text may raise the class it is judged as, and never a label.
 """
 
 from __future__ import annotations
@@ -11,10 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import msgspec
 
-from policy.labels.ceiling import FIRM_BASES, lowered
 from policy.labels.forwarded_call import is_forwarded
-from policy.labels.landing import LOWERED
-from policy.labels.taint import Joined, LabelRule, Seen
 from policy.model import (
     Basis,
     Candidate,
@@ -33,10 +31,11 @@ from policy.text.phrases import Language
 from policy.text.skeleton import skeleton
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from policy.labels.seen import Seen
 
-    from policy.labels.editing import Edit, TextStanding
-
+_TEXTS: Final = frozenset({ChangeKind.CREATE, ChangeKind.UPDATE})
+# The chat roles of an item that the holder of a key of channel `user` may have said.
+_HERS: Final = (None, "user")
 _BOUND: Final = {Channel.USER: SourceKind.USER_INPUT, Channel.OPERATOR: SourceKind.OPERATOR}
 _METADATA: Final = msgspec.json.Decoder()
 _METADATA_DEPTH_MAX: Final = 32
@@ -225,178 +224,45 @@ def derive_provenance(
     principal: Principal,
     candidate: Candidate,
     lineage: SourceKind | None,
-    culprits: tuple[Origin, ...] = (),
     seen: Seen | None = None,
-    rule: LabelRule = LabelRule.TAINT,
+    *,
+    culprits: tuple[Origin, ...] = (),
+    extracted: bool = False,
 ) -> Provenance:
-    """The label of a candidate, from the channel it came on and from what was seen of its session.
+    """The label of a candidate: what a proof gives it, else the floor.
 
-    A client's claim counts only where the operator vouches for the harness. Even there the claimed
-    label cannot be above that of a bound channel, or of a segment that the text is found in. `seen`
-    is None where no request of the conversation was seen; `rule` is that of the class the candidate
-    is judged as.
-
-    The last culprit is always the channel itself, with the label that the channel has before
-    anything lowers it.
+    The proofs are the operator's word for a key (its channel), and for a harness whose labels
+    count (`claims = "trusted"`). A key of channel `user` vouches for what its holder says: not for
+    another role of a conversation, and not for what a model `extracted` from one. `seen` is what
+    the session ledger knows of the candidate, None where no ledger is kept; it decides no rank.
     """
-    own, basis = _of_channel(principal, candidate)
-    source = own
+    source, basis = _of_channel(principal, candidate, extracted=extracted)
+    if basis is Basis.UNPROVEN and seen is not None and seen.called:
+        source = SourceKind.TOOL_RESULT
     found = (*culprits, *(seen.contained if seen is not None else ()))
-    if seen is not None and seen.endorsed and seen.joined is not Joined.NONE:
-        # A person's words stay her own, even where a web page repeats them afterwards.
-        found = ()
-        if basis is Basis.UNJOINED:
-            own = source = SourceKind.USER_INPUT
-            basis = Basis.ENDORSEMENT
-    elif seen is not None and basis is Basis.UNJOINED:
-        own, source, basis = _of_session(seen, rule)
-    for origin in found:
-        if origin.kind.trust < source.trust:
-            source, basis = origin.kind, Basis.CONTAINMENT
     provenance = Provenance(
         source=source,
-        ceiling=source,
         basis=basis,
-        culprits=(*found, Origin(kind=own)),
+        culprits=(*found, Origin(kind=source)),
         session=None if seen is None else seen.session,
-        by_person=basis is Basis.ENDORSEMENT and seen is not None and seen.by_person,
+        after_reading=seen is not None and seen.after_reading,
     )
     return with_lineage(provenance, candidate, lineage)
 
 
-def _of_channel(principal: Principal, candidate: Candidate) -> tuple[SourceKind, Basis]:
+def _of_channel(
+    principal: Principal, candidate: Candidate, *, extracted: bool
+) -> tuple[SourceKind, Basis]:
     bound = _BOUND.get(principal.channel)
     claimed = candidate.claimed_source if principal.claims is Claims.TRUSTED else None
     if claimed is not None:
         return claimed if bound is None else meet(bound, claimed), Basis.VOUCHED
+    if bound is SourceKind.USER_INPUT and (extracted or candidate.role not in _HERS):
+        return SourceKind.UNKNOWN, Basis.UNPROVEN
     if bound is not None:
         return bound, Basis.CHANNEL
-    if principal.claims is Claims.TRUSTED:
-        return SourceKind.UNKNOWN, Basis.VOUCHED
-    return SourceKind.UNKNOWN, Basis.UNJOINED
-
-
-def _of_session(seen: Seen, rule: LabelRule) -> tuple[SourceKind, SourceKind, Basis]:
-    """The label of a text that a model wrote in some session.
-
-    Returns the label before its session lowered it, the label afterwards, and the basis.
-    """
-    written = SourceKind.MODEL_INFERENCE
-    tainted = meet(written, seen.taint)
-    if seen.joined is Joined.NONE:
-        return tainted, tainted, Basis.UNJOINED
-    if rule is LabelRule.CONTAINMENT and seen.whole:
-        return written, written, Basis.CONTAINMENT
-    # If some text that entered the session can no longer be searched, not finding the candidate's
-    # words in the rest proves nothing, and taint counts.
-    return written, tainted, Basis.TAINT
-
-
-def label_rule(
-    candidate: Candidate,
-    reading: Reading,
-    stored: MemoryClass | None,
-    rules: Mapping[MemoryClass, LabelRule],
-    edit: Edit | None = None,
-) -> LabelRule:
-    """The rule for labels, by the class that a candidate is judged as; taint where none is given.
-
-    Containment can be used only for a candidate that has a text and a known class. A removal has no
-    text. A change on another server has one only where it is an `edit` of a text that is known
-    whole from our own verdicts. An edit that adds no word counts as a removal.
-    """
-    if candidate.text is None or candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
-        return LabelRule.TAINT
-    if candidate.change is not ChangeKind.CREATE and is_forwarded(candidate):
-        known = edit is not None and stored is not None and edit.says_more
-        if not known:
-            return LabelRule.TAINT
-    return rules.get(judged_class(candidate, reading, stored), LabelRule.TAINT)
-
-
-def derive_edit(
-    principal: Principal,
-    candidate: Candidate,
-    lineage: SourceKind | None,
-    seen: Seen,
-    edit: Edit,
-) -> Provenance:
-    """The label of an edit by containment.
-
-    The source of the text that stays as it was does not count.
-
-    An agent looks at a memory before it changes it, so the whole memory stands in a tool's result.
-    Words that the old text shares with that result are therefore not counted as brought in by the
-    edit. `seen.brought` has the other segments that the edit may be made of. The label is at most
-    that of the text that is edited.
-    """
-    brought = msgspec.structs.replace(seen, contained=seen.brought or ())
-    rule = LabelRule.CONTAINMENT
-    provenance = derive_provenance(principal, candidate, lineage, (), brought, rule)
-    return lowered(provenance, edit.source, edit.ceiling)
-
-
-class Attested(NamedTuple):
-    """The label that a candidate was given when it was intercepted.
-
-    If the label in `provenance` was found by containment, `tainted` is the label that the rule
-    `taint` would have given. `edit` is the edit of a known text that the labels were found for, if
-    the candidate is one.
-    """
-
-    provenance: Provenance
-    tainted: Provenance | None = None
-    edit: Edit | None = None
-
-
-def attest(
-    principal: Principal,
-    candidate: Candidate,
-    lineage: SourceKind | None,
-    culprits: tuple[Origin, ...],
-    *,
-    seen: Seen | None,
-    edit: Edit | None,
-    rule: LabelRule,
-) -> Attested:
-    """The label of a candidate by the rule of its class, and the label by the stricter rule."""
-    tainted = derive_provenance(principal, candidate, lineage, culprits, seen, LabelRule.TAINT)
-    if rule is LabelRule.TAINT or seen is None:
-        return Attested(tainted)
-    if edit is not None and (seen.brought is None or not seen.whole):
-        return Attested(tainted)  # Nobody can say which part of the text the edit added.
-    if edit is not None:
-        provenance = derive_edit(principal, candidate, lineage, seen, edit)
-    else:
-        provenance = derive_provenance(principal, candidate, lineage, culprits, seen, rule)
-    if provenance.source.trust > tainted.source.trust:
-        # A text that the search did not find may still come from the session, so the ceiling is
-        # that of the whole session.
-        provenance = lowered(provenance, provenance.source, tainted.ceiling)
-        return Attested(provenance, tainted, edit)
-    return Attested(provenance if provenance.source is tainted.source else tainted)
-
-
-def standing_label(
-    attested: Attested,
-    standing: TextStanding,
-    candidate: Candidate,
-    reading: Reading,
-    stored: MemoryClass | None,
-    rules: Mapping[MemoryClass, LabelRule],
-) -> Provenance:
-    """The label that a candidate is judged by, made anew at the moment of decision.
-
-    Other writes may have come between interception and decision, so the label of an edit counts
-    only while the text to be edited is still the same. Class and text are read again, and the
-    stricter rule counts: the one at interception or the one now.
-    """
-    provenance, tainted, edit = attested
-    if tainted is None:
-        return provenance
-    same = edit is not None and standing.mine and standing.text == edit.before
-    rule = label_rule(candidate, reading, stored, rules, edit if same else None)
-    return provenance if rule is LabelRule.CONTAINMENT else tainted
+    vouched = principal.claims is Claims.TRUSTED
+    return SourceKind.UNKNOWN, Basis.VOUCHED if vouched else Basis.UNPROVEN
 
 
 def with_lineage(
@@ -408,8 +274,24 @@ def with_lineage(
     """
     if not candidate.derived_from and lineage is None:
         return provenance
-    least = SourceKind.UNKNOWN if lineage is None else lineage
-    return lowered(provenance, least, least)
+    return lowered(provenance, SourceKind.UNKNOWN if lineage is None else lineage)
+
+
+def lowered(label: Provenance, source: SourceKind) -> Provenance:
+    """The label, lowered to at most the given source; where it falls, its basis is the lineage."""
+    if source.trust >= label.source.trust:
+        return label
+    return msgspec.structs.replace(label, source=source, basis=Basis.LINEAGE)
+
+
+def confirmed_by_a_person(label: Provenance) -> Provenance:
+    """The label of a text after a person saw the whole of it and confirmed it.
+
+    Nothing else raises a label once it is given. A label that is at least as trusted is kept.
+    """
+    if label.source.proven:
+        return label
+    return msgspec.structs.replace(label, source=SourceKind.USER_INPUT, basis=Basis.CONFIRMATION)
 
 
 def more_powerful(first: MemoryClass, second: MemoryClass) -> MemoryClass:
@@ -449,32 +331,30 @@ def _asked_class(candidate: Candidate, stored: MemoryClass | None) -> MemoryClas
     return stored
 
 
-def judged_class(candidate: Candidate, reading: Reading, stored: MemoryClass | None) -> MemoryClass:
-    """The class a candidate is judged as: the more powerful of the class asked for and the stored.
+def is_unproven(provenance: Provenance) -> bool:
+    """Whether nothing proves who said a text: its label is the floor, and no harness named it."""
+    return provenance.source.trust == 0 and provenance.basis is not Basis.VOUCHED
 
-    Without this, a policy could be overwritten by naming a lower class for the new text.
+
+def landing_of(asked: MemoryClass, candidate: Candidate, stored: MemoryClass | None) -> MemoryClass:
+    """The class at which an unproven text lands: knowledge at most, whatever class was asked for.
+
+    A policy (L1) that the client itself names is refused, and a change of a memory of a more
+    powerful class is judged as that class.
     """
-    asked = effective_class(candidate, reading, stored)
-    return asked if stored is None else more_powerful(asked, stored)
+    named_policy = candidate.class_named and candidate.memory_class is MemoryClass.L1
+    above = stored is not None and stored.power > MemoryClass.L3.power
+    if named_policy or above or asked.power <= MemoryClass.L3.power:
+        return asked
+    return MemoryClass.L3
 
 
-def may_be_lowered(
-    candidate: Candidate, reading: Reading, stored: MemoryClass | None, provenance: Provenance
-) -> bool:
-    """Whether a candidate becomes knowledge instead of being refused for the class it names.
+def is_lowered(change: ChangeKind, named: MemoryClass | None, landed: MemoryClass) -> bool:
+    """Whether a memory got a lower class than its client named; False where none was named.
 
-    Without a named class it would become knowledge, and naming one must not get a worse answer.
-    Three cases stay refused: a named L1, a class that came with a vouched label, and a text that
-    reads as an order.
+    A leaf has no field for this, and needs none: the leaf has both classes.
     """
-    return (
-        candidate.class_named
-        and candidate.memory_class is LOWERED[0]
-        and candidate.change is ChangeKind.CREATE
-        and stored is None
-        and not reading.flagged
-        and provenance.basis not in FIRM_BASES
-    )
+    return change in _TEXTS and named is not None and landed.power < named.power
 
 
 def named_class(candidate: Candidate) -> MemoryClass | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from policy.model import TEXT_LEN_MAX, ChangeKind, MemoryClass, SourceKind
+from policy.model import TEXT_LEN_MAX
 from policy.text.skeleton import skeleton
 
 if TYPE_CHECKING:
@@ -106,82 +106,57 @@ def _places_of(text: str, old: str) -> int:
     return count
 
 
-class TextStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """The text under a key, as far as our own verdicts tell it; no client's claim counts.
+class Lines(NamedTuple):
+    """The lines that a change of a text takes away, and those that it brings."""
 
-    `text` is None where it is unknown. `mine`: this principal wrote all of the text, and nothing
-    under the key waits for the server's answer. `source` and `ceiling` are the lowest of its
-    labels.
-    """
-
-    text: str | None = None
-    mine: bool = False
-    source: SourceKind = SourceKind.UNKNOWN
-    ceiling: SourceKind = SourceKind.UNKNOWN
-    # The most powerful class among the memories under the key.
-    memory_class: MemoryClass | None = None
-
-
-NOBODY_KNOWS: Final = TextStanding()
-
-
-class Looked(NamedTuple):
-    """What is searched for to find an edit's origin: words to find, and words to ignore."""
-
-    known: str
-    fresh: str
-
-
-class Edit(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a known text on a server behind us: the text before and after.
-
-    The labels and the class are those that the text had before.
-    """
-
-    before: str
-    after: str
-    source: SourceKind
-    ceiling: SourceKind
-    memory_class: MemoryClass
+    gone: frozenset[str]
+    new: frozenset[str]
 
     @property
-    def says_more(self) -> bool:
-        """Whether the edit adds a word that the text did not have.
-
-        An edit that adds none is a removal.
-        """
-        return not _words(self.after) <= _words(self.before)
-
-    def looked(self, key: str) -> Looked:
-        """The edit as a search in the session's segments.
-
-        `known` is the old text and the name of the memory. `fresh` is every changed line, whole: a
-        changed word alone says nothing, but the line around the word may have been copied from a
-        page.
-        """
-        before = frozenset(self.before.split(NEWLINE))
-        fresh = (line for line in self.after.split(NEWLINE) if line not in before)
-        return Looked(known=f"{key}{NEWLINE}{self.before}", fresh=NEWLINE.join(fresh))
+    def keeps_half(self) -> bool:
+        """Whether at least half of the words of the lines that go are in the lines that come."""
+        gone = _words("\n".join(self.gone))
+        return 2 * len(gone & _words("\n".join(self.new))) >= len(gone)
 
 
-def edit_of(
-    standing: TextStanding, pieces: Sequence[str], effect: Effect | None, change: ChangeKind
-) -> Edit | None:
-    """The edit that a call makes.
+def lines_of(text: str) -> frozenset[str]:
+    """The lines of a text as they are compared: skeletons without spaces around them."""
+    shapes = (skeleton(line).strip() for line in text.split(NEWLINE))
+    return frozenset(shape for shape in shapes if shape)
 
-    None where the call makes no edit, or where the text before it is not known whole.
+
+def changed_lines(before: str | None, pieces: Sequence[str], effect: Effect | None) -> Lines | None:
+    """The lines that a call takes from the text under its key, and those that it brings.
+
+    None where no one can tell what the call leaves in place. Where the text before is not known,
+    the strings of the call itself have to do.
     """
-    before = standing.text if standing.mine and change is ChangeKind.UPDATE else None
-    after = text_after(before, pieces, effect)
-    if before is None or after is None or standing.memory_class is None:
+    if effect is None or effect.how is How.SET:
+        after = text_after(before, pieces, effect)
+        if before is None or after is None:
+            return None
+        return _between(before, after)
+    new = _piece(pieces, effect.text)
+    if new is None:
         return None
-    return Edit(
-        before=before,
-        after=after,
-        source=standing.source,
-        ceiling=standing.ceiling,
-        memory_class=standing.memory_class,
-    )
+    if effect.how is not How.REPLACE:
+        return Lines(frozenset(), lines_of(new))
+    after = text_after(before, pieces, effect)
+    if before is not None and after is not None:
+        return _between(before, after)
+    old = _piece(pieces, effect.old)
+    return None if old is None else Lines(lines_of(old), lines_of(new))
+
+
+def _between(before: str, after: str) -> Lines:
+    was, becomes = lines_of(before), lines_of(after)
+    return Lines(was - becomes, becomes - was)
+
+
+def keeps_half(before: str, after: str) -> bool:
+    """Whether a new text keeps at least half of the words of the text before it."""
+    words = _words(before)
+    return 2 * len(words & _words(after)) >= len(words)
 
 
 def _words(text: str) -> frozenset[str]:

@@ -1,22 +1,15 @@
 """The class floor: the least class of a text that gives orders, by who is known to have said it.
 
 An order steers every later reader, so it is policy (L1), which no conversation may write. A
-person's own order is a wish about her agent: it may stand among her preferences (L2).
+person's own order is a wish about her agent: it may be one of her preferences (L2).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from policy.labels.ceiling import FIRM_BASES
-from policy.labels.derive import read_candidate
+from policy.labels.derive import Reading, read_candidate
 from policy.labels.forwarded_call import call_of
-from policy.model import Basis, ChangeKind, MemoryClass
+from policy.model import Basis, Candidate, ChangeKind, MemoryClass, Provenance, SourceKind
 from policy.text.plain_rule import is_plain_rule
-
-if TYPE_CHECKING:
-    from policy.labels.derive import Reading
-    from policy.model import Candidate, Provenance
 
 
 def class_of_order(
@@ -24,17 +17,17 @@ def class_of_order(
 ) -> MemoryClass:
     """The least class of a text that reads as an order.
 
-    A text that a person confirmed is her wish: L2. A text that a person only typed is L2 where the
-    operator vouches that people type there, and only if it is a plain rule. An injection is
-    nobody's wish: L1. So is an order with a vouched or bound label: it comes from a harness, which
-    names the class that it wants.
+    A text that a person confirmed is her wish: L2. So is a plain rule that comes with her own key.
+    An injection is no one's wish: L1. So is an order of an operator, or of a harness that the
+    operator vouches for: they name the class that they want.
     """
-    if reading.injection or provenance is None:
+    if reading.injection or provenance is None or provenance.basis is Basis.VOUCHED:
         return MemoryClass.L1
-    typed = provenance.basis is Basis.ENDORSEMENT and provenance.by_person
-    if confirmed and provenance.basis not in FIRM_BASES:
-        return MemoryClass.L2
-    return MemoryClass.L2 if typed and is_plain_rule(_said_in(candidate)) else MemoryClass.L1
+    if provenance.source is SourceKind.OPERATOR:
+        return MemoryClass.L1
+    hers = provenance.source is SourceKind.USER_INPUT
+    plain = confirmed or (hers and is_plain_rule(_said_in(candidate)))
+    return MemoryClass.L2 if plain else MemoryClass.L1
 
 
 def class_once_confirmed(
@@ -49,7 +42,7 @@ def class_once_confirmed(
     if held_as is not MemoryClass.L1 or not floored:
         return held_as
     reading = read_candidate(candidate)
-    if not reading.directive or reading.injection or basis in FIRM_BASES:
+    if not reading.directive or reading.injection or basis is Basis.VOUCHED:
         return held_as
     return MemoryClass.L2
 

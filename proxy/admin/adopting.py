@@ -8,20 +8,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Protocol
 
-from policy.model import SourceKind, Tenant
+from policy.model import Tenant
 from proxy.admin.wire.upkeep import AdoptedView, AdoptView
 from proxy.seams.faults import MalformedRequest
 from storage.values import Decision
 
 if TYPE_CHECKING:
-    from policy.model import Memory, MemoryId, Principal, PrincipalId
+    from policy.model import Memory, Principal, PrincipalId
     from proxy.admin.wire.upkeep import AdoptRequest
     from proxy.seams.guard import Item
     from proxy.seams.operation import WrittenItem
     from storage.interfaces import MemoryReader, MemoryWriter
 
 _ADMIT: Final = Decision.ADMIT.value
-_LIFTED: Final = SourceKind.TOOL_RESULT
 FLAGGED: Final = "flagged"
 _STATES: Final = {Decision.REJECT.value: FLAGGED, Decision.HOLD.value: "held"}
 
@@ -54,7 +53,7 @@ class Adopting:
         self._writer = writer
 
     async def adopt(self, by: Principal, server: str, asked: AdoptRequest) -> AdoptView:
-        """Take in the items, and with `lift` raise their labels; each change leaves a leaf.
+        """Take in the items; each change leaves a leaf.
 
         Taking in the same items again changes nothing, so an interrupted call is completed by
         repeating it.
@@ -72,30 +71,15 @@ class Adopting:
         found = await asyncio.to_thread(
             lambda: [None if one is None else self._reader.get(tenant, one) for one in taken]
         )
-        lifted: set[MemoryId] = set()
-        if asked.lift:
-            # If an agent changed a memory since, its text differs from the one that the person was
-            # shown, so its label is not raised.
-            same = [
-                memory
-                for one, memory in zip(written, found, strict=True)
-                if memory is not None and memory.candidate_id == one.candidate_id
-            ]
-            below = [one for one in same if one.ceiling.trust < _LIFTED.trust]
-            shown = tuple((one.memory_id, one.version) for one in below)
-            done = await self._writer.lift(shown, tenant, by.principal_id) if shown else ()
-            lifted = {one.memory_id for one in done if one is not None}
         return AdoptView(
-            adopted=tuple(
-                _view(one, memory, lifted) for one, memory in zip(written, found, strict=True)
-            )
+            adopted=tuple(_view(one, memory) for one, memory in zip(written, found, strict=True))
         )
 
     async def _vouched(
         self, by: Principal, tenant: Tenant, server: str, asked: AdoptRequest
     ) -> AdoptView:
         """Take in one item as a person's own words, after that person was shown all of it."""
-        if asked.lift or len(asked.items) != 1:
+        if len(asked.items) != 1:
             raise MalformedRequest("items: a person vouches for one at a time, after reading it")
         (one,) = await self._guard.adopt(tenant, server, asked.tool, asked.items)
         # An item that is held already waits in review, and is decided there once.
@@ -108,16 +92,16 @@ class Adopting:
         if memory is not None and memory.candidate_id == one.candidate_id:
             await self._writer.vouch(memory.memory_id, tenant, by.principal_id, memory.version)
             memory = await asyncio.to_thread(self._reader.get, tenant, memory.memory_id)
-        return AdoptView(adopted=(_view(one, memory, set()),))
+        return AdoptView(adopted=(_view(one, memory),))
 
 
-def _view(one: WrittenItem, memory: Memory | None, lifted: set[MemoryId]) -> AdoptedView:
+def _view(one: WrittenItem, memory: Memory | None) -> AdoptedView:
     if one.decision != _ADMIT:
         state = _STATES.get(one.decision, "undecided")
     elif memory is None:
         state = "gone"
     else:
-        state = (_LIFTED if memory.memory_id in lifted else memory.ceiling).value
+        state = memory.source.value
     return AdoptedView(
         state=state,
         memory_id=one.memory_id,

@@ -105,8 +105,8 @@ class BackendsCompared:
             StorageError: Not every item is recorded.
         """
         adapter = self._adapter(backend)
-        if asked.lift or asked.vouch:
-            raise MalformedRequest("lift, vouch: nobody says so of what was found on a server")
+        if asked.vouch:
+            raise MalformedRequest("vouch: no one can vouch for what was found on a server")
         if any(adapter.mark_of(one) is not None for one in asked.items):
             raise MalformedRequest(_SENT)
         # An agent may have written since the caller compared them.

@@ -9,17 +9,14 @@ import msgspec
 from policy.canonical import canonical_bytes, digest_of
 from policy.checks import STEPS
 from policy.facts import BudgetState, Facts, InterceptRecord, NonceState, TokenState
-from policy.labels.derive import derive_provenance, label_rule, named_class, read_text
-from policy.labels.landing import is_lowered
-from policy.labels.taint import Joined, LabelRule, Seen
+from policy.labels.derive import derive_provenance, is_lowered, named_class, read_text
+from policy.labels.seen import Seen
 from policy.model import (
     Candidate,
     CandidateId,
     ChangeKind,
-    Origin,
     Principal,
     PrincipalId,
-    SourceKind,
     Tenant,
 )
 from policy.text.fired import words_that_fired
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 
     from policy.facts import AnchorProbe
     from policy.gate import Gate
-    from policy.model import MemoryClass
+    from policy.model import MemoryClass, SourceKind
     from policy.ruleset import Ruleset
     from policy.verdict import Verdict
     from proxy.admin.wire.dry_run import ExplainRequest
@@ -74,7 +71,7 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
         )
         facts = self._facts(asked, principal, candidate, rules, now_ms)
         verdict = self.gate.decide(candidate, facts, rules)
-        return _view(verdict, candidate, facts, _rule(candidate, facts, rules))
+        return _view(verdict, candidate, facts)
 
     def _facts(
         self,
@@ -102,8 +99,7 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
                 principal,
                 candidate,
                 None,
-                seen=_seen(asked),
-                rule=label_rule(candidate, reading, None, rules.labels),
+                Seen(called=True) if asked.called else None,
             ),
             reading=reading,
             trust=TrustState(level=TrustLevel(asked.trust)),
@@ -119,29 +115,7 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _seen(asked: ExplainRequest) -> Seen | None:
-    """The evidence that a session ledger would give about the hypothetical write.
-
-    None if the request assumes that there is no model front.
-    """
-    if asked.context is None and asked.contained is None and not asked.endorsed:
-        return None
-    return Seen(
-        joined=Joined.CALL,
-        taint=asked.context or SourceKind.USER_INPUT,
-        contained=() if asked.contained is None else (Origin(kind=asked.contained),),
-        endorsed=asked.endorsed,
-        whole=True,
-    )
-
-
-def _rule(candidate: Candidate, facts: Facts, rules: Ruleset) -> LabelRule:
-    if facts.reading is None:
-        return LabelRule.TAINT
-    return label_rule(candidate, facts.reading, None, rules.labels)
-
-
-def _view(verdict: Verdict, candidate: Candidate, facts: Facts, rule: LabelRule) -> ExplainView:
+def _view(verdict: Verdict, candidate: Candidate, facts: Facts) -> ExplainView:
     passed = frozenset(verdict.permit.passed if isinstance(verdict, Admit) else verdict.passed)
     failed = None if isinstance(verdict, Admit) else verdict.step
     stopped = isinstance(verdict, Reject)
@@ -167,9 +141,7 @@ def _view(verdict: Verdict, candidate: Candidate, facts: Facts, rule: LabelRule)
         step=failed,
         memory_class=memory_class,
         source=source,
-        ceiling=facts.provenance.ceiling if facts.provenance else None,
         basis=basis,
-        rule=rule,
         steps=tuple(steps),
         observation=observation_for(decision, reason, memory_class, lowered=lowered),
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from policy.labels.ceiling import ceiling_of
 from policy.model import Forwarded
 from storage.audit import (
     IncidentLeaf,
@@ -79,7 +78,6 @@ def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None)
         "mnemogate.decision": leaf.decision.value,
         "mnemogate.memory.class": leaf.memory_class.value,
         "mnemogate.source.kind": leaf.source.value,
-        "mnemogate.source.ceiling": ceiling_of(leaf).value,
         "mnemogate.basis": leaf.basis.value,
         "mnemogate.version": leaf.version,
         "mnemogate.epoch": leaf.ruleset_epoch,

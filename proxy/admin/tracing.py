@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.labels.ceiling import ceiling_of
 from policy.model import ChangeKind, MemoryId
 from proxy.admin.views import proof_view
 from proxy.admin.wire.provenance import ProvenanceNode, ProvenanceStep, ProvenanceView
@@ -112,7 +111,6 @@ class Tracing(msgspec.Struct, frozen=True, kw_only=True):
             # The label is read from the log: it is the one that was judged, before any person
             # vouched for the memory.
             source=leaf.source,
-            ceiling=ceiling_of(leaf),
             basis=leaf.basis,
             intercepted=proof_view(intercepted),
             verdict=proof_view(verdict),

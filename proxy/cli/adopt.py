@@ -53,9 +53,6 @@ class _Adopt(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = DEFAULT_TENANT
     map: str | None = None
     dry_run: bool = False
-    lift: str | None = None
-    about: str | None = None
-    all: bool = False
     vouch: str | None = None
     yes: bool = False
 
@@ -85,42 +82,23 @@ class AdoptedList(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _adopt(context: Context) -> Exit:
     asked = context.arguments(_Adopt)
-    if asked.lift is not None and asked.about is None and not asked.all:
-        raise CommandFailed(
-            Exit.USAGE, "say which of them: --about WORDS, or --all", then="read the list first"
-        )
-    if asked.lift is None and (asked.about is not None or asked.all):
-        raise CommandFailed(
-            Exit.USAGE,
-            "--about and --all choose what is lifted: they need --lift with the digest of the list",
-            then="run it without them, and read the list first",
-        )
     if asked.vouch is not None:
         return await _vouched(context, asked, asked.vouch)
     name, tool_map, listed = await _listed(context, asked)
     items = listed.items
     digest = digest_of_all(items)
-    if asked.lift is not None and asked.lift != digest:
-        # The digest says that the person confirmed another list: an item in it may have been
-        # replaced.
-        raise CommandFailed(
-            Exit.FAILED,
-            "the server keeps something else than was listed; nothing was lifted",
-            then=f"look again: {_again(asked, name)}",
-        )
-    chosen = items if asked.lift is None else tuple(one for one in items if _fits(one, asked))
-    rows = tuple(_row(one) for one in chosen)
+    rows = tuple(map(_row, items))
     if not asked.dry_run:
         async with operator(context) as api:
-            rows = await _taken_in(api, name, _write_of(tool_map), chosen, asked)
+            rows = await _taken_in(api, name, _write_of(tool_map), items, asked)
     found = AdoptedList(server=name, digest=digest, items=rows, unreadable=listed.unreadable)
     return _told(context, found, asked)
 
 
 async def _vouched(context: Context, asked: _Adopt, given: str) -> Exit:
     """Take in one item, after all of it was shown, as the person's own words."""
-    if asked.lift is not None or asked.dry_run:
-        raise CommandFailed(Exit.USAGE, "--vouch takes in one item: not with --lift or --dry-run")
+    if asked.dry_run:
+        raise CommandFailed(Exit.USAGE, "--vouch takes in one item: not with --dry-run")
     if asked.yes and len(given) < _DIGEST_LEN:
         # The server could keep two items of one short digest, and answer with the other one.
         raise CommandFailed(
@@ -195,7 +173,6 @@ async def _taken_in(
             tenant=asked.tenant,
             tool=tool,
             items=some,
-            lift=asked.lift is not None,
             vouch=asked.vouch is not None,
         )
         path = f"/mcp/{part(server)}/adopt"
@@ -253,11 +230,6 @@ async def _asked(
     return tool_map, items_listed(tool_map, result)
 
 
-def _fits(item: Item, asked: _Adopt) -> bool:
-    words = (asked.about or "").casefold()
-    return asked.all or any(words in text.casefold() for text in (item.key, *item.pieces))
-
-
 def _row(item: Item) -> AdoptedRow:
     return AdoptedRow(
         digest=digest_of_item(item),
@@ -306,8 +278,6 @@ def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
         terminal.say(f"{found.unreadable} more are too long, or of another form: no memories here")
     if asked.dry_run:
         return Exit.OK
-    if asked.lift is None and asked.vouch is None:
-        terminal.say(f"then: {_again(asked, found.server, f'--lift {found.digest} --about WORDS')}")
     if asked.vouch is None:
         terminal.say("as your own words, one by one: mnemogate review vouch MEMORY")
         terminal.say(f"what got no memory: {_again(asked, found.server, '--vouch DIGEST')}")
@@ -320,14 +290,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="only list; nothing is labelled, no leaf is left"
     )
-    parser.add_argument(
-        "--lift",
-        metavar="DIGEST",
-        help="lift what fits to the label of a tool's result, if the server still keeps what was "
-        "listed under this digest; never an order, nor the content of a place",
-    )
-    parser.add_argument("--about", metavar="WORDS", help="lift what has these words")
-    parser.add_argument("--all", action="store_true", help="lift all that may be lifted")
     parser.add_argument(
         "--vouch",
         metavar="DIGEST",
@@ -348,7 +310,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 COMMANDS = (
     Command(
         words=("review", "adopt"),
-        summary="label what a server kept before the gate, and lift what may be lifted",
+        summary="take in what a server kept before the gate, unproven",
         act=_adopt,
         arguments=_arguments,
     ),

@@ -79,13 +79,12 @@ async def _list(context: Context) -> Exit:
         terminal.data(page)
         return Exit.OK
     terminal.table(
-        ("id", "class", "source", "ceiling", "updated", "text"),
+        ("id", "class", "source", "updated", "text"),
         [
             (
                 memory.memory_id,
                 memory.memory_class.value,
                 memory.source.value,
-                memory.ceiling.value,
                 iso(memory.updated_at_ms),
                 _in_one_line(memory.text),
             )
@@ -110,13 +109,12 @@ async def _list_quarantined(context: Context, tenant: str) -> Exit:
         terminal.data(found)
         return Exit.OK
     terminal.table(
-        ("id", "class", "source", "ceiling", "written by", "text"),
+        ("id", "class", "source", "written by", "text"),
         [
             (
                 memory.memory_id,
                 memory.memory_class.value,
                 memory.source.value,
-                memory.ceiling.value,
                 memory.principal,
                 _in_one_line(memory.text),
             )
@@ -175,7 +173,6 @@ async def _show(context: Context) -> Exit:
             ("tenant", memory.tenant),
             ("class", memory.memory_class.value),
             ("source", f"{memory.source.value} (by {memory.basis.value})"),
-            ("ceiling", memory.ceiling.value),
             ("written by", memory.principal),
             ("filed under", ", ".join(f"{k}={v}" for k, v in scope.items() if v) or "-"),
             ("target", memory.target),
@@ -214,7 +211,7 @@ async def _history(context: Context) -> Exit:
         terminal.data(history)
         return Exit.OK
     terminal.table(
-        ("version", "when", "change", "class", "source", "ceiling", "new text"),
+        ("version", "when", "change", "class", "source", "new text"),
         [
             (
                 str(step.version),
@@ -222,7 +219,6 @@ async def _history(context: Context) -> Exit:
                 step.change.value,
                 step.memory_class.value,
                 step.source.value,
-                step.ceiling.value,
                 _in_one_line(step.new_text or ""),
             )
             for step in history.steps

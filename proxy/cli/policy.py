@@ -51,7 +51,6 @@ class _Checked(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None
     problem: str | None
     matrix: dict[str, dict[str, str]]
-    labels: dict[str, str] = {}
     # Keys of the ruleset that let in more than the shipped ruleset does.
     wider: tuple[str, ...] = ()
 
@@ -66,9 +65,7 @@ class _Explain(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = DEFAULT_TENANT
     token: bool = False
     trust: str = "trusted"
-    context: SourceKind | None = None
-    contained: SourceKind | None = None
-    endorsed: bool = False
+    called: bool = False
     ruleset: str | None = None
 
 
@@ -90,7 +87,6 @@ def _check(context: Context) -> Exit:
         }
         for source in SourceKind
     }
-    labels = {one.value: ruleset.label_rule(one).value for one in MemoryClass}
     if terminal.as_json:
         terminal.data(
             _Checked(
@@ -98,7 +94,6 @@ def _check(context: Context) -> Exit:
                 digest=ruleset.digest,
                 problem=None,
                 matrix=matrix,
-                labels=labels,
                 wider=wider_rules(ruleset),
             )
         )
@@ -106,10 +101,7 @@ def _check(context: Context) -> Exit:
     classes = [memory_class.value for memory_class in MemoryClass]
     terminal.table(
         ("source \\ class", *classes),
-        [
-            *((source, *(row[name] for name in classes)) for source, row in matrix.items()),
-            ("a model's text is lowered by", *(labels[name] for name in classes)),
-        ],
+        [(source, *(row[name] for name in classes)) for source, row in matrix.items()],
     )
     for one in wider_rules(ruleset):
         terminal.say(f"wider than as shipped: {one}")
@@ -139,9 +131,7 @@ async def _explain(context: Context) -> Exit:
         tenant=asked.tenant,
         token=asked.token,
         trust=asked.trust,
-        context=asked.context,
-        contained=asked.contained,
-        endorsed=asked.endorsed,
+        called=asked.called,
     )
     if asked.ruleset is None:
         async with operator(context) as api:
@@ -227,9 +217,7 @@ def _show(terminal: Terminal, view: ExplainView) -> None:
         [
             ("lands in", view.memory_class.value),
             ("source", "-" if view.source is None else view.source.value),
-            ("ceiling", "-" if view.ceiling is None else view.ceiling.value),
             ("label rests on", "-" if view.basis is None else view.basis.value),
-            ("rule of its class", view.rule.value),
             ("agent sees", view.observation or "-"),
             *([] if view.fired is None else [("words that fired", view.fired)]),
             *([] if view.remedy is None else [("if that is wrong", view.remedy)]),
@@ -275,19 +263,7 @@ def _explain_arguments(parser: argparse.ArgumentParser) -> None:
         "--trust", choices=["trusted", "degraded", "untrusted"], help="default: trusted"
     )
     parser.add_argument(
-        "--context",
-        choices=words(SourceKind),
-        help="as if a model front had seen the session, with this as the least trusted in it",
-    )
-    parser.add_argument(
-        "--contained",
-        choices=words(SourceKind),
-        help="and as if the text had been found in something of this source there",
-    )
-    parser.add_argument(
-        "--endorsed",
-        action="store_true",
-        help="and as if a person had said the whole of it there",
+        "--called", action="store_true", help="as if a model front had seen a model make the call"
     )
     parser.add_argument(
         "--ruleset",

@@ -76,7 +76,6 @@ async def _show(context: Context) -> Exit:
             ("held as", _class(held.memory_class)),
             ("released as", "-" if held.becomes is None else _class(held.becomes)),
             ("source", f"{held.source.value} (by {held.basis.value})"),
-            ("ceiling", held.ceiling.value),
             ("claimed source", claimed),
             ("change", "-" if held.change is None else held.change.value),
             ("target", held.target or "-"),
@@ -139,7 +138,6 @@ def _show_whole(context: Context, memory: MemoryView) -> None:
             ("memory", memory.memory_id),
             ("class", memory.memory_class.value),
             ("source", f"{memory.source.value} (by {memory.basis.value})"),
-            ("ceiling", memory.ceiling.value),
             ("written by", memory.principal),
             ("filed under", ", ".join(one for one in filed if one)),
             ("role", memory.role or "-"),
@@ -147,7 +145,7 @@ def _show_whole(context: Context, memory: MemoryView) -> None:
             ("metadata", memory.metadata_json or "-"),
         ]
     )
-    words = whose_words(memory.ceiling, memory.had_read)
+    words = whose_words(memory.source, memory.had_read)
     if words is not None:
         terminal.say(inert(words))
     terminal.quote(memory.text)

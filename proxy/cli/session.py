@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # The headings of the two tables that `session show` prints.
 _SEGMENTS = ("turn", "channel", "label", "from", "characters", "why")
-_WRITES = ("when", "class", "label", "ceiling", "by", "verdict", "candidate")
+_WRITES = ("when", "class", "label", "by", "verdict", "candidate")
 _NEWEST = "last"
 MAP_THEM = "Nobody judges their calls: `mnemogate mcp map TOOL` writes the skeleton of a map."
 
@@ -205,29 +205,20 @@ def _written(one: SessionWriteView) -> tuple[str, ...]:
         iso(one.at_ms),
         one.memory_class.value,
         one.source.value,
-        one.ceiling.value,
         one.basis.value,
         verdict,
         one.candidate_id,
     )
 
 
-_JOINED = {
-    "call": "the id of its call is known here",
-    "text": "a call or a turn of this session says the same",
-}
-
-
 def _because(one: SessionWriteView) -> str:
-    parts = [_JOINED.get(one.joined, "not joined")]
-    if one.endorsed:
-        parts.append("a person said all of it in one turn")
+    parts = ["the id of its call is known here" if one.called else "no session explains it"]
+    if one.after_reading:
+        parts.append("the session had read foreign text")
     if one.derived_from:
         parts.append("made of " + ", ".join(_origin(origin) for origin in one.derived_from))
-    elif not one.endorsed:
+    else:
         parts.append("found in nothing that entered")
-    if one.not_hers:
-        parts.append(one.not_hers)
     return "; ".join(parts)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from policy.labels.editing import edit_of
+from policy.labels.editing import text_after
 from policy.labels.forwarded_call import (
     PREFIXES,
     ForwardedCall,
@@ -50,7 +50,6 @@ from storage.values import ADOPTS, Behind, Decision
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.labels.editing import Edit
     from policy.model import Origin, PrincipalId, Tenant
     from proxy.guard.ahead import AdmittedAhead
     from proxy.guard.showing import ShowingNotes
@@ -236,7 +235,7 @@ class Guarding:
             instructions=item.instructions,
             guarded_key=item.key,
             guarded_blob=item.blob,
-            edit=self._edit(principal, call, item),
+            text_after=self._text_after(principal, call, item),
             labels=item.labels,
             join=call.join,
             # The names in a deletion are not read as text: they only say what to delete.
@@ -245,13 +244,12 @@ class Guarding:
             else self._ledger.culprits(principal.principal_id, text),
         )
 
-    def _edit(self, principal: Principal, call: GuardedCall, item: Item) -> Edit | None:
-        """How a call edits a stored text; None if the text is not known from earlier verdicts."""
+    def _text_after(self, principal: Principal, call: GuardedCall, item: Item) -> str | None:
+        """The text that an edit leads to; None if no earlier verdicts tell the text before it."""
         if item.change is not ChangeKind.UPDATE or not item.key or item.effect is None:
             return None
-        behind = self._behind(principal, call.server)
-        standing = self._forwards.standing(behind, item.key)
-        return edit_of(standing, item.pieces, item.effect, item.change)
+        before = self._forwards.text(self._behind(principal, call.server), item.key)
+        return None if before is None else text_after(before, item.pieces, item.effect)
 
     def _judged(self, item: WrittenItem) -> Judged:
         # "missing" becomes "reject": a memory unknown to the gate may well exist on the server, so

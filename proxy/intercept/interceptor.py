@@ -18,21 +18,20 @@ import msgspec
 from policy.canonical import canonical_bytes, digest_of
 from policy.labels.derive import (
     NOTHING_READ,
-    attest,
-    label_rule,
+    derive_provenance,
+    is_lowered,
     named_class,
     read_beside,
     read_candidate,
 )
 from policy.labels.forwarded_call import PREFIXES
-from policy.labels.landing import is_lowered
 from policy.model import Candidate, CandidateId, ChangeKind, MemoryId, meet
 from policy.ruleset import OverBudget
 from policy.trust.outcomes import OutcomeKind, Reported
 from policy.verdict import Reason
 from proxy.intercept.budgets import utf8_len, weight_of
 from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
-from proxy.intercept.promotion import class_before, stored_of
+from proxy.intercept.promotion import stored_of
 from proxy.intercept.shadow import Recallable, shown_of
 from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
 from proxy.seams.access import access_of
@@ -50,8 +49,7 @@ if TYPE_CHECKING:
 
     from policy.facts import BudgetState
     from policy.labels.derive import Reading
-    from policy.labels.editing import Edit
-    from policy.labels.taint import Seen
+    from policy.labels.seen import Seen
     from policy.model import Memory, Principal, PrincipalId, SourceKind, Tenant
     from policy.ruleset import Ruleset
     from proxy.intercept.budgets import Budgets
@@ -319,13 +317,12 @@ class Writing:
             return _missing(proposal)
         candidate = self._candidate(principal, proposal)
         canonical = canonical_bytes(candidate)
-        edit = proposal.edit
         reading = NOTHING_READ
         if prepared.fits:
             size = len(candidate.text or "") + _METADATA_TIMES * len(candidate.metadata_json or "")
-            size += 0 if edit is None else len(edit.after)
+            size += len(proposal.text_after or "")
             owner = principal.principal_id
-            reading = await self._out.pace.aside(owner, size, _read, candidate, edit)
+            reading = await self._out.pace.aside(owner, size, _read, candidate, proposal.text_after)
         now_ms = started_ns // 1_000_000
         rules = self._ruleset()
         await self._full_or_not(principal, now_ms)
@@ -334,24 +331,20 @@ class Writing:
         stored = stored_of(self._reader, candidate)
         token = self._tokens.verify(proposal.promotion_token, candidate, stored, now_ms)
         seen = seen_of(self._sessions, candidate, proposal)
-        rule = label_rule(candidate, reading, class_before(stored, edit), rules.labels, edit)
-        attested = attest(
-            principal,
-            candidate,
-            prepared.lineage,
-            proposal.culprits,
-            seen=seen,
-            edit=edit,
-            rule=rule,
-        )
         submission = Submission(
             candidate_id=CandidateId(self._out.random_hex(16)),
             candidate=candidate,
             canonical=canonical,
             digest=digest_of(canonical),
-            provenance=attested.provenance,
-            tainted=attested.tainted,
-            edit=attested.edit,
+            provenance=derive_provenance(
+                principal,
+                candidate,
+                prepared.lineage,
+                seen,
+                culprits=proposal.culprits,
+                extracted=proposal.extracted,
+            ),
+            text_after=proposal.text_after,
             intercepted_at_ms=now_ms,
             reading=reading,
             token=token.state,
@@ -399,7 +392,7 @@ class Writing:
         if elsewhere or proposal.nonce is not None or proposal.guarded_key is not None:
             return False
         memory_id = proposal.memory_id
-        return memory_id is None or self._reader.ceiling(principal.tenant, memory_id) is None
+        return memory_id is None or self._reader.source(principal.tenant, memory_id) is None
 
     def nonce(self, name: str) -> str:
         """A nonce for this store, made of a name that the caller chooses.
@@ -434,14 +427,14 @@ class Writing:
     def _lineage(
         self, tenant: Tenant, proposal: Proposal, known: dict[MemoryId, SourceKind]
     ) -> SourceKind | None:
-        """The lowest ceiling among the memories that this one says it derives from."""
+        """The lowest label among the memories that this one says it derives from."""
         lowest: SourceKind | None = None
         for memory_id in dict.fromkeys(map(MemoryId, proposal.derived_from)):
-            ceiling = known.get(memory_id) or self._reader.ceiling(tenant, memory_id)
-            if ceiling is None:
+            source = known.get(memory_id) or self._reader.source(tenant, memory_id)
+            if source is None:
                 raise MalformedRequest("derived_from: names a memory that is not there")
-            known[memory_id] = ceiling
-            lowest = ceiling if lowest is None else meet(lowest, ceiling)
+            known[memory_id] = source
+            lowest = source if lowest is None else meet(lowest, source)
         return lowest
 
     def _sibling(self, trace: TraceContext) -> TraceContext:
@@ -497,17 +490,17 @@ class Writing:
         memory_id = candidate.memory_id
         if memory_id is None or outcome.decision is Decision.ADMIT:
             return memory_id
-        there = self._reader.ceiling(candidate.tenant, memory_id) is not None
+        there = self._reader.source(candidate.tenant, memory_id) is not None
         return memory_id if there else None
 
 
-def _read(candidate: Candidate, edit: Edit | None) -> Reading:
+def _read(candidate: Candidate, text_after: str | None) -> Reading:
     """The text of a candidate in the form that the gate matches.
 
     For an edit, the text that the edit makes is read as well.
     """
     reading = read_candidate(candidate)
-    return reading if edit is None else read_beside(reading, edit.after)
+    return reading if text_after is None else read_beside(reading, text_after)
 
 
 def _weight(proposal: Proposal) -> int:
@@ -554,7 +547,6 @@ def _written(
         step=outcome.step,
         memory_class=outcome.memory_class,
         source=outcome.source,
-        ceiling=outcome.ceiling,
         observation=observation_for(
             decision,
             outcome.reason,

@@ -31,7 +31,6 @@ from policy.tokens import (
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    from policy.labels.editing import Edit
     from policy.model import Memory
     from storage.interfaces import MemoryReader
 
@@ -144,13 +143,3 @@ def stored_of(reader: MemoryReader, candidate: Candidate) -> Memory | None:
     if candidate.change is ChangeKind.CREATE or candidate.memory_id is None:
         return None
     return reader.get(candidate.tenant, candidate.memory_id)
-
-
-def class_before(stored: Memory | None, edit: Edit | None) -> MemoryClass | None:
-    """The class of the memory that a change is of; None where it is of none that is known.
-
-    `edit` says it of a memory on a server behind, `stored` of one of the gate's own.
-    """
-    if edit is not None:
-        return edit.memory_class
-    return None if stored is None else stored.memory_class

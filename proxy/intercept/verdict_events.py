@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policy.checks import STEPS
-from policy.labels.derive import named_class
-from policy.labels.landing import is_lowered
+from policy.labels.derive import is_lowered, named_class
 from policy.model import ChangeKind
 from storage.audit import culprit_of
 from telemetry.events import StepOutcome, TraceContext, VerdictRecorded

@@ -238,14 +238,11 @@ class Core:
     def recalled(
         self, principal_id: PrincipalId, memories: tuple[Memory | EarlierText, ...], now_ms: int
     ) -> None:
-        """Note memories that were served to this principal's agent, under their ceilings.
-
-        A memory written in a page's context counts as the page's, wherever it is read.
-        """
+        """Note memories that were served to this principal's agent, under their labels."""
         book = self.book(principal_id, now_ms)
         recalls = book.recalls
         for memory in memories:
-            label = memory.ceiling
+            label = memory.source
             texts = [one for one in (memory.text, *_beside(memory)) if one]
             parts = self.reader.served(texts)
             served = (label, memory.memory_id)

@@ -365,6 +365,13 @@ def most_under_calls(book: Book, over: Container[CallMade], now_ms: int) -> Sour
     return most
 
 
+def has_read_lately(book: Book, now_ms: int) -> bool:
+    """Whether a session of the principal had read foreign text within the last day."""
+    return any(
+        one.has_read and one.used_ms + LIVE_MS >= now_ms for one in book.sessions.values()
+    ) or (book.dropped is not None and book.dropped[1] + LIVE_MS >= now_ms)
+
+
 def lowest_live(book: Book, now_ms: int, but: str = "") -> SourceKind | None:
     """The lowest taint of a principal's sessions that may still write, except the given ones.
 

@@ -168,16 +168,13 @@ class Wrote(msgspec.Struct, frozen=True, array_like=True):
     source: SourceKind
     basis: Basis
     memory_class: MemoryClass
-    joined: str
-    endorsed: bool = False
+    called: bool = False
+    after_reading: bool = False
     reason: str = ""
     origins: tuple[Row, ...] = ()
     calls: Prints = b""
     # The principal that wrote, if no session was found.
     principal: str = ""
-    ceiling: SourceKind | None = None
-    # Whether the text is a person's own words while a name or an id beside it is not.
-    unsaid_name: bool = False
 
 
 class Marked(msgspec.Struct, frozen=True, array_like=True):

@@ -43,9 +43,7 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
 
-    from policy.labels.editing import Looked
-    from policy.labels.endorsement import Asked
-    from policy.labels.taint import Seen
+    from policy.labels.seen import Seen
     from policy.labels.who_writes import UserTurns
     from policy.model import Memory, Origin, Principal, PrincipalId
     from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest
@@ -316,19 +314,9 @@ class Sessions:
         principal_id: PrincipalId,
         texts: tuple[str, ...],
         join: Join | None,
-        asked: Asked | None = None,
-        looked: Looked | None = None,
     ) -> Seen:
-        """The ledger's evidence about a candidate.
-
-        `asked` is what a person must have said to endorse the candidate; without it nothing is
-        endorsed. `looked` is set for an edit of a known text: only the words that it adds are
-        searched for.
-        """
-        now_ms = self.surroundings.now_ms()
-        return evidence(
-            self._core, principal_id, texts, now_ms, join=join, wanted=asked, looked=looked
-        )
+        """The ledger's evidence about a candidate."""
+        return evidence(self._core, principal_id, texts, self.surroundings.now_ms(), join)
 
     def recalled(
         self, principal_id: PrincipalId, memories: tuple[Memory | EarlierText, ...]
@@ -384,14 +372,12 @@ class Sessions:
             source=outcome.source,
             basis=outcome.basis,
             memory_class=outcome.memory_class,
-            joined=seen.joined.value,
-            endorsed=seen.endorsed,
+            called=seen.called,
+            after_reading=seen.after_reading,
             reason="" if outcome.reason is None else outcome.reason.value,
             origins=origins,
             calls=packed(seen.calls) if isinstance(seen, SeenCall) else b"",
             principal=principal_id,
-            ceiling=outcome.ceiling,
-            unsaid_name=isinstance(seen, SeenCall) and seen.unsaid_name,
         )
         self._core.do(record)
         self._soon()

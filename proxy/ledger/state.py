@@ -6,7 +6,6 @@ from collections import OrderedDict, deque
 from functools import reduce
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from policy.labels.taint import Joined
 from policy.model import MemoryId, SourceKind, meet
 from policy.verdict import InvariantBroken
 from proxy.ledger.hearsay import Hearsay
@@ -51,6 +50,7 @@ FILES_MAX: Final = 256
 """Files of memory of one session that are told apart; others count as everything else."""
 RELAYED_MAX: Final = 4_096
 GAVE_MAX: Final = 4_096
+READ_ORIGINS_MAX: Final = 8
 PINS_MAX: Final = 16_384
 CHANGED_MAX: Final = 1_000
 ROWS_MAX: Final = 400
@@ -178,6 +178,17 @@ class SessionState:
             return taint
         others = [label for one, label in self.brought.items() if one != file]
         return reduce(meet, others, SourceKind.MODEL_INFERENCE)
+
+    @property
+    def has_read(self) -> bool:
+        """Whether the session has read foreign text; a session of which that is not known has."""
+        return self.taint is None or self.taint.trust == 0
+
+    @property
+    def read_origins(self) -> tuple[str, ...]:
+        """The tools that the session has read."""
+        found = dict.fromkeys(one.row.tool for _, one in self.falls if one.row.tool)
+        return tuple(found)[:READ_ORIGINS_MAX]
 
     def hide(self, digest: int, label: SourceKind) -> None:
         """Note that some text of the given turn can no longer be searched."""
@@ -568,10 +579,8 @@ def _wrote(session: SessionState, book: Book, wrote: Wrote) -> None:
         call = book.calls.get(key)
         if call is not None:
             call.used = True
-            if wrote.joined == Joined.CALL.value:
-                # The call is one of a memory tool, so no conversation begins under it. The words of
-                # a call alone do not show that: whoever runs under a shell's call can write them.
-                call.open, call.mapped = False, True
+            # The call is one of a memory tool, so no conversation begins under it.
+            call.open, call.mapped = False, True
 
 
 def _once(writes: deque[Wrote], wrote: Wrote) -> None:

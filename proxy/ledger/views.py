@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET, UnsetType
 
-from policy.labels.ceiling import ceiling_of
 from policy.model import SourceKind
 from proxy.ledger.core import taint_now
 from proxy.ledger.wire import (
@@ -55,10 +54,6 @@ WHY: Final = {
 
 _SPLICE: Final = "splice", "a rule for it in proxy/ledger/splices.toml"
 _WHOLE: Final = "history", "its requests through this sidecar from the beginning, turns unchanged"
-NOT_HERS: Final = (
-    "a name or an id beside the text says something that she did not: it needs words of hers, or "
-    "none that say anything"
-)
 NEEDED: Final = {
     "beside_results": _SPLICE,
     "unplaced": ("splice", "a version that knows where such a block comes from"),
@@ -250,10 +245,9 @@ def _write(wrote: Wrote) -> SessionWriteView:
         reason=wrote.reason or None,
         memory_class=wrote.memory_class,
         source=wrote.source,
-        ceiling=ceiling_of(wrote),
         basis=wrote.basis,
-        joined=wrote.joined,
-        endorsed=wrote.endorsed,
+        called=wrote.called,
+        after_reading=wrote.after_reading,
         derived_from=tuple(
             OriginView(
                 kind=row.label,
@@ -264,5 +258,4 @@ def _write(wrote: Wrote) -> SessionWriteView:
             )
             for row in wrote.origins
         ),
-        not_hers=NOT_HERS if wrote.unsaid_name else UNSET,
     )

@@ -56,14 +56,12 @@ class SessionWriteView(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     memory_class: MemoryClass
     source: SourceKind
-    ceiling: SourceKind
     basis: Basis
-    # How the session of the write was found: by the id of its call, or by its text.
-    joined: str
-    endorsed: bool
+    # Whether a model of the session made the call that writes.
+    called: bool
+    # Whether the session had read foreign text by then.
+    after_reading: bool
     derived_from: tuple[OriginView, ...]
-    # Why a text that a person said did not count as the person's own, if that is known.
-    not_hers: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class FallView(msgspec.Struct, frozen=True, kw_only=True):

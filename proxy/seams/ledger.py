@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from policy.labels.endorsement import asked_of
 from policy.labels.forwarded_call import call_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from policy.labels.editing import Looked
-    from policy.labels.endorsement import Asked
-    from policy.labels.taint import Seen
+    from policy.labels.seen import Seen
     from policy.model import Candidate, PrincipalId
     from proxy.seams.guard import Join
     from proxy.seams.operation import Proposal
@@ -30,15 +27,8 @@ class Sees(Protocol):
         principal_id: PrincipalId,
         texts: tuple[str, ...],
         join: Join | None,
-        asked: Asked | None = None,
-        looked: Looked | None = None,
     ) -> Seen | None:
-        """The evidence about a candidate; None where no model front is configured.
-
-        `asked` is what a person must have said to endorse the candidate; without it nothing is
-        endorsed. `looked` is set for an edit of a known text: only the words that it adds are
-        searched for.
-        """
+        """The evidence about a candidate; None where no model front is configured."""
         ...
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
@@ -63,11 +53,9 @@ class NoSessions:
         principal_id: PrincipalId,
         texts: tuple[str, ...],
         join: Join | None,
-        asked: Asked | None = None,
-        looked: Looked | None = None,
     ) -> None:
         """Return None, because without a ledger there is no evidence."""
-        del principal_id, texts, join, asked, looked
+        del principal_id, texts, join
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
         """Ignores the verdict."""
@@ -91,7 +79,4 @@ def seen_of(sessions: Sees, candidate: Candidate, proposal: Proposal) -> Seen | 
     else:
         # A removal has no text of its own: the ledger looks for the id of the memory that it names.
         texts = tuple(text for text in (candidate.text, candidate.memory_id) if text)
-    asked = asked_of(candidate, None if proposal.guarded_key is None else proposal.labels)
-    edit = proposal.edit
-    looked = None if edit is None or call is None else edit.looked(call.key)
-    return sessions.seen(candidate.principal_id, texts, proposal.join, asked, looked)
+    return sessions.seen(candidate.principal_id, texts, proposal.join)

@@ -15,7 +15,6 @@ from policy.after.signals import (  # noqa: TC001 - msgspec reads the annotation
     Grade,
     SignalKind,
 )
-from policy.labels.editing import Edit  # noqa: TC001 - msgspec reads the annotation
 from policy.model import (
     CandidateId,
     ChangeKind,
@@ -91,8 +90,10 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     guarded_key: str | None = None
     # Guard mode: bytes that are sent with the memory, such as a vector. Only the guard sets it.
     guarded_blob: bytes = b""
-    # Guard mode: what is known of the text that the proposal changes. Only the guard sets it.
-    edit: Edit | None = None
+    # Guard mode: the text that the change leads to, where it is known. Only the guard sets it.
+    text_after: str | None = None
+    # Whether a model extracted the text from a conversation, so that no key vouches for it.
+    extracted: bool = False
     # Segments that contain the text, as the guard found them; no dialect sets this.
     culprits: tuple[Origin, ...] = ()
     # A person who was shown all of it and approved it. No dialect sets it.
@@ -252,7 +253,6 @@ class WrittenItem(msgspec.Struct, frozen=True, kw_only=True):
     memory_class: MemoryClass
     source: SourceKind | None
     observation: str  # what the agent is shown: reason, class, what it may do next; no content
-    ceiling: SourceKind | None = None
     # Version and leaf number in the store, for an operator only; everybody else gets 0.
     version: int = 0
     leaf_index: int = 0
@@ -418,11 +418,11 @@ class EarlierText(msgspec.Struct, frozen=True, kw_only=True):
 
     memory_id: MemoryId
     tenant: Tenant
+    source: SourceKind
     text: str | None
     metadata_json: str | None
     role: str | None
     actor: str | None
-    ceiling: SourceKind
 
 
 def recalls_of(result: Result, tenant: Tenant) -> tuple[Memory | EarlierText, ...]:
@@ -434,11 +434,11 @@ def recalls_of(result: Result, tenant: Tenant) -> tuple[Memory | EarlierText, ..
         EarlierText(
             memory_id=result.memory_id,
             tenant=tenant,
+            source=one.source,
             text=one.new_text,
             metadata_json=one.metadata_json,
             role=one.role,
             actor=one.actor,
-            ceiling=one.ceiling,
         )
         for one in result.entries
     )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
-from policy.model import MemoryClass, SourceKind
+from policy.model import MemoryClass
 from policy.verdict import Reason
 from policy.withheld.matching import Sight, StoredText
 from policy.withheld.words import Printer, orders_of, unpacked
@@ -63,9 +63,6 @@ if TYPE_CHECKING:
 
 BEGUN_S: Final = 10.0
 """How long a decision that the writer has begun is waited for, beyond the deadline."""
-# The memories whose ceiling is one of these labels were written in a context of the person's own
-# words alone.
-_FIRM: Final = frozenset({SourceKind.USER_INPUT, SourceKind.OPERATOR})
 WITHHOLD: Final = {
     "anthropic": withhold,
     "chat": withhold_chat,
@@ -300,7 +297,7 @@ class Withholding:
         return _record_of(begun, told, self._verdicts.version())
 
     def _show(self, kept: Kept, memory: Memory) -> None:
-        firm = memory.ceiling in _FIRM
+        firm = memory.source.proven
         stored = StoredText(memory.memory_id, memory.version, firm)
         if memory.text:
             kept.withheld.show(self._printer.numbers(memory.text), stored)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from policy.labels.ceiling import FIRM_BASES, ceiling_of
-from policy.labels.landing import LOWERED, is_lowered
+from policy.labels.derive import is_lowered
 from policy.model import (
     Basis,
     Candidate,
@@ -31,7 +30,7 @@ from policy.model import (
 from policy.verdict import InvariantBroken, Reason
 from storage.cases import CaseMode, CaseSignal, CaseStep  # noqa: TC001 - msgspec reads these
 from storage.errors import StoreCorrupt
-from storage.values import LIFT, VOUCH, Decision
+from storage.values import VOUCH, Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,8 +105,6 @@ class VerdictLeaf(
     # Our own id of the session that the candidate belongs to (32 hex digits); left out where none
     # is known.
     session: Annotated[str, Meta(max_length=64)] | None = None
-    # The ceiling of the text; at most `source`; absent in format 3.
-    ceiling: SourceKind | None = None
     # For an admission: the index of the leaf that admitted the memory's previous version, or
     # NO_STEP_BEFORE. Absent in older leaves.
     previous_index: _Index | None = None
@@ -191,12 +188,12 @@ def class_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
 def wrongly_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
     """Whether the candidate got a lower class than its client named although no gate may do that.
 
-    Only a preference may become knowledge, and only under a label that nobody vouched for.
+    Only a text that nothing proves lands low, and it lands as knowledge.
     """
     if verdict.decision is not Decision.ADMIT or not class_lowered(intercepted, verdict):
         return False
-    to_knowledge = (intercepted.claimed_class, verdict.memory_class) == LOWERED
-    return not to_knowledge or verdict.basis in FIRM_BASES
+    unproven = verdict.source.trust == 0 and verdict.basis is not Basis.VOUCHED
+    return not unproven or verdict.memory_class is not MemoryClass.L3
 
 
 _OBJECTIONS: Final = {OBSERVED_HOLD: "hold", OBSERVED_REJECT: "reject"}
@@ -351,25 +348,20 @@ class Labels:
 
     def __init__(self) -> None:
         self._vouched: set[str] = set()
-        self._lifted: set[str] = set()
 
     def take(self, leaf: Leaf | None) -> None:
         """Add one leaf of the log; None for an unreadable one."""
         if isinstance(leaf, OperatorLeaf) and leaf.action == VOUCH:
             self._vouched.add(leaf.subject)
-        elif isinstance(leaf, OperatorLeaf) and leaf.action == LIFT:
-            self._lifted.add(leaf.subject)
 
     def fit(self, leaf: VerdictLeaf, row: Row) -> bool:
         """Whether a row's label agrees with the log. Call it after the last `take`."""
-        label = (leaf.source, ceiling_of(leaf), leaf.basis)
+        label = (leaf.source, leaf.basis)
         if vouched_subject(leaf.candidate_id) in self._vouched:
-            label = (SourceKind.USER_INPUT, SourceKind.USER_INPUT, Basis.CONFIRMATION)
-        elif vouched_subject(leaf.candidate_id) in self._lifted:
-            label = (SourceKind.TOOL_RESULT, SourceKind.TOOL_RESULT, Basis.CONFIRMATION)
+            label = (SourceKind.USER_INPUT, Basis.CONFIRMATION)
         said = (leaf.candidate_id, leaf.memory_class, leaf.version, *label)
         has = (row.candidate_id, row.memory_class, row.version)
-        return said == (*has, row.source, ceiling_of(row), row.basis)
+        return said == (*has, row.source, row.basis)
 
 
 def vouched_subject(candidate_id: CandidateId) -> str:

@@ -25,7 +25,7 @@ from storage.tables.codec import NO_ORDINAL, decode_evidence, decode_held
 from storage.tables.forgotten_texts import forgotten_texts
 from storage.tables.lmdb_store import FORGOTTEN, HELD, KEYED
 from storage.tables.rows import GuardedRow, candidate_of, guarded_row, held_key, read_id, read_row
-from storage.values import LIFT, PAROLE, QUARANTINE, VOUCH, Decision, Forgotten, Moved, News, Stands
+from storage.values import PAROLE, QUARANTINE, VOUCH, Decision, Forgotten, Moved, News, Stands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FOLLOWED_MAX: Final = 20_000
 _LOOKED_BACK_MAX: Final = 100_000
 _ORDINAL_LEN: Final = 8
-_WHOLE: Final = frozenset({QUARANTINE, PAROLE, VOUCH, LIFT})
+_WHOLE: Final = frozenset({QUARANTINE, PAROLE, VOUCH})
 """Acts of operators that may move many memories, so that everything is told anew."""
 _ENDINGS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 

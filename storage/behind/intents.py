@@ -40,7 +40,6 @@ from storage.write.text_behind import read_thing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from policy.labels.editing import TextStanding
     from policy.model import Tenant
     from storage.errors import StorageError
     from storage.tables.change import Change
@@ -109,12 +108,11 @@ class EmbeddedForwards:
                 found.append((record.ordinal, _pending(key, record, row)))
         return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
 
-    def standing(self, behind: Behind, key: str) -> TextStanding:
-        """What this gate's verdicts tell of the text that a server keeps under a key."""
+    def text(self, behind: Behind, key: str) -> str | None:
+        """The text that a server keeps under a key, where this gate's verdicts tell it."""
         names = self._engine.parts.names
         with self._engine.parts.store.reading() as view:
-            thing = read_thing(view, names, behind.tenant, behind.target, key, behind.by)
-        return thing.standing
+            return read_thing(view, names, behind.tenant, behind.target, key).text
 
     def live_strings(self, tenant: Tenant, target: str, key: str) -> frozenset[str]:
         """Every string that a live memory under a key of a server was let in with."""

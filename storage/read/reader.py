@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from policy.canonical import decode_canonical
-from policy.labels.ceiling import ceiling_of
 from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
 from policy.query import EVERYTHING, matches
 from policy.ruleset import Watch
@@ -134,14 +133,14 @@ class EmbeddedReader(TrustReads):
                 shown = memory_id if known.status is MemoryStatus.LIVE else shown
         return shown or newest
 
-    def ceiling(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
-        """The ceiling of one live memory, without reading its text."""
+    def source(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
+        """The label of one live memory, without reading its text."""
         with self._store.reading() as view:
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status is not MemoryStatus.LIVE:
                 return None
             found = self._live(view, known.ordinal, tenant)
-            return None if found is None else ceiling_of(found[0])
+            return None if found is None else found[0].source
 
     def _shown(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
         """The memory of a row, if a reader may be shown it."""

@@ -175,8 +175,6 @@ class Change:
             time_ms=max(self.before.time_ms, self.now_ms),
         )
         self.draft.put_header(header)
-        if self.before.next_ordinal == 0:
-            self.draft.mark_lineage_filed()
         if self.erased:
             # A purge hides content; its bytes are erased when the file is rewritten.
             self.draft.mark_unerased()

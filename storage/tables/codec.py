@@ -16,7 +16,6 @@ import msgspec
 
 from policy.facts import AnchorProbe, BudgetState, TokenState
 from policy.labels.derive import Reading
-from policy.labels.editing import Edit
 from policy.model import (
     Basis,
     CandidateId,
@@ -41,7 +40,7 @@ from storage.trust import TrustEvent
 from storage.values import Anchor, Decision, KeyRecord, Mentions, Pinned, Row
 
 FORMAT: Final = b"\x01"
-STORE_FORMAT: Final = 5
+STORE_FORMAT: Final = 6
 """Format of the store as a whole: of its tables, their keys and what their values mean."""
 _DIGEST_LEN: Final = 16
 _PAYLOAD_AT: Final = 1 + _DIGEST_LEN
@@ -155,7 +154,6 @@ class FirstOutcome(msgspec.Struct, frozen=True, array_like=True):
     version: int
     leaf_index: int
     ordinal: int  # the ordinal of the memory's row, or NO_ORDINAL
-    ceiling: SourceKind | None = None
 
 
 class NonceRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -230,7 +228,6 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     nonce_key: bytes
     intercepted_index: int
     sealed: bytes
-    ceiling: SourceKind | None = None
     origin: str = ""  # the origin, as `storage.write.waiting` names it
     origin_key: bytes = b""  # the key in the table of origins; empty where no tool is named
     after_reading: bool = False  # whether the session that wrote it had read foreign text
@@ -267,8 +264,7 @@ class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
 
     held: HeldEvidence
     reading: Reading
-    tainted: Provenance | None
-    edit: Edit | None
+    text_after: str | None
     words: Mentions | None = None
 
 

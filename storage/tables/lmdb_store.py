@@ -93,29 +93,9 @@ TABLES: Final = (
     HIDDEN_THERE,
     FORGOTTEN,
 )
-SINCE: Final = {
-    ORIGINS: 5,
-    RECENT: 5,
-    COUNTED: 5,
-    STANDING: 5,
-    CELLS: 5,
-    QUARANTINES: 5,
-    INCIDENTS: 5,
-    CHILDREN: 5,
-    CASES: 5,
-    FAILURES: 5,
-    PAROLES: 5,
-    CLOSED: 5,
-    HIDDEN_THERE: 5,
-    FORGOTTEN: 5,
-}
-"""The format that a table came with; a store of an earlier one that is only read lacks it."""
-
-KEPT_BEFORE: Final = "store.before-format-"
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
-_LINEAGE_KEY: Final = b"lineage"
 # The map size is address space and not disk: it has room for what purges may use beyond the quota
 # (`storage.write.usage`), and for the pages that a batch copies.
 _MAP_PER_QUOTA: Final = 2.0
@@ -191,10 +171,6 @@ class View:
         """Whether purged bytes are still in pages of the file that were not rewritten."""
         return self.has(META, _UNERASED_KEY)
 
-    def lineage_filed(self) -> bool:
-        """Whether every row that names parents is entered in the table of children."""
-        return self.has(META, _LINEAGE_KEY)
-
     def bytes_used(self) -> int:
         """Bytes in pages that hold something; free pages do not count."""
         used = 0
@@ -236,10 +212,6 @@ class Draft(View):
             self.put(META, _UNERASED_KEY, b"")
         else:
             self.delete(META, _UNERASED_KEY)
-
-    def mark_lineage_filed(self) -> None:
-        """Record that the table of children is complete; from here on each commit keeps it so."""
-        self.put(META, _LINEAGE_KEY, b"")
 
     def number(self) -> int:
         """The number of this transaction in the environment, counted from the first one."""
@@ -430,10 +402,6 @@ class LmdbStore:
         data = self.directory / "data.mdb"
         before = data.stat().st_size
         copy_compactly(self._environment(), beside)
-        # The copy that was kept before an upgrade contains the bytes to be erased as well, so it is
-        # removed.
-        for kept in self.directory.parent.glob(f"{KEPT_BEFORE}*"):
-            shutil.rmtree(kept)
         with self._lease.exclusive():
             self.close()
             failure: OSError | None = None
@@ -450,16 +418,6 @@ class LmdbStore:
             raise StoreUnavailable(f"no compacted copy: {failure}") from failure
         fsync_directory(self.directory.parent)
         return max(0, before - data.stat().st_size)
-
-    def keep_before(self, format_number: int) -> None:
-        """Keep a copy of the file as it is, until the next compaction.
-
-        Raises:
-            StoreUnavailable: No room for the copy.
-        """
-        beside = self.directory.with_name(f"{KEPT_BEFORE}{format_number}")
-        copy_compactly(self._environment(), beside)
-        fsync_directory(self.directory.parent)
 
     def close(self) -> None:
         """Close the environment. No reader may be using it; `reopen` and `compact` see to that."""

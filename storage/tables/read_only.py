@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import lmdb
 
-from storage.errors import StoreCorrupt, StoreUnavailable
-from storage.tables.codec import STORE_FORMAT
-from storage.tables.lmdb_store import META, SINCE, TABLES, View
+from storage.errors import StoreUnavailable
+from storage.tables.lmdb_store import META, TABLES, View
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -34,14 +33,7 @@ def read_only(directory: Path) -> Generator[View]:
     except (lmdb.Error, OSError) as error:
         raise StoreUnavailable(f"the store cannot be opened for reading: {error}") from error
     try:
-        number = _format_of(env)
-        there = (name for name in TABLES if SINCE.get(name, 0) <= number)
-        tables: dict[bytes, lmdb._Database] = {}
-        for name in there:
-            # A store of this format may have been made before the newest tables existed, so an
-            # absent table counts as empty.
-            with suppress(*([lmdb.NotFoundError] if name in SINCE else [])):
-                tables[name] = env.open_db(name, create=False)
+        tables = {name: env.open_db(name, create=False) for name in TABLES}
         with env.begin() as txn:
             yield View(txn, tables)
     except lmdb.NotFoundError as error:
@@ -87,15 +79,6 @@ def header_of(env: lmdb.Environment) -> StoreHeader | None:
         return None
     with env.begin() as txn:
         return View(txn, tables).header()
-
-
-def _format_of(env: lmdb.Environment) -> int:
-    """The format that the store's header names; 0 if the header is damaged."""
-    try:
-        header = header_of(env)
-    except StoreCorrupt:
-        return 0
-    return STORE_FORMAT if header is None else header.format
 
 
 def _opened(directory: Path) -> lmdb.Environment:

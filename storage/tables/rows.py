@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.canonical import decode_canonical
-from policy.labels.ceiling import ceiling_of
 from policy.model import ChangeKind, HistoryEntry, Memory, MemoryStatus
 from policy.trust.ladder import TrustState
 from storage.errors import StoreCorrupt
@@ -92,7 +91,6 @@ def memory_of(
         target=kept.target if kept else candidate.target,
         memory_class=row.memory_class,
         source=row.source,
-        ceiling=ceiling_of(row),
         basis=row.basis,
         status=status,
         version=row.version,
@@ -232,7 +230,6 @@ def history_of(rows: list[Row]) -> tuple[HistoryEntry, ...]:
                 at_ms=row.at_ms,
                 candidate_id=row.candidate_id,
                 source=row.source,
-                ceiling=ceiling_of(row),
                 memory_class=row.memory_class,
                 old_text=old_text,
                 new_text=text,
@@ -256,7 +253,6 @@ def held_candidate_of(candidate_id: CandidateId, row: HeldRow) -> HeldCandidate:
         step=row.step,
         memory_class=row.memory_class,
         source=row.source,
-        ceiling=ceiling_of(row),
         basis=row.basis,
         held_at_ms=row.held_at_ms,
         origin=row.origin or row.source.value,

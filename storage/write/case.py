@@ -8,7 +8,6 @@ import msgspec
 
 from policy.canonical import decode_canonical, digest_of
 from policy.facts import Approval
-from policy.labels.ceiling import ceiling_of
 from policy.labels.derive import read_candidate
 from policy.verdict import Reason, Reject
 from storage.tables.codec import (
@@ -102,8 +101,7 @@ def contents_of(submission: Submission) -> Contents:
     evidence = StagedEvidence(
         held=evidence_of(submission, submission.seen_version),
         reading=submission.reading,
-        tainted=submission.tainted,
-        edit=submission.edit,
+        text_after=submission.text_after,
         words=submission.words,
     )
     return Contents(canonical=submission.canonical, evidence=encode(evidence))
@@ -127,8 +125,7 @@ def staged_submission(
     )
     return msgspec.structs.replace(
         submission,
-        tainted=evidence.tainted,
-        edit=evidence.edit,
+        text_after=evidence.text_after,
         words=evidence.words,
         due=arrived.due,
     )
@@ -178,7 +175,7 @@ def labelled(case: Case, provenance: Provenance | None) -> Case:
     submission = case.submission
     if provenance is None or provenance is submission.provenance:
         return case
-    submission = msgspec.structs.replace(submission, provenance=provenance, tainted=None, edit=None)
+    submission = msgspec.structs.replace(submission, provenance=provenance)
     return msgspec.structs.replace(case, submission=submission)
 
 
@@ -216,7 +213,6 @@ def outcome_of(
         step=first.step,
         memory_class=first.memory_class,
         source=first.source,
-        ceiling=ceiling_of(first),
         basis=first.basis,
         passed=first.passed,
         structural=first.structural,

@@ -79,6 +79,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     is_there: bool = False
     culprit: Culprit | None = None
     session: str | None = None
+    after_reading: bool = False
 
 
 class Landed(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,7 +198,6 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                 trust_level=judged.trust_level,
                 culprit=judged.culprit,
                 session=judged.session,
-                ceiling=self.permit.ceiling,
                 previous_index=step_before(self.stored),
             )
         )
@@ -232,7 +232,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             canonical=b"" if purge else self.judged.canonical,
             erased=purge,
             keyed=self.keyed,
-            ceiling=self.permit.ceiling,
+            after_reading=self.judged.after_reading,
         )
 
     def _replaces(self) -> bool:

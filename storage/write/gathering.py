@@ -10,24 +10,20 @@ import msgspec
 
 from policy.canonical import digest_of
 from policy.facts import Facts, NonceState, TargetState, TokenState
-from policy.labels.ceiling import ceiling_of
-from policy.labels.derive import Attested, read_beside, read_text, standing_label
-from policy.labels.editing import text_after
+from policy.labels.derive import read_beside, read_text
+from policy.labels.editing import keeps_half, text_after
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
 from storage.tables.codec import decode_nonce
+from storage.tables.expiry import expiry_ms
 from storage.tables.keys import named_incarnation
 from storage.tables.lmdb_store import NONCES, TOKENS
 from storage.tables.rows import is_expired, memory_of, read_id, read_row, text_of
-from storage.write.text_behind import NOTHING_THERE, read_thing
+from storage.write.text_behind import NOTHING_THERE, read_thing, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from policy.labels.derive import Reading
-    from policy.labels.editing import TextStanding
-    from policy.labels.taint import LabelRule
-    from policy.model import Candidate, MemoryClass
+    from policy.model import Candidate
     from policy.trust.ladder import TrustState
     from storage.tables.change import Change
     from storage.tables.codec import FirstOutcome
@@ -94,7 +90,6 @@ class Gatherer:
         case: Case,
         candidate: Candidate,
         known: Known,
-        rules: Mapping[MemoryClass, LabelRule],
     ) -> Facts:
         """All facts for one candidate, as of this transaction."""
         submission = case.submission
@@ -106,15 +101,8 @@ class Gatherer:
             thing = self._thing(change, candidate, guarded_key)
             target = _guarded_target(candidate, thing)
         reading = self._with_inherited(submission.reading, candidate, target)
-        reading = _with_the_rest(reading, submission, candidate, thing.standing)
-        provenance = standing_label(
-            Attested(submission.provenance, submission.tainted, submission.edit),
-            thing.standing,
-            candidate,
-            reading,
-            None if target is None else target.state.memory_class,
-            rules,
-        )
+        reading = _with_the_rest(reading, submission, candidate, thing.text)
+        provenance = submission.provenance
         # Fields that an update leaves out come from the stored row, which was read in this
         # transaction.
         unmoved = candidate.change is not ChangeKind.UPDATE or _is_seen(submission, target)
@@ -170,12 +158,13 @@ class Gatherer:
         row = read_row(change.draft, known.ordinal)
         state = TargetState(
             source=row.source,
-            ceiling=ceiling_of(row),
             memory_class=row.memory_class,
             status=known.status,
             version=row.version,
             expired=is_expired(row, change.now_ms),
-            stays=_stays(row, candidate),
+            remains=row.source if _stays(row, candidate) else None,
+            removes=_removes(row, candidate),
+            unread=not row.after_reading,
         )
         return _Target(row=row, state=state)
 
@@ -192,7 +181,6 @@ class Gatherer:
             candidate.tenant,
             candidate.target,
             key,
-            candidate.principal_id,
         )
 
     def _with_inherited(
@@ -243,7 +231,7 @@ class Gatherer:
             source = SourceKind.UNKNOWN
             if known is not None and known.status is MemoryStatus.LIVE:
                 row = read_row(change.draft, known.ordinal)
-                source = source if is_expired(row, change.now_ms) else ceiling_of(row)
+                source = source if is_expired(row, change.now_ms) else row.source
             lowest = source if lowest is None else meet(lowest, source)
         return lowest
 
@@ -258,16 +246,15 @@ def _is_seen(submission: Submission, target: _Target | None) -> bool:
 
 def _guarded_target(candidate: Candidate, thing: Thing) -> _Target | None:
     """The stored memory against which a change on a server behind is judged."""
-    state, row = thing.state, thing.row
+    state, row = state_of(thing, candidate), thing.newest
     if state is None or row is None:
         return None
-    # Writing a file anew counts as a new memory, unless the old one had a more powerful class.
+    # Writing a file anew counts as a new memory, unless something is lost that is guarded.
     raised = state.memory_class.power > candidate.memory_class.power
-    if candidate.change is ChangeKind.CREATE and not raised:
+    guarded = raised or state.source.proven or (state.removes and state.unread)
+    if candidate.change is ChangeKind.CREATE and not guarded:
         return None
-    call = call_of(candidate)
-    whole = call is not None and call.sets_all
-    return _Target(row=row, state=msgspec.structs.replace(state, stays=not whole))
+    return _Target(row=row, state=state)
 
 
 def _stays(row: Row, candidate: Candidate) -> bool:
@@ -287,16 +274,29 @@ def _stays(row: Row, candidate: Candidate) -> bool:
     return kept is not None or bool(left)
 
 
+def _removes(row: Row, candidate: Candidate) -> bool:
+    """Whether a change takes this memory away, or most of it, or ends it sooner."""
+    if candidate.change is ChangeKind.CREATE:
+        return False
+    if candidate.change is not ChangeKind.UPDATE:
+        return True
+    if candidate.expires_at is not None and (
+        row.expires_at is None or expiry_ms(candidate.expires_at) < expiry_ms(row.expires_at)
+    ):
+        return True
+    return candidate.text is not None and not keeps_half(text_of(row)[0] or "", candidate.text)
+
+
 def _with_the_rest(
-    reading: Reading, submission: Submission, candidate: Candidate, standing: TextStanding
+    reading: Reading, submission: Submission, candidate: Candidate, before: str | None
 ) -> Reading:
     """The reading of the whole text on a server behind after an edit, where the text is known.
 
     Otherwise an order could be put together from harmless pieces.
     """
-    call = None if standing.text is None else call_of(candidate)
-    after = None if call is None else text_after(standing.text, call.pieces, call.effect)
-    if after is None or (submission.edit is not None and submission.edit.after == after):
+    call = None if before is None else call_of(candidate)
+    after = None if call is None else text_after(before, call.pieces, call.effect)
+    if after is None or submission.text_after == after:
         # The text after the edit is unknown, or has been read already together with the edit.
         return reading
     return read_beside(reading, after)

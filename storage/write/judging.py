@@ -10,7 +10,6 @@ import msgspec
 from policy.canonical import decode_canonical
 from policy.checks import contradicted_anchors
 from policy.facts import NonceState, TokenState
-from policy.labels.ceiling import ceiling_of
 from policy.model import ChangeKind
 from policy.ruleset import Watch
 from policy.trust.outcomes import OutcomeKind
@@ -143,12 +142,12 @@ class Judge:
     def _decide(self, change: Change, docket: _Docket, ruleset: Ruleset) -> Verdict:
         started = time.perf_counter_ns()
         known = Known(nonce_state=docket.nonce_state, trust=docket.trust)
-        facts = self.gatherer.facts(change, docket.case, docket.candidate, known, ruleset.labels)
+        facts = self.gatherer.facts(change, docket.case, docket.candidate, known)
         docket.case = labelled(docket.case, facts.provenance)
         docket.target_version = 0 if facts.stored is None else facts.stored.version
         verdict = self._gate.decide(docket.candidate, facts, ruleset)
         if isinstance(verdict, Hold):
-            docket.contradicts = contradicted_anchors(docket.candidate, facts, ruleset)
+            docket.contradicts = contradicted_anchors(docket.candidate, facts)
         docket.gate_us = (time.perf_counter_ns() - started) // 1_000
         return verdict
 
@@ -261,6 +260,7 @@ class Judge:
             is_there=submission.candidate.principal_id == ADOPTS,
             culprit=culprit_of(provenance.culprits, submission.candidate),
             session=provenance.session,
+            after_reading=provenance.after_reading,
         )
         landed = self._committer.commit(change, permit, judged, ruleset.epoch)
         if docket.case.held is not None:
@@ -280,7 +280,6 @@ class Judge:
             version=change.version,
             leaf_index=landed.leaf_index,
             ordinal=landed.ordinal,
-            ceiling=landed.row.ceiling,
         )
         outcome = self._close(change, docket, first, landed)
         alarms = self.cells.settle(change, docket.candidate, submission.words)
@@ -322,7 +321,6 @@ class Judge:
             sealed=self._staging.seal(candidate_id, encode(intercept)),
             origin=origin_of(submission),
             origin_key=b"" if origin is None else origin.key,
-            ceiling=submission.provenance.ceiling,
             after_reading=submission.provenance.after_reading,
         )
         change.draft.put(HELD, bytes.fromhex(candidate_id), encode(row))
@@ -366,7 +364,6 @@ class Judge:
                 trust_level=docket.trust.level.value,
                 culprit=culprit_of(submission.provenance.culprits, submission.candidate),
                 session=submission.provenance.session,
-                ceiling=submission.provenance.ceiling,
             )
         )
         for anchor_id in docket.contradicts:
@@ -385,7 +382,6 @@ class Judge:
             version=change.version,
             leaf_index=leaf_index,
             ordinal=NO_ORDINAL,
-            ceiling=submission.provenance.ceiling,
         )
 
     def _happened(
@@ -462,7 +458,6 @@ class Judge:
                 ruleset_epoch=ruleset.epoch,
                 structural=False,
                 trust_level=trust.level.value,
-                ceiling=ceiling_of(row),
             )
         )
         first = FirstOutcome(
@@ -478,7 +473,6 @@ class Judge:
             version=change.version,
             leaf_index=leaf_index,
             ordinal=NO_ORDINAL,
-            ceiling=ceiling_of(row),
         )
         if reason is Reason.DENIED_BY_PERSON and by != THE_STORE:
             self.intake.denied(change, row, ruleset, leaf_index)

@@ -206,7 +206,6 @@ class Rewinding:
                 # A person may have vouched for the row since, so its present label counts.
                 source=old.source,
                 basis=old.basis,
-                ceiling=old.ceiling,
                 version=change.version,
                 approved_by=by,
                 ruleset_epoch=change.epoch,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from policy.facts import TargetState
-from policy.labels.ceiling import ceiling_of
-from policy.labels.editing import EDITS_MAX, NOBODY_KNOWS, TextStanding, text_after
+from policy.labels.editing import EDITS_MAX, changed_lines, lines_of, text_after
 from policy.labels.forwarded_call import call_of
-from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
+from policy.model import ChangeKind, MemoryClass, MemoryStatus, SourceKind
 from storage.tables.rows import candidate_of, guarded_rows
 
 if TYPE_CHECKING:
-    from policy.model import MemoryClass, PrincipalId, Tenant
+    from policy.labels.editing import Lines
+    from policy.labels.forwarded_call import ForwardedCall
+    from policy.model import Candidate, Tenant
     from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import View
     from storage.tables.rows import GuardedRow
@@ -25,89 +25,117 @@ _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.FORWARDING})
 
 
 class Thing(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows under one key of another server, summed up.
+    """The live rows under one key of another server, oldest first, and the text that they make.
 
-    `state` and `row`, the newest, are None where no row is left. The label is that of the most
-    trusted row, and the class that of the most powerful.
+    `text` is None where the verdicts do not tell it.
     """
 
-    state: TargetState | None
-    row: Row | None
-    standing: TextStanding
+    rows: tuple[GuardedRow, ...] = ()
+    text: str | None = None
+
+    @property
+    def newest(self) -> Row | None:
+        """The newest row; None where no row is left."""
+        return self.rows[-1].row if self.rows else None
 
 
-NOTHING_THERE: Final = Thing(state=None, row=None, standing=NOBODY_KNOWS)
+NOTHING_THERE: Final = Thing()
 
 
-class _Text:
-    """The text under one key, reconstructed call by call in the order of their admission."""
-
-    def __init__(self) -> None:
-        self._text: str | None = None
-        self._sources: list[SourceKind] = []
-        self._ceilings: list[SourceKind] = []
-        self._authors: set[PrincipalId] = set()
-        self._waits = False
-
-    def take(self, one: GuardedRow) -> None:
-        """Follow the text and its labels through the next row, in the order of admission."""
-        change, gone = one.sent.change, one.status is MemoryStatus.DELETED
-        # The text is known whole only if nobody changed or removed this memory here.
-        whole = one.row is one.sent
-        self._waits = self._waits or one.status is MemoryStatus.FORWARDING
-        if gone and whole and change is not ChangeKind.DELETE:
-            # This row does not change the text: the server refused the call, or the memory was
-            # deleted later.
-            return
-        if gone or not whole or change is ChangeKind.DELETE or one.status not in _STANDING:
-            # The row does not say how much a deletion removed, or whether it was done, so the text
-            # is unknown.
-            self._text = None
-            return
-        call = call_of(candidate_of(one.sent))
-        if call is not None and call.sets_all:
-            self._sources, self._ceilings, self._authors = [], [], set()
-        self._sources.append(one.sent.source)
-        self._ceilings.append(ceiling_of(one.sent))
-        self._authors.add(one.sent.principal_id)
-        effect = None if call is None or len(self._sources) > EDITS_MAX else call.effect
-        self._text = None if call is None else text_after(self._text, call.pieces, effect)
-
-    def standing(self, by: PrincipalId, memory_class: MemoryClass | None) -> TextStanding:
-        """The text and its labels, as far as one principal may rely on them."""
-        if self._text is None:
-            return NOBODY_KNOWS
-        return TextStanding(
-            text=self._text,
-            mine=not self._waits and self._authors == {by},
-            source=reduce(meet, self._sources),
-            ceiling=reduce(meet, self._ceilings),
-            memory_class=memory_class,
-        )
-
-
-def read_thing(
-    view: View, names: KeyedNames, tenant: Tenant, target: str, key: str, by: PrincipalId
-) -> Thing:
-    """What is known of the memory under a key of a server behind, for a change by this principal.
+def read_thing(view: View, names: KeyedNames, tenant: Tenant, target: str, key: str) -> Thing:
+    """What is known of the memory under a key of a server upstream.
 
     Raises:
         StoreCorrupt: A row is damaged.
     """
-    text = _Text()
-    found: list[Row] = []
+    text: str | None = None
+    edits = 0
+    found: list[GuardedRow] = []
     for one in guarded_rows(view, names, tenant, target, key):
-        text.take(one)
+        text, edits = _text_after(text, edits, one)
         if one.status in _STANDING and one.sent.change is not ChangeKind.DELETE:
-            found.append(one.row)
-    state = None
-    if found:
-        state = TargetState(
-            source=max((row.source for row in found), key=lambda source: source.trust),
-            ceiling=max(map(ceiling_of, found), key=lambda source: source.trust),
-            memory_class=max((row.memory_class for row in found), key=lambda one: one.power),
-            status=MemoryStatus.LIVE,
-            version=max(row.version for row in found),
+            found.append(one)
+    return Thing(rows=tuple(found), text=text)
+
+
+def _text_after(text: str | None, edits: int, one: GuardedRow) -> tuple[str | None, int]:
+    """The text after the next row, in the order of admission, and the edits since it was set."""
+    change, gone = one.sent.change, one.status is MemoryStatus.DELETED
+    # The text is known whole only if nobody changed or removed this memory here.
+    whole = one.row is one.sent
+    if gone and whole and change is not ChangeKind.DELETE:
+        # This row does not change the text: the server refused the call, or the memory was deleted
+        # later.
+        return text, edits
+    if gone or not whole or change is ChangeKind.DELETE or one.status not in _STANDING:
+        # The row does not tell how much a deletion removed, or whether it was done.
+        return None, edits
+    call = call_of(candidate_of(one.sent))
+    if call is None:
+        return None, edits
+    edits = 1 if call.sets_all else edits + 1
+    return text_after(text, call.pieces, None if edits > EDITS_MAX else call.effect), edits
+
+
+def state_of(thing: Thing, candidate: Candidate) -> TargetState | None:
+    """What a change meets under its key; None where nothing is known to be there.
+
+    A memory there is one row: a line, an observation, a value. The change is judged by those rows
+    that it alters; the whole key counts where it removes or replaces the whole, or where no one can
+    tell what it leaves.
+    """
+    if not thing.rows:
+        return None
+    call = call_of(candidate)
+    lines = None if call is None else _lines(thing, candidate, call)
+    altered = [one for one in thing.rows if _is_altered(one, candidate, call, lines)]
+    whole = call is not None and call.sets_all
+    removing = candidate.change is ChangeKind.DELETE or (lines is None or not lines.keeps_half)
+    return TargetState(
+        source=max(
+            (one.row.source for one in altered),
+            key=lambda source: source.trust,
+            default=SourceKind.UNKNOWN,
+        ),
+        memory_class=max(
+            (one.row.memory_class for one in altered),
+            key=lambda one: one.power,
+            default=MemoryClass.L4,
+        ),
+        status=MemoryStatus.LIVE,
+        version=max(one.row.version for one in thing.rows),
+        remains=None
+        if whole
+        else min((one.row.source for one in thing.rows), key=lambda source: source.trust),
+        removes=bool(altered) and removing,
+        unread=any(not one.row.after_reading for one in altered),
+    )
+
+
+def _lines(thing: Thing, candidate: Candidate, call: ForwardedCall) -> Lines | None:
+    if candidate.change is ChangeKind.DELETE:
+        return None
+    return changed_lines(thing.text, call.pieces, call.effect)
+
+
+def _is_altered(
+    one: GuardedRow, candidate: Candidate, call: ForwardedCall | None, lines: Lines | None
+) -> bool:
+    """Whether a change alters or removes what one row brought."""
+    if call is None:
+        return True
+    stored = call_of(candidate_of(one.sent))
+    own = None if stored is None else _lines_of_pieces(stored)
+    if lines is not None:
+        # A part of a line that goes takes the line with it.
+        return own is None or any(
+            gone in line or line in gone for gone in lines.gone for line in own
         )
-    standing = text.standing(by, None if state is None else state.memory_class)
-    return Thing(state=state, row=found[-1] if found else None, standing=standing)
+    if candidate.change is not ChangeKind.DELETE:
+        return True
+    named = _lines_of_pieces(call)
+    return not named or own is None or not own.isdisjoint(named)
+
+
+def _lines_of_pieces(call: ForwardedCall) -> frozenset[str]:
+    return frozenset(line for piece in call.pieces if piece != call.key for line in lines_of(piece))

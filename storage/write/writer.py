@@ -218,12 +218,6 @@ class EmbeddedWriter:
         vouch = self._operating.vouching.vouch
         return await self._run(lambda: vouch(memory_id, tenant, by, version))
 
-    async def lift(
-        self, shown: tuple[tuple[MemoryId, int], ...], tenant: Tenant, by: PrincipalId
-    ) -> tuple[Standing | None, ...]:
-        """Raise the labels of memories to a tool's result where they are lower; a leaf each."""
-        return await self._run(lambda: self._operating.vouching.lift(shown, tenant, by))
-
     async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
         """Reset a principal's trust to a newcomer's, as an operator orders; leaves a leaf."""
         return await self._run(lambda: self._operating.restore_trust(principal_id, by))

@@ -7,7 +7,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from policy.labels.taint import LabelRule  # noqa: TC001 - msgspec reads the annotation
 from policy.model import TEXT_LEN_MAX, Basis, Channel, Claims, MemoryClass, SourceKind
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
@@ -25,12 +24,7 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     tenant: TenantName = DEFAULT_TENANT
     token: bool = False  # True: judge as if the write carried a valid promotion token
     trust: Annotated[str, Meta(pattern="^(trusted|degraded|untrusted)$")] = "trusted"
-    # The session that is assumed: the lowest label in its context, the label of a segment that
-    # contains the text, and whether a person said the whole text. Without any of them, the write is
-    # judged as without a model front.
-    context: SourceKind | None = None
-    contained: SourceKind | None = None
-    endorsed: bool = False
+    called: bool = False  # True: as if the session ledger had seen a model make the call
 
 
 class ExplainStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +43,7 @@ class ExplainView(msgspec.Struct, frozen=True, kw_only=True):
     step: int | None
     memory_class: MemoryClass  # the class that counts for the write, after the class floor
     source: SourceKind | None
-    ceiling: SourceKind | None
     basis: Basis | None
-    rule: LabelRule  # the rule that lowers a model's text of this class: taint or containment
     steps: tuple[ExplainStep, ...]
     observation: str
     # If the text counts as an order or an attack: the words that alone would count as one.

@@ -37,7 +37,6 @@ class ProvenanceStep(msgspec.Struct, frozen=True, kw_only=True):
     approved_by: str | None
     memory_class: MemoryClass
     source: SourceKind
-    ceiling: SourceKind
     basis: Basis
     intercepted: ProofView
     verdict: ProofView

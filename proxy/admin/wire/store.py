@@ -104,7 +104,6 @@ class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     memory_class: MemoryClass
     source: SourceKind
-    ceiling: SourceKind
     basis: Basis
     status: str
     version: int
@@ -134,7 +133,6 @@ class HistoryStep(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     candidate_id: str
     source: SourceKind
-    ceiling: SourceKind
     memory_class: MemoryClass
     old_text: str | None
     new_text: str | None
@@ -175,7 +173,6 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     memory_class: MemoryClass
     source: SourceKind
-    ceiling: SourceKind
     basis: Basis
     held_at_ms: int
     change: ChangeKind | None = None

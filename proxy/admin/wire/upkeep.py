@@ -213,14 +213,12 @@ class ApproveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class AdoptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Items that a server already keeps, judged as if its tool `tool` had written them.
 
-    `lift`: raise their label from `unknown` to that of a tool's result. `vouch`: a person was shown
-    all of the one item, and says that it is so; it counts as that person's own words.
+    `vouch`: a person was shown all of the one item, and vouches for it as that person's own words.
     """
 
     tenant: TenantName = DEFAULT_TENANT
     tool: Annotated[str, Meta(min_length=1, max_length=128)]
     items: Annotated[tuple[Item, ...], Meta(min_length=1, max_length=ADOPTED_AT_ONCE)]
-    lift: bool = False
     vouch: bool = False
 
 

@@ -143,7 +143,6 @@ class MemoryOut(msgspec.Struct, frozen=True, kw_only=True):
     metadata: msgspec.Raw | None
     memory_class: MemoryClass = msgspec.field(name="class")
     source: SourceKind
-    ceiling: SourceKind
     basis: str
     target: str
     created_at: str
@@ -169,7 +168,6 @@ class ItemOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_class: MemoryClass
     class_lowered: bool = False  # whether the memory's class is below the one that the client named
     source: SourceKind | None = None
-    ceiling: SourceKind | None = None
     candidate_id: str | None = None
     type: str | None = None
     title: str | None = None
@@ -216,7 +214,6 @@ class StepOut(msgspec.Struct, frozen=True, kw_only=True):
     at: str
     candidate_id: str
     source: SourceKind
-    ceiling: SourceKind
     memory_class: MemoryClass = msgspec.field(name="class")
     old_text: str | None
     new_text: str | None
