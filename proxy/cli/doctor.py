@@ -42,10 +42,10 @@ _HOW_TO_NAME: Final = (
 _ASKED: Final = {"--listen": "--data", "--admin": "--admin"}
 _TOLD_WHOLE: Final = frozenset({ProbeResult.FAIL, ProbeResult.WARNED})
 _NOT_COVERED: Final = (
-    "What FAIL means: this user can write, read or stop what only the sidecar may. Then no verdict "
-    "of the gate\nbinds it. Run the sidecar as a user of its own, with a state directory of mode "
-    "0700, and the agent as another\nuser without root, sudo or a container engine's socket; keep "
-    "the operator's key out of its environment."
+    "What FAIL means: this user can write, read or stop what only the sidecar may, or allow its "
+    "own writes. Then no\nverdict of the gate binds it. Run the sidecar as a user of its own, with "
+    "a state directory of mode 0700, and the\nagent as another user without root, sudo or a "
+    "container engine's socket; keep the operator's key out of its\nenvironment."
 )
 
 

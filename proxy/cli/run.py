@@ -263,8 +263,8 @@ def _announce(
         )
     terminal.say(_NOT_PROTECTED_MODEL if settings.models else _NOT_PROTECTED)
     terminal.say(
-        "  Whoever runs as this user or as root can edit the files: run `mnemogate doctor` as the\n"
-        "  agent's user."
+        "  An agent of this user or of root can allow its own writes and edit the files: run it\n"
+        "  as another user, and `mnemogate doctor` there."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -61,6 +62,11 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("mnemogate.app")
 START: Final = PrincipalId("mnemogate:start")
 READ_THREADS: Final = 2
+OWN_UID: Final = (
+    "an agent of the sidecar's own uid can allow its own writes: run the agent under another uid, "
+    "and `mnemogate doctor` there"
+)
+"""The first line in the log of each sidecar, and of each wrapper that becomes the gate."""
 
 
 def no_failpoint(_name: str) -> None:
@@ -142,7 +148,7 @@ async def compose(
     """
     text = settings.ruleset_text()
     ruleset = parse_rules(text)
-    _tell_wider(settings, ruleset)
+    _tell(settings, composition, ruleset)
     embedder = resolve_embedder(settings.embedder)
     async with AsyncExitStack() as stack:
         clock = SteadyClock(composition.clock_ns, composition.monotonic_ns)
@@ -201,7 +207,10 @@ async def compose(
         )
 
 
-def _tell_wider(settings: Settings, ruleset: Ruleset) -> None:
+def _tell(settings: Settings, composition: Composition, ruleset: Ruleset) -> None:
+    """Log who could get around the gate here, then what lets in more than as shipped."""
+    if composition.guarding:
+        _LOG.info(OWN_UID, extra={"fields": {"uid": os.geteuid()}})
     for one in (*wider_settings(settings), *wider_rules(ruleset)):
         _LOG.warning("wider than as shipped", extra={"fields": {"what": one}})
 

@@ -86,7 +86,7 @@ def _socket(path: Path) -> Finding:
         answer = _exchange(_UnixConnection(path), "GET", "/api/v1/status", None, b"")
         if answer.status in REFUSED:
             raise PermissionError(1, f"answered {answer.status}")
-        return f"answered {answer.status}"
+        return f"answered {answer.status}: whoever reaches it can allow any write that waits"
 
     return forbidden(attempt, act)
 

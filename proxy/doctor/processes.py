@@ -51,14 +51,16 @@ def probe_identity(owner_uid: int | None) -> Iterator[Finding]:
     attempt = Attempt("identity.uid", "be a user of its own", "neither root nor the sidecar's uid")
     if uid == 0:
         yield attempt.fail(
-            "runs as root: root can edit the store's files and read the sidecar's memory. "
+            "runs as root: root can allow its own writes, edit the store's files and read the "
+            "sidecar's memory. "
             "Run doctor as the user the agent runs as, and the agent as a user of its own"
         )
     elif owner_uid is None:
         yield attempt.skipped(f"uid {uid}; the sidecar's uid is not known here")
     elif uid == owner_uid:
         yield attempt.fail(
-            f"runs as uid {uid}, the sidecar's own: whoever runs under it can edit its files. "
+            f"runs as uid {uid}, the sidecar's own: an agent under it can allow its own writes "
+            "and edit the files. "
             "Run the sidecar as a user of its own; one that `mnemogate mcp` became by itself, "
             "under an agent's host, always is the agent's"
         )
