@@ -32,7 +32,7 @@ from policy.model import (
     Provenance,
     SourceKind,
 )
-from policy.ruleset import Cell, OverBudget, Ruleset, Watch
+from policy.ruleset import Cell, OverBudget, Ruleset
 from policy.trust.ladder import TrustLevel
 from policy.trust.score import known_score
 from policy.verdict import Reason
@@ -380,10 +380,6 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
     judged = _judged_as(candidate, facts)
     if facts.trust.level is TrustLevel.UNTRUSTED and judged is not MemoryClass.L4:
         return Objection(Reason.TRUST_INSUFFICIENT)
-    # A latched principal's changes are held, removals included; episodes (L4) are not. Bad outcomes
-    # closed the latch, and a good score alone does not release the principal.
-    if judged is not MemoryClass.L4 and _is_latched(facts):
-        return Objection(Reason.TRUST_LATCHED, holds=True)
     # The ruleset says which trust score each class needs. A class that it leaves out needs a score
     # that nobody can reach.
     least = ruleset.trust.soft_score_min.get(judged, 1.0)
@@ -392,12 +388,16 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
     return None
 
 
-def _is_latched(facts: Facts) -> bool:
-    """Whether bad outcomes latched the principal, or the tool that the text came from.
-
-    A latched one is not trusted with changes until it is released.
-    """
-    return any(one is not None and one.latched for one in (facts.trust, facts.origin_trust))
+def latches(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+    """Pass if neither the principal nor the tool that the text came from is latched."""
+    # (10) Slow poisoning (docs/architecture.md): bad outcomes closed the latch, and a good score
+    #      alone releases no one. Removals wait as well; episodes (L4) do not.
+    if facts.trust is None or facts.reading is None:
+        return UNAVAILABLE
+    if _judged_as(candidate, facts, ruleset) is MemoryClass.L4:
+        return None
+    latched = any(one is not None and one.latched for one in (facts.trust, facts.origin_trust))
+    return Objection(Reason.TRUST_LATCHED, holds=True) if latched else None
 
 
 def contradicted_anchors(candidate: Candidate, facts: Facts) -> tuple[str, ...]:
@@ -462,18 +462,6 @@ def _bytes_len(text: str | None) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def drift(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """Hold a text of low trust that mentions a name under a drift alarm, if the ruleset says so."""
-    # (10) Slow poisoning (docs/architecture.md#names-that-add-up).
-    provenance = provenance_of(candidate, facts)
-    if facts.drift_alarms is None or provenance is None:
-        return UNAVAILABLE
-    if provenance.source.proven:
-        return None
-    held = facts.drift_alarms and ruleset.drift.names is Watch.HOLD
-    return Objection(Reason.DRIFT_ALARM, holds=True) if held else None
-
-
 # The steps on integrity come first: a candidate that nobody intercepted, or that was altered, must
 # not be judged on its content, because its sender is not accountable for that content.
 STEPS: Final = (
@@ -483,8 +471,8 @@ STEPS: Final = (
     Step(number=1, name="source_class", check=source_class),
     Step(number=6, name="promotion", check=promotion),
     Step(number=2, name="language", check=language),
+    Step(number=10, name="latches", check=latches),
     Step(number=3, name="trust_level", check=trust_level),
     Step(number=8, name="cognitive_staging", check=cognitive_staging),
     Step(number=9, name="budgets", check=budgets),
-    Step(number=10, name="drift", check=drift),
 )

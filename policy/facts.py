@@ -129,9 +129,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # One probe per anchor; () where the tenant has no anchors. None: the trial search failed.
     shadow: tuple[AnchorProbe, ...] | None
     budget: BudgetState | None
-    # Names under a drift alarm that the text mentions and that nobody accepted, each as the hex key
-    # of its name cell (step 10).
-    drift_alarms: tuple[str, ...] | None
     # Whether the candidate reached the gate too late: the model request that waited for it has gone
     # on and treated it as refused.
     overdue: bool

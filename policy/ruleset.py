@@ -95,23 +95,14 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     classes: dict[MemoryClass, Keeping] = {}
 
 
-class Watch(enum.Enum):
-    """What a drift alarm about a name leads to (step 10)."""
-
-    OFF = "off"
-    ALARM = "alarm"  # The alarm is reported and the results of searches are capped; no write waits.
-    HOLD = "hold"  # Further texts of low trust that mention the name wait for a person.
-
-
-class DriftRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is done against harmless-looking texts that add up, at writes and at reads.
+class ReadRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a search does against harmless-looking texts that add up.
 
     `shown_of_ten`: of each ten results of a search, at most so many come from one origin whose
     label is below `user_input`; 10 sets no cap. `shown_on_probation` is the same for an origin on
     probation or latched.
     """
 
-    names: Watch = Watch.ALARM
     shown_of_ten: Annotated[int, Meta(ge=1, le=10)] = 3
     shown_on_probation: Annotated[int, Meta(ge=1, le=10)] = 1
 
@@ -171,17 +162,17 @@ Matrix = dict[SourceKind, dict[MemoryClass, Cell]]
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The TOML document, every key required but those of `retention` and `drift`."""
+    """The TOML document, every key required but those of `retention` and `reads`."""
 
     matrix: Matrix
     budgets: Budgets
     trust: TrustRules
     anchors: AnchorRules
     classes: dict[Word, ClassMap]
-    # The sections that may be left out: without `retention` nothing is erased, and without `drift`
+    # The sections that may be left out: without `retention` nothing is erased, and without `reads`
     # the defaults of that section hold.
     retention: Retention = Retention()
-    drift: DriftRules = DriftRules()
+    reads: ReadRules = ReadRules()
 
 
 class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,7 +186,7 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     epoch: int = 0
     retention: Retention = Retention()
-    drift: DriftRules = DriftRules()
+    reads: ReadRules = ReadRules()
 
     def cell(self, source: SourceKind, memory_class: MemoryClass) -> Cell:
         """What the matrix says to a pair of source and class; an absent pair is refused."""
@@ -203,6 +194,12 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
         return Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)
 
 
+_SUCCESSORS: Final = {
+    "labels": "there is no such section; a text that nothing proves lands as [matrix] says of "
+    "tool_result and unknown",
+    "drift": "there is no such section; shown_of_ten and shown_on_probation are keys of [reads], "
+    "which has the cap on what one origin fills of a search in place of names",
+}
 _AT = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
 _UNKNOWN_FIELD = re.compile(r"unknown field `([^`]+)`")
 _BAD_WORD = re.compile(r"Invalid enum value '([^']+)'")
@@ -223,6 +220,9 @@ def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
         # The errors that the TOML reader raises at its own limits: thousands of digits, a thousand
         # brackets, lone surrogates.
         raise RulesetError("not TOML: a number too long, or nested too deeply") from None
+    for section, successor in _SUCCESSORS.items():
+        if section in tables:
+            raise RulesetError(f"line {_line_of(text, [section])}: {section}: {successor}")
     try:
         document = msgspec.convert(tables, _Document)
     except msgspec.ValidationError as error:
@@ -235,7 +235,7 @@ def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
         anchors=document.anchors,
         classes=document.classes,
         retention=document.retention,
-        drift=document.drift,
+        reads=document.reads,
         digest=digest,
         epoch=epoch,
     )
@@ -322,13 +322,10 @@ def wider_than(rules: Ruleset, shipped: Ruleset) -> tuple[str, ...]:
         found.append("trust.scoring.bad_weight")
     if rules.anchors.outrank_margin > shipped.anchors.outrank_margin:
         found.append("anchors.outrank_margin")
-    watched = tuple(Watch)
-    if watched.index(rules.drift.names) < watched.index(shipped.drift.names):
-        found.append("drift.names")
     found += [
-        f"drift.{name}"
+        f"reads.{name}"
         for name in ("shown_of_ten", "shown_on_probation")
-        if getattr(rules.drift, name) > getattr(shipped.drift, name)
+        if getattr(rules.reads, name) > getattr(shipped.reads, name)
     ]
     for name, words in shipped.classes.items():
         found += _weaker(f"classes.{name}", rules.classes.get(name), words)

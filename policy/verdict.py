@@ -59,8 +59,6 @@ class Reason(enum.Enum):
     OVERSIZE = "oversize"
     RATE_LIMITED = "rate_limited"
     QUOTA_EXCEEDED = "quota_exceeded"
-    # Step 10: the text mentions a name under a drift alarm.
-    DRIFT_ALARM = "drift_alarm"
     # A person refused a held candidate, or the candidate was dropped before its verdict.
     DENIED_BY_PERSON = "denied_by_person"
     # Nobody decided on a held candidate in time.

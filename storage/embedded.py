@@ -18,7 +18,6 @@ from storage.derived.recovery import found, load, with_embedder, with_incarnatio
 from storage.derived.vectors.faiss_index import SEGMENT_LEN, VectorIndex
 from storage.derived.vectors.segment_files import Identity, SegmentFiles
 from storage.errors import StoreUnavailable
-from storage.read.alarms import EmbeddedDrift
 from storage.read.audit import EmbeddedAudit
 from storage.read.objections import EmbeddedObjections
 from storage.read.quarantined import EmbeddedQuarantined
@@ -37,7 +36,6 @@ from storage.tables.formats import refuse_unknown
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import QUARANTINES, LmdbStore
 from storage.values import THE_STORE
-from storage.write.cells import Cells
 from storage.write.checkpoint_copy import CheckpointCopy, check_new_store
 from storage.write.engine import Engine, Parts
 from storage.write.failure_records import EmbeddedFailures
@@ -54,7 +52,6 @@ if TYPE_CHECKING:
     from policy.model import PrincipalId
     from policy.ruleset import Ruleset
     from storage.cases import Cases
-    from storage.drift import Drift
     from storage.failures import Failures
     from storage.hidden_behind import HiddenBehind
     from storage.incidents import Incidents
@@ -141,7 +138,6 @@ class EmbeddedStore:
         self.followed: Followed = EmbeddedFollowed(engine)
         self.kept_here: KeptHere = EmbeddedKeptHere(engine)
         self.pins: Pins = EmbeddedPins(engine, writer)
-        self.drift: Drift = EmbeddedDrift(engine, writer)
         self.incidents: Incidents = EmbeddedIncidents(engine, writer, options.incident_batch_len)
         self._recalls = RecallLedger(
             directory.root / RECALLS,
@@ -361,15 +357,13 @@ class _Assembly:
         with store.reading() as view:
             usage = Usage(names, options.quota_bytes, options.tenant_share)
             usage.load(view, header.dimension)
-            cells = Cells(names)
-            cells.load(view)
         index = VectorIndex(header.dimension, segment_len=options.segment_len)
         derived = DerivedState(Catalogue(), index, files, {})
         parts = Parts(
             store=store,
             staging=self._staging,
             names=names,
-            judge=Judge(self._gate, names, self._staging, self._failpoint, usage, cells),
+            judge=Judge(self._gate, names, self._staging, self._failpoint, usage),
             derived=derived,
             signer=self._secrets.log_signer(),
             origin=options.origin,

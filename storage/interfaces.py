@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from policy.trust.outcomes import Reported
     from storage.audit import Decided, InterceptedLeaf, Leaf
     from storage.cases import Cases
-    from storage.drift import Drift
     from storage.errors import StoreCorrupt
     from storage.failures import Failures
     from storage.hidden_behind import HiddenBehind
@@ -617,7 +616,6 @@ class Store(Protocol):
     followed: Followed
     kept_here: KeptHere
     pins: Pins
-    drift: Drift
     incidents: Incidents
     cases: Cases
     failures: Failures

@@ -36,7 +36,6 @@ from policy.withheld.prints import ShortPrint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from collections.abc import Set as AbstractSet
 
     from policy.facts import AnchorProbe, BudgetState, TokenState
     from policy.labels.derive import Reading
@@ -62,30 +61,6 @@ Settled = tuple[CandidateId, Forwarded]
 NO_KEYS: Final[Mapping[CandidateId, str]] = MappingProxyType({})
 """For a settling in which no server gave a key of its own."""
 Tools = tuple[tuple[str, str], ...]
-
-
-class Mentions(msgspec.Struct, frozen=True, array_like=True):
-    """The words of one text as name cells count them: keyed hashes of 8 bytes.
-
-    `inner` and `first` may be names (see `policy.text.names.Mentioned`). `lower` is None if words
-    in lower case were not asked for.
-    """
-
-    inner: frozenset[bytes]
-    first: frozenset[bytes]
-    lower: frozenset[bytes] | None = None
-
-    def among(self, words: AbstractSet[bytes]) -> set[bytes]:
-        """Those of the given words that the text mentions, in any spelling.
-
-        Takes as long as the smaller of the two: a long text has thousands of words, a tenant with a
-        flood as many names under alarm.
-        """
-        found: set[bytes] = set()
-        for part in (self.inner, self.first, self.lower or frozenset[bytes]()):
-            few, many = (part, words) if len(part) < len(words) else (words, part)
-            found.update(one for one in few if one in many)
-        return found
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,9 +106,6 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     welcome: Callable[[], bool] | None = None
     # The person who was shown all of the candidate and approved it before it was judged.
     approved_by: PrincipalId | None = None
-    # The words of the text as name cells count them; None: they are to be read from the text when
-    # needed.
-    words: Mentions | None = None
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,8 +152,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     trust: TrustState
     # The objection of an enforcing gate, where a gate that only observes admitted the candidate.
     objection: Hold | Reject | None = None
-    # Names that came under a drift alarm by this admission, each as the hex key of its cell.
-    alarms: tuple[str, ...] = ()
     # whether this outcome repeats the first verdict of an identical request
     replayed: bool = False
     # How many microseconds the candidate waited for the writer, the gate took, and the commit took.

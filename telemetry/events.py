@@ -68,8 +68,6 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     observed: str = ""
     # Whether the candidate's class is below the one that the client named.
     class_lowered: bool = False
-    # Names that came under a drift alarm by this verdict: the hex of their cells, never the names.
-    drift_alarms: tuple[str, ...] = ()
     # The segment that contains the text: its kind, server, tool and call. Names, no content.
     culprit_kind: str = ""
     culprit_server: str = ""

@@ -177,8 +177,7 @@ def level_of(event: Event) -> int:
         case VerdictRecorded():
             if event.decision == "error":
                 return logging.ERROR
-            quiet = not event.observed and not event.drift_alarms
-            agreed = event.decision == "admit" and quiet
+            agreed = event.decision == "admit" and not event.observed
             return logging.INFO if agreed else logging.WARNING
         case ReadServed():
             return logging.WARNING if event.error_type else logging.DEBUG
@@ -297,7 +296,6 @@ def _verdict_fields(event: VerdictRecorded) -> dict[str, Field]:
         "replayed": event.replayed,
         "observed": vocabulary.known(event.observed, vocabulary.DECISIONS),
         "class_lowered": event.class_lowered,
-        "drift_alarms": " ".join(map(vocabulary.hex_id, event.drift_alarms)),
         "queued_us": event.queued_us,
         "gate_us": event.gate_us,
         "commit_us": event.commit_us,

@@ -77,7 +77,6 @@ _COUNTERS: Final = (
         "Candidates that observe mode let in over an objection.",
         ("decision", "reason", "memory_class", "source"),
     ),
-    ("mnemogate_drift_alarms", "Names that came under a drift alarm.", ("source",)),
     ("mnemogate_replays", "Answers given again to a repeated request.", ("decision",)),
     ("mnemogate_requests", "HTTP requests answered.", ("listener", "route", "status")),
     ("mnemogate_reads", "Reads answered.", ("operation", "outcome")),
@@ -218,8 +217,6 @@ class Metrics:
             if event.observed:
                 observed = vocabulary.known(event.observed, vocabulary.DECISIONS)
                 self._counters["mnemogate_observed"][(observed, *key[1:])] += 1
-            if event.drift_alarms:
-                self._counters["mnemogate_drift_alarms"][key[3:]] += len(event.drift_alarms)
             self._verdict_durations[decision].add(_seconds(event.started_ns, event.ended_ns))
             self._gate.add(event.gate_us / 1e6)
             self._queue.add(event.queued_us / 1e6)

@@ -201,8 +201,6 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
         attributes["mnemogate.session"] = vocabulary.hex_id(event.session)
     if event.class_lowered:
         attributes["mnemogate.class_lowered"] = True
-    if event.drift_alarms:
-        attributes["mnemogate.drift.alarms"] = " ".join(map(vocabulary.hex_id, event.drift_alarms))
     if event.observed:
         attributes["mnemogate.observed"] = vocabulary.known(event.observed, vocabulary.DECISIONS)
     if event.culprit_server:

@@ -57,9 +57,6 @@ _URL_SAFE: Final = str.maketrans("-_", "+/")
 # quoted-printable mail.
 _DIVIDED: Final = re.compile(r"(?<=[^\W\d_])[-\u00ad\u2010][ \t]*\r?\n[ \t]*(?=[^\W\d_])")
 _QUOTED: Final = re.compile(r"=\r?\n|(?:=[0-9A-F]{2}){3,}")
-# Finds marks inside a word that make a part of it bold, slanted, struck out or code. They are taken
-# out.
-_INSIDE: Final = re.compile(r"(?<=\w)[*_`~]+(?=\w)")
 BLOBS_MAX: Final = 4_096
 
 
@@ -85,11 +82,6 @@ def readings_of(text: str) -> Iterator[str]:
             if one not in told:
                 told[one] = None
                 yield one
-
-
-def unbroken(text: str) -> str:
-    """The text without marks of emphasis inside its words: "A*c*me" is displayed as one word."""
-    return _INSIDE.sub("", text)
 
 
 def blobs_in(text: str, *, depth: int = 2) -> Iterator[str]:

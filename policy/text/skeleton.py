@@ -114,28 +114,6 @@ def skeleton(text: str) -> str:
     return text.strip()
 
 
-def case_kept(text: str) -> str:
-    """The text without invisible characters, and with spaced-out letters joined.
-
-    Unlike a skeleton it keeps capitals, and letters of other scripts as they are: by both a name is
-    recognised.
-    """
-    if not text.isascii():
-        text = _FOREIGN.sub(_seen, text)
-    return _unspaced(text)
-
-
-def _seen(found: re.Match[str]) -> str:
-    return _seen_run(found[0]) if len(found[0]) <= _KNOWN_LEN_MAX else _see(found[0])
-
-
-def _see(run: str) -> str:
-    return "".join(filter(_shows, unicodedata.normalize("NFKC", unpiled(run))))
-
-
-_seen_run = lru_cache(maxsize=_KNOWN_MAX)(_see)
-
-
 def _shows(char: str) -> bool:
     if char < "\x80":
         return True

@@ -26,7 +26,6 @@ class OutcomeKind(enum.Enum):
     STRUCTURAL_REFUSAL = "structural_refusal"
     CONTRADICTED_ANCHOR = "contradicted_anchor"
     QUARANTINED_BY_HAND = "quarantined_by_hand"
-    DRIFT_ALARM = "drift_alarm"
     SUSTAINED_BURST = "sustained_burst"
 
 
@@ -50,8 +49,8 @@ class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
     said_by: str
 
 
-def _bad(weight: float, said_by: str, *, cap: Cap = Cap.ONCE, fed: bool = True) -> OutcomeRule:
-    return OutcomeRule(good=False, weight=weight, cap=cap, fed=fed, said_by=said_by)
+def _bad(weight: float, said_by: str, *, cap: Cap = Cap.ONCE) -> OutcomeRule:
+    return OutcomeRule(good=False, weight=weight, cap=cap, fed=True, said_by=said_by)
 
 
 def _good(said_by: str, *, fed: bool = True) -> OutcomeRule:
@@ -66,7 +65,6 @@ RULES: Final[dict[OutcomeKind, OutcomeRule]] = {
     OutcomeKind.STRUCTURAL_REFUSAL: _bad(1.0, "the gate"),
     OutcomeKind.CONTRADICTED_ANCHOR: _bad(0.5, "the gate", cap=Cap.DAILY),
     OutcomeKind.QUARANTINED_BY_HAND: _bad(0.5, "an operator"),
-    OutcomeKind.DRIFT_ALARM: _bad(0.5, "the drift alarm", fed=False),
     OutcomeKind.SUSTAINED_BURST: _bad(0.5, "the rate window", cap=Cap.DAILY),
 }
 

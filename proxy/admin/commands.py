@@ -85,7 +85,6 @@ if TYPE_CHECKING:
     from proxy.admin.failing import Failing
     from proxy.admin.judge_tests import JudgeTests
     from proxy.admin.keys_and_tokens import Credentials
-    from proxy.admin.names_watched import NamesWatched
     from proxy.admin.paroles_asked import ParolesAsked
     from proxy.admin.persons_word import Deciding
     from proxy.admin.queue import Queue
@@ -132,7 +131,6 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     audit: AuditReader
     objections: Objections
     under_quarantine: Quarantined
-    names_watched: NamesWatched
     operations: Performs
     graphs: Graphs
     deciding: Deciding

@@ -48,8 +48,6 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
 
     gate: Gate
     probe: Callable[[Tenant, str, float], tuple[AnchorProbe, ...] | None]
-    # The names under alarm that a text mentions and nobody accepted.
-    alarms: Callable[[Tenant, str], tuple[str, ...]]
 
     def explain(self, asked: ExplainRequest, rules: Ruleset, now_ms: int) -> ExplainView:
         """Verdict and steps for a hypothetical write with a fresh nonce and an empty budget."""
@@ -110,7 +108,6 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
             budget=BudgetState(
                 writes_in_window_count=0, text_bytes=len(asked.text.encode()), metadata_bytes=0
             ),
-            drift_alarms=self.alarms(principal.tenant, asked.text),
             overdue=False,
         )
 
@@ -180,7 +177,6 @@ REMEDIES: Final[dict[Reason, str]] = {
     Reason.PROMOTION_TOKEN_MISSING: "`mnemogate token mint`, or a person's confirmation",
     Reason.CONTRADICTS_ANCHOR: "the anchor: `mnemogate anchor list`, `mnemogate anchor put`",
     Reason.OUTRANKS_ANCHOR: "the anchor, or `outrank_margin` of [anchors] of the ruleset",
-    Reason.DRIFT_ALARM: "`mnemogate drift accept NAME`, or a person of the tenant says the name",
     Reason.OVERSIZE: "`text_bytes_max` of [budgets] of the ruleset",
 }
 """What lets an honest text in, for the reasons that a text of one's own can meet."""

@@ -32,7 +32,6 @@ def show(terminal: Terminal, book: Book) -> None:
         (tables.heal, "What a lie reaches, and the answers after it, %", {}),
         (tables.parole, "What a trial gives back, %", {}),
         (tables.trust, "Whom outcomes latch", PRINTED),
-        (tables.drift, "Payloads that add up, %", {}),
         (tables.isolate, "A leaked key, isolated and given back, %", {}),
     ):
         if figures is not None:

@@ -143,7 +143,7 @@ async def _explain(context: Context) -> Exit:
             raise CommandFailed(
                 Exit.FAILED, str(error), then="`mnemogate policy check` shows where"
             ) from error
-        explainer = Explainer(gate=GATE, probe=_no_anchors, alarms=lambda _tenant, _text: ())
+        explainer = Explainer(gate=GATE, probe=_no_anchors)
         view = explainer.explain(_received(request), rules, 0)
         view = with_words(view, request)
     _show(context.terminal, view)

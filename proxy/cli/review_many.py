@@ -49,7 +49,6 @@ _IN_WORDS: Final = {
     "outranks_anchor": "outranks what you registered",
     "quota_exceeded": "much from one origin",
     "rate_limited": "much in a short time",
-    "drift_alarm": "a name in it is under alarm",
 }
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from proxy.seams.recalls import Shown
     from proxy.seams.surroundings import Surroundings
     from proxy.settings.model import ModelUpstream
-    from storage.drift import Drift
     from storage.interfaces import SessionLog, Store
     from storage.values import QuarantinedText
 
@@ -43,14 +42,12 @@ class ModelMemory:
         log: SessionLog,
         sessions: Sessions,
         withholding: Withholding,
-        drift: Drift,
         replies: ReplyNotes,
         *,
         replays: ModelReplays,
     ) -> None:
         self._log = log
         self._replies = replies
-        self._drift = drift
         self.replays = replays
         self.sessions = sessions
         self.withholding = withholding
@@ -69,7 +66,7 @@ class ModelMemory:
         sessions.restore(records, withholding)
         await asyncio.to_thread(withholding.resolve)
         replies = ReplyNotes(store.recalls, surroundings.now_ms)
-        return cls(log, sessions, withholding, store.drift, replies, replays=replays)
+        return cls(log, sessions, withholding, replies, replays=replays)
 
     def knows_answers(self, models: tuple[ModelUpstream, ...]) -> None:
         """Give the ledger the fixed texts of servers' answers to writes, from the tool maps."""
@@ -88,7 +85,6 @@ class ModelMemory:
             inner,
             self.sessions,
             self.withholding,
-            self._drift,
             self._replies,
             checks=checks,
             replays=self.replays,

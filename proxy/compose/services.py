@@ -19,7 +19,6 @@ from proxy.admin.dry_run import Explainer
 from proxy.admin.failing import Failing
 from proxy.admin.judge_tests import JudgeTests
 from proxy.admin.keys_and_tokens import Credentials
-from proxy.admin.names_watched import NamesWatched
 from proxy.admin.paroles_asked import ParolesAsked
 from proxy.admin.persons_word import Deciding
 from proxy.admin.queue import Queue
@@ -388,14 +387,13 @@ class Services:
             audit=store.audit,
             objections=store.objections,
             under_quarantine=store.quarantined,
-            names_watched=NamesWatched(store.drift, lambda: store.ruleset),
             operations=self.operations,
             graphs=graphs,
             deciding=self.deciding,
             queue=Queue(store.reader, self.deciding, surroundings),
             credentials=foundation.credentials(signer, self.authenticator),
             # Dry runs ask the enforcing gate, also in observe mode.
-            explainer=_explainer(foundation.gate, store, _TextProbe(shadow, embedder)),
+            explainer=Explainer(gate=foundation.gate, probe=_TextProbe(shadow, embedder)),
             rules=rules,
             retaining=self.retaining,
             behind=ServersBehind(store.pins, store.forwards),
@@ -545,10 +543,6 @@ class Services:
             unbound=self._unbound,
             hand_over=hand_over,
         )
-
-
-def _explainer(gate: Gate, store: Store, probe: _TextProbe) -> Explainer:
-    return Explainer(gate=gate, probe=probe, alarms=store.drift.raised)
 
 
 class _TextProbe:

@@ -14,7 +14,6 @@ SECTIONS: Final = (
     "heal",
     "parole",
     "trust",
-    "drift",
     "isolate",
     "noise",
     "forged",

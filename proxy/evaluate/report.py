@@ -237,8 +237,6 @@ def _everyday(tables: Tables) -> str:
             "<h2>Whom outcomes latch</h2><p>The shipped score and latch, fed outcome by outcome."
             " Beside them what SuperLocalMemory prints of its sleeper: from 0.902 to 0.249.</p>"
         ) + _figures(tables.trust, PRINTED)
-    if tables.drift is not None:
-        text += "<h2>Payloads that add up</h2>" + _figures(tables.drift, {})
     if tables.isolate is not None:
         text += "<h2>A leaked key, isolated and given back</h2>" + _figures(tables.isolate, {})
     if tables.semantic_limit is not None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Final
 
-from proxy.evaluate.adding_up import drift
 from proxy.evaluate.blame import blame
 from proxy.evaluate.core import core
 from proxy.evaluate.cost import cost
@@ -55,7 +54,6 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "heal": heal,
     "parole": parole,
     "trust": trust,
-    "drift": drift,
     "isolate": isolate,
     "noise": noise,
     "forged": forged,

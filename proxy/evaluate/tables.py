@@ -190,8 +190,6 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parole: Figures | None = None
     # Which agents are latched: sleepers, on-off attackers, honest agents.
     trust: Figures | None = None
-    # Harmless payloads that add up, and honest texts for comparison.
-    drift: Figures | None = None
     # A leaked key: what it wrote is hidden in one act, and given back exactly.
     isolate: Figures | None = None
     appendix_a: Figures | None = None

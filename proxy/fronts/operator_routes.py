@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from policy.model import PrincipalId, Tenant
 from proxy.admin.dry_run import with_words
 from proxy.admin.wire import store as wire
-from proxy.admin.wire.alarms import AcceptedView, AcceptRequest, AlarmList, DriftView
 from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
 from proxy.admin.wire.ids import IdList, IdsQuery
 from proxy.admin.wire.incidents import (
@@ -129,26 +128,6 @@ async def _purge(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 async def _quarantined(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """Memories that no reader is shown."""
     return await operate.quarantined(call.tenant())
-
-
-async def _drift(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Names under a drift alarm: several memories of low trust mention them."""
-    return await operate.names_watched.alarms(call.tenant())
-
-
-async def _drift_status(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """What the rules do about drift, and how many names are watched."""
-    return await operate.names_watched.status(call.tenant())
-
-
-async def _drift_accept(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Exempt a name from holds."""
-    return await operate.names_watched.accept(call.by, call.body(AcceptRequest))
-
-
-async def _drift_revoke(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Have a name that was accepted wait again."""
-    return await operate.names_watched.revoke(call.by, call.body(AcceptRequest))
 
 
 async def _quarantine(operate: Operate, call: OperatorCall) -> msgspec.Struct:
@@ -460,10 +439,6 @@ ROUTES: Final = tuple(
         ("POST", "/review/{candidate_id}/release", _release, NoQuery, wire.Empty, wire.OutcomeView),
         ("POST", "/review/{candidate_id}/deny", _deny, NoQuery, wire.Empty, wire.OutcomeView),
         ("POST", "/review/{candidate_id}/forgive", _forgive, NoQuery, wire.Empty, ForgivenView),
-        ("GET", "/drift", _drift, TenantQuery, None, AlarmList),
-        ("GET", "/drift/status", _drift_status, TenantQuery, None, DriftView),
-        ("POST", "/drift/accept", _drift_accept, NoQuery, AcceptRequest, AcceptedView),
-        ("POST", "/drift/revoke", _drift_revoke, NoQuery, AcceptRequest, AcceptedView),
         ("GET", "/trust", _all_trust, NoQuery, None, wire.TrustList),
         ("GET", "/trust/{principal}", _trust, NoQuery, None, wire.TrustView),
         ("POST", "/trust/{principal}/restore", _restore, NoQuery, wire.Empty, wire.TrustView),

@@ -107,7 +107,6 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Judging) -> Ve
         replayed=outcome.replayed,
         ruleset_epoch=span.epoch,
         steps=_steps(outcome.passed, step),
-        drift_alarms=outcome.alarms,
         class_lowered=is_lowered(candidate.change, named_class(candidate), outcome.memory_class),
         observed="" if objection is None else type(objection).__name__.lower(),
         culprit_kind=culprit.kind.value if culprit else "",

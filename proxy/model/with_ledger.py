@@ -29,12 +29,9 @@ if TYPE_CHECKING:
     from proxy.model.reply_notes import ReplyNotes
     from proxy.seams.cases import ChecksReplies
     from proxy.withhold.withholding import Withholding
-    from storage.drift import Drift
 
 QUIET_S: Final = 20.0
 """How long a request waits for candidates in flight; then they are refused."""
-_SAID_WORDS_MIN: Final = 3
-"""A person's text of fewer words exempts no name from drift alarms."""
 # A text of the agent's program has the same label as a model's words; only the channel tells the
 # two apart.
 _LEFT: Final = frozenset({SourceKind.OPERATOR, SourceKind.USER_INPUT, SourceKind.AGENT_SELF_EDIT})
@@ -48,7 +45,6 @@ class Coupled:
         inner: Coupling,
         sessions: Sessions,
         withholding: Withholding,
-        drift: Drift,
         replies: ReplyNotes,
         *,
         checks: ChecksReplies,
@@ -59,7 +55,6 @@ class Coupled:
         self._checks = checks
         self._replays = replays
         self._replies = replies
-        self._drift = drift
         self._sessions = sessions
         self._withholding = withholding
         self._clean = CleanTurns()
@@ -81,8 +76,6 @@ class Coupled:
             asked.user_turns,
             asked.system_text,
         )
-        # Names in what a person said are exempt from drift alarms (`storage.drift`).
-        await self._drift.said(principal.tenant, _by_person(request, entered))
         # This waits again, for candidates that arrived while the ledger wrote to disk.
         await self._withholding.quiet(principal_id, QUIET_S)
         conversation = self._conversation(principal_id, request, entered)
@@ -237,23 +230,9 @@ def left_alone(
     )
 
 
-def _by_person(request: ModelRequest, entered: Entered) -> Iterator[str]:
-    """What a person typed in turns that could endorse a memory.
-
-    Names in these texts are exempt from drift alarms in the whole tenant. So turns are left out
-    that a program may have written or that have something pasted in them, and turns that are
-    nothing but a name: a menu may offer a name, or a page may have a person type it.
-    """
-    others = frozenset(at for at, read in enumerate(entered.turns) if not read.by_person)
-    typed = _typed(request, entered, others)
-    return (text for text in typed if len(text.split()) >= _SAID_WORDS_MIN)
-
-
-def _typed(
-    request: ModelRequest, entered: Entered, without: frozenset[int] = frozenset()
-) -> Iterator[str]:
+def _typed(request: ModelRequest, entered: Entered) -> Iterator[str]:
     """Texts that a person typed and that nobody had said before."""
-    for _, said, spans in _turns(request, entered, without):
+    for _, said, spans in _turns(request, entered, frozenset()):
         if said.voice is Voice.USER:
             for span in spans:
                 if span.label is SourceKind.USER_INPUT:

@@ -57,7 +57,6 @@ NEXT: Final[dict[Reason, str]] = {
     Reason.OVERSIZE: "It is too large. Store a shorter version.",
     Reason.RATE_LIMITED: "Too many writes in a short time. Wait before the next one.",
     Reason.QUOTA_EXCEEDED: f"The budget for this topic or store is used up. {_OPERATOR}",
-    Reason.DRIFT_ALARM: f"Memories of this kind are under watch. {_OPERATOR}",
     Reason.HOLD_EXPIRED: "It waited for a person, and nobody decided. Go on without it.",
     Reason.DENIED_BY_PERSON: "A person decided against it. Go on without it.",
     Reason.UNKNOWN_TOOL: (

@@ -2,8 +2,7 @@
 
 However many texts an origin gets in, a reader is shown a few of them beside what others say. Hits
 over the cap go to the end, into places that no other hit can fill. The cap is hard for a latched
-origin, and for a name under alarm where the rules hold texts for it: then hits over the cap are not
-shown at all.
+origin: its hits over the cap are not shown at all.
 """
 
 from __future__ import annotations
@@ -47,13 +46,11 @@ class Origin(msgspec.Struct, frozen=True):
 class Placing(msgspec.Struct, frozen=True):
     """One memory that competes for a place in a search's result.
 
-    `origin` is None if the memory's label is `user_input` or above. `names` are the names under
-    alarm that it mentions.
+    `origin` is None if the memory's label is `user_input` or above.
     """
 
     hit: Hit
     origin: Origin | None = None
-    names: tuple[bytes, ...] = ()
     vector: NDArray[np.float32] | None = None
 
 
@@ -66,14 +63,8 @@ class Exposure:
         shown_of_ten: int,
         restricted_of_ten: int,
         is_restricted: Callable[[Origin], bool],
-        *,
-        names_are_hard: bool = False,
     ) -> None:
-        """`is_restricted` tells whether an origin is latched or on probation.
-
-        `names_are_hard` tells whether memories over the cap of a name under alarm are hidden.
-        """
-        self._names_are_hard = names_are_hard
+        """`is_restricted` tells whether an origin is latched or on probation."""
         self._limit = limit
         self._is_restricted = is_restricted
         self._shown = places(limit, shown_of_ten)
@@ -100,49 +91,24 @@ class Exposure:
         """Give the memory a place, or leave it for the end; returns whether it got a place."""
         copied = self._copied(one)
         keys = _keys(one, copied)
-        if any(self._counts[key] >= share for key, share, _ in self._caps(one, keys)):
+        if one.origin is not None and self._is_over(keys, one.origin):
             return False
         self._take(one, keys, copied)
         return True
 
-    def fill(self, left: list[Placing]) -> None:
-        """Fill the places that are left with memories that were over a cap, best first.
-
-        Memories over the cap of a name under alarm come behind all others, and memories over a hard
-        cap get no place.
-        """
-        behind: list[Placing] = []
-        for one in left:
-            if self.full:
-                return
-            if any(self._counts["name", name] >= self._shown for name in one.names):
-                behind.append(one)
-            else:
-                self._fill_with(one)
-        for one in behind:
-            if not self.full:
-                self._fill_with(one)
-
-    def _fill_with(self, one: Placing) -> None:
+    def fill(self, one: Placing) -> None:
+        """Give a place that is left to a memory that was over a cap, unless its cap is hard."""
         copied = self._copied(one)
         keys = _keys(one, copied)
-        caps = self._caps(one, keys)
-        if not any(hard and self._counts[key] >= share for key, share, hard in caps):
+        hard = one.origin is not None and self._is_restricted(one.origin)
+        if not (hard and one.origin is not None and self._is_over(keys, one.origin)):
             self._take(one, keys, copied)
 
     def _share(self, origin: Origin) -> int:
         return self._restricted if self._is_restricted(origin) else self._shown
 
-    def _caps(self, one: Placing, keys: list[Hashable]) -> list[tuple[Hashable, int, bool]]:
-        """Each cap on a memory: what it counts, how many it allows, whether it is hard."""
-        if one.origin is None:
-            return []
-        share, hard = self._share(one.origin), self._is_restricted(one.origin)
-        names = {("name", name) for name in one.names}
-        return [
-            (key, self._shown, self._names_are_hard) if key in names else (key, share, hard)
-            for key in keys
-        ]
+    def _is_over(self, keys: list[Hashable], origin: Origin) -> bool:
+        return any(self._counts[key] >= self._share(origin) for key in keys)
 
     def _take(self, one: Placing, keys: list[Hashable], copied: Hashable) -> None:
         self._hits.append(one.hit)
@@ -170,4 +136,4 @@ def places(limit: int, of_ten: int) -> int:
 def _keys(one: Placing, copied: Hashable) -> list[Hashable]:
     if one.origin is None:
         return []
-    return [one.origin.group, copied, *(("name", name) for name in one.names)]
+    return [one.origin.group, copied]

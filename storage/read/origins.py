@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from policy.ruleset import Watch
+from policy.model import SourceKind
 from storage.audit import VerdictLeaf
 from storage.read.exposure import Origin, Placing
 from storage.tables.change import read_leaf
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import VECTORS
-from storage.write.cells import is_low
 from storage.write.paroling import parole_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.model import Hit, Tenant
+    from policy.model import Hit
     from storage.tables.lmdb_store import View
     from storage.values import Row
     from storage.write.engine import Engine
@@ -36,7 +35,6 @@ class Origins:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._known: tuple[int, dict[int, Origin | None]] = (-1, {})
-        self._mentions: tuple[dict[bytes, bool], dict[int, tuple[bytes, ...]]] = ({}, {})
 
     def known(self, ordinal: int) -> tuple[bool, Origin | None]:
         """Whether the origin of a row was read before, and if so, that origin."""
@@ -58,7 +56,7 @@ class Origins:
         if parole_record(view, name).until_ms:
             group = ("probation", row.tenant)
             return Origin(group, row.tenant, row.principal_id, on_probation=True)
-        return _origin(view, row) if is_low(row) else None
+        return _origin(view, row) if _is_low(row) else None
 
     def restricted(self, view: View) -> Callable[[Origin], bool]:
         """Whether an origin or its principal is latched; read once for each in one search."""
@@ -83,25 +81,7 @@ class Origins:
             return Placing(hit)
         stored = view.get(VECTORS, ordinal_key(ordinal))
         vector = None if stored is None else np.frombuffer(stored, dtype="<f4")
-        return Placing(hit, origin, self._named(row.tenant, ordinal, hit.memory.text), vector)
-
-    def _named(self, tenant: Tenant, ordinal: int, text: str) -> tuple[bytes, ...]:
-        """The names under alarm that a text mentions."""
-        cells = self._engine.parts.judge.cells
-        alarmed = cells.alarmed(tenant)
-        if not alarmed or self._engine.ruleset.drift.names is Watch.OFF:
-            return ()
-        under, mentions = self._mentions
-        # The set of a tenant's alarms is replaced as a whole, so a new set object may have other
-        # names.
-        if under is not alarmed or len(mentions) >= _KEPT_MAX:
-            mentions = {}
-            self._mentions = (alarmed, mentions)
-        found = mentions.get(ordinal)
-        if found is None:
-            found = tuple(sorted(cells.hashed(tenant, text) & alarmed.keys()))
-            mentions[ordinal] = found
-        return found
+        return Placing(hit, origin, vector)
 
     def _kept(self) -> dict[int, Origin | None]:
         raised, kept = self._known
@@ -109,6 +89,11 @@ class Origins:
             raised, kept = self._engine.labels_raised, {}
             self._known = (raised, kept)
         return kept
+
+
+def _is_low(row: Row) -> bool:
+    """Whether a row has a label below `user_input`, so that nobody accountable said its text."""
+    return row.source.trust < SourceKind.USER_INPUT.trust
 
 
 def _origin(view: View, row: Row) -> Origin:

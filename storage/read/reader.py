@@ -13,7 +13,6 @@ import numpy as np
 from policy.canonical import decode_canonical
 from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
 from policy.query import EVERYTHING, matches
-from policy.ruleset import Watch
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, Exposure
@@ -339,17 +338,9 @@ class EmbeddedReader(TrustReads):
         self, asked: _Searching, near: list[tuple[int, float]]
     ) -> tuple[Exposure, list[tuple[int, float]]]:
         """The places of a search, filled up to the caps, and the hits over a cap, best first."""
-        rules = self._engine.ruleset.drift
+        rules = self._engine.ruleset.reads
         restricted = self._origins.restricted(asked.view)
-        placed = Exposure(
-            asked.limit,
-            rules.shown_of_ten,
-            rules.shown_on_probation,
-            restricted,
-            # If the rules hold no texts for a name, nobody has decided about the name: it may be
-            # the user's own.
-            names_are_hard=rules.names is Watch.HOLD,
-        )
+        placed = Exposure(asked.limit, rules.shown_of_ten, rules.shown_on_probation, restricted)
         left: list[tuple[int, float]] = []
         for ordinal, score in near:
             if placed.full:
@@ -364,14 +355,10 @@ class EmbeddedReader(TrustReads):
 
     def _fill(self, placed: Exposure, asked: _Searching, left: list[tuple[int, float]]) -> None:
         """Fill the places that are left, reading no more memories than that may need."""
-        placings = self._placings(asked, left)
-        if self._engine.parts.judge.cells.alarmed(asked.tenant):
-            placed.fill(list(placings))
-            return
-        for one in placings:
+        for one in self._placings(asked, left):
             if placed.full:
                 return
-            placed.fill([one])
+            placed.fill(one)
 
     def _placings(self, asked: _Searching, found: list[tuple[int, float]]) -> Iterator[Placing]:
         """The hits that the store confirms, with everything that the caps need to know."""

@@ -78,22 +78,6 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     shown: bool = True
 
 
-class Counted(msgspec.Struct):
-    """How many of the rows that a transaction adds or ends were already counted in name cells."""
-
-    added: int = 0
-    superseded: int = 0
-    readmitted: int = 0
-    vouched: int = 0
-
-    def all_of(self, change: Change) -> None:
-        """Note that all rows of the change so far are included in the counts of the name cells."""
-        self.added = len(change.added)
-        self.superseded = len(change.superseded)
-        self.readmitted = len(change.readmitted)
-        self.vouched = len(change.vouched)
-
-
 class Change:
     """One write transaction under way. Writer thread only; a new one for every attempt."""
 
@@ -115,14 +99,8 @@ class Change:
         self.superseded: list[tuple[int, Row]] = []
         self.readmitted: list[tuple[int, Row]] = []
         self.erased: list[int] = []
-        # Live rows whose label a person raised, as they were before; and whether any label was
-        # raised.
-        self.vouched: list[tuple[int, Row]] = []
+        # Whether a person raised the label of a row.
         self.relabelled = False
-        # How many changed rows the name cells have counted; and, by tenant and word, the present
-        # state of alarms: whether the name was accepted, or None if its alarm ended.
-        self.counted = Counted()
-        self.alarms: dict[tuple[Tenant, bytes], bool | None] = {}
         # Whether a memory was put under quarantine, or is shown again.
         self.quarantines_moved = False
         # Whether a key of a server behind was closed, or opened.
@@ -135,10 +113,6 @@ class Change:
         # New held candidates, and decided ones, whose keys are destroyed with the commit.
         self.held_came: dict[CandidateId, HeldRow] = {}
         self.held_gone: set[CandidateId] = set()
-        # Hashes of words that persons of a tenant said; the table of cells has all of them.
-        self.said: dict[Tenant, set[bytes]] = {}
-        # Words of the turns of persons that this transaction stores, hashed, by tenant.
-        self.heard: dict[Tenant, frozenset[bytes]] = {}
         # Whether the caller erases the key files of decided candidates, before anybody is answered.
         self.asker_erases = False
         # Held candidates that are refused because no person decided in time, and their outcomes.

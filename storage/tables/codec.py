@@ -37,7 +37,7 @@ from storage.hidden_behind import HiddenThere
 from storage.incidents import Incident
 from storage.paroles import ParoleRecord
 from storage.trust import TrustEvent
-from storage.values import Anchor, Decision, KeyRecord, Mentions, Pinned, Row
+from storage.values import Anchor, Decision, KeyRecord, Pinned, Row
 
 FORMAT: Final = b"\x01"
 STORE_FORMAT: Final = 6
@@ -265,7 +265,6 @@ class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
     held: HeldEvidence
     reading: Reading
     text_after: str | None
-    words: Mentions | None = None
 
 
 class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from functools import lru_cache
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from policy.model import MemoryId
@@ -21,45 +21,13 @@ _KEPT_MAX: Final = 4_096
 _INCARNATION: Final = re.compile(r"([0-9a-f]{16}-[0-9]{1,9}):")
 
 
-class CellNames:
-    """The keys of one tenant's cells (`storage.write.cells`), without any word in them."""
-
-    __slots__ = ("_hasher", "_prefix", "tally")
-
-    def __init__(self, tenant_key: bytes, secret: bytes) -> None:
-        self._prefix = tenant_key[:7]
-        self._hasher = blake2b(digest_size=8, key=secret, salt=tenant_key)
-        self.tally = bytes(7) + b"t" + self._prefix + b"\0"
-
-    def word(self, word: str) -> bytes:
-        """The hash of a word in this tenant, in 8 bytes."""
-        hasher = self._hasher.copy()
-        hasher.update(word.encode())
-        return hasher.digest()
-
-    def name(self, word: bytes) -> bytes:
-        """The key of a name's cell.
-
-        For b"" the prefix of all such keys, as in the methods below.
-        """
-        return self._prefix + b"n" + word
-
-    def alarm(self, word: bytes) -> bytes:
-        """The key whose presence says that a name is under alarm."""
-        return self._prefix + b"a" + word
-
-    def said(self, word: bytes) -> bytes:
-        """The key whose presence says that a person of the tenant said a word."""
-        return self._prefix + b"s" + word
-
-
 class KeyedNames:
     """Keys of 16 bytes, hashed under the store's secret.
 
     Without the secret they cannot be guessed.
     """
 
-    __slots__ = ("_cell_secret", "_inner", "_outer", "cells", "principal", "tenant")
+    __slots__ = ("_inner", "_outer", "_seal_secret", "principal", "tenant")
 
     def __init__(self, secret: bytes) -> None:
         # HMAC-SHA256 (RFC 2104) with both padded keys precomputed.
@@ -69,8 +37,7 @@ class KeyedNames:
         # Keys are cached, because every transaction needs the same ones again.
         self.principal = lru_cache(maxsize=_KEPT_MAX)(self._principal)
         self.tenant = lru_cache(maxsize=_KEPT_MAX)(self._tenant)
-        self.cells = lru_cache(maxsize=_KEPT_MAX)(self._cells)
-        self._cell_secret = sha256(self._name(b"cells") + secret).digest()
+        self._seal_secret = sha256(self._name(b"seals") + secret).digest()
 
     def _name(self, purpose: bytes, *parts: bytes) -> bytes:
         # Each part is preceded by its length, so that two different lists of parts never give the
@@ -139,7 +106,7 @@ class KeyedNames:
 
     def seal(self, purpose: str) -> bytes:
         """The key, of 32 bytes, of what is sealed for one purpose."""
-        return sha256(self._name(b"seal", purpose.encode()) + self._cell_secret).digest()
+        return sha256(self._name(b"seal", purpose.encode()) + self._seal_secret).digest()
 
     def children(self, tenant: Tenant, parent: MemoryId) -> bytes:
         """The prefix of all rows that name this memory as a parent; an ordinal follows."""
@@ -156,10 +123,6 @@ class KeyedNames:
     def _tenant(self, tenant: Tenant) -> bytes:
         """The key of a tenant's usage."""
         return self._name(b"tenant", tenant.encode())
-
-    def _cells(self, tenant: Tenant) -> CellNames:
-        """The keys of a tenant's name cells."""
-        return CellNames(self.tenant(tenant), self._cell_secret)
 
     def _principal(self, principal_id: PrincipalId) -> bytes:
         """The key of a principal's trust."""

@@ -51,7 +51,6 @@ ORIGINS: Final = b"origins"
 RECENT: Final = b"recent"
 COUNTED: Final = b"counted"
 STANDING: Final = b"standing"
-CELLS: Final = b"cells"
 QUARANTINES: Final = b"quarantines"
 INCIDENTS: Final = b"incidents"
 CHILDREN: Final = b"children"
@@ -82,7 +81,6 @@ TABLES: Final = (
     RECENT,
     COUNTED,
     STANDING,
-    CELLS,
     QUARANTINES,
     INCIDENTS,
     CHILDREN,

@@ -102,7 +102,6 @@ def contents_of(submission: Submission) -> Contents:
         held=evidence_of(submission, submission.seen_version),
         reading=submission.reading,
         text_after=submission.text_after,
-        words=submission.words,
     )
     return Contents(canonical=submission.canonical, evidence=encode(evidence))
 
@@ -126,7 +125,6 @@ def staged_submission(
     return msgspec.structs.replace(
         submission,
         text_after=evidence.text_after,
-        words=evidence.words,
         due=arrived.due,
     )
 

@@ -339,7 +339,6 @@ class Engine:
                 # Staging becomes durable before the store: a hold that survives a crash needs its
                 # candidate.
                 parts.staging.hold(change.kept)
-            parts.judge.cells.settle(change)
             parts.judge.usage.record(change)
             after = change.finish(parts.origin, parts.signer)
             used = draft.bytes_used()
@@ -412,7 +411,6 @@ class Engine:
         self.generation = after
         parts.judge.waiting.adopt(change.held_came.items(), change.held_gone)
         parts.judge.usage.adopt(change)
-        parts.judge.cells.adopt(change)
         self.quarantine_changes += change.quarantines_moved
         self.closings += change.closed_moved
         self.labels_raised += change.relabelled
@@ -496,10 +494,9 @@ class Engine:
         staging.tidy()
 
     def mark_time(self) -> None:
-        """Write the present time, and words that persons said, if no write did so for a minute."""
+        """Write the present time, if no write did so for a minute."""
         since_ms = self.parts.clock() - self.generation.header.time_ms
-        due = since_ms >= _TIME_MARKED_EVERY_MS or self.parts.judge.cells.has_heard
-        if self.broken is None and due:
+        if self.broken is None and since_ms >= _TIME_MARKED_EVERY_MS:
             with contextlib.suppress(StorageError):
                 self.transact(lambda _change: None)
 

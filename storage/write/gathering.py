@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from storage.tables.keys import KeyedNames
     from storage.values import Row, Submission
     from storage.write.case import Case
-    from storage.write.cells import Cells
     from storage.write.text_behind import Thing
     from storage.write.trust_intake import TrustIntake
     from storage.write.usage import Usage
@@ -56,9 +55,8 @@ class _Target(msgspec.Struct, frozen=True, kw_only=True):
 class Gatherer:
     """Reads the facts for the gate. Writer thread only."""
 
-    def __init__(self, names: KeyedNames, usage: Usage, cells: Cells, intake: TrustIntake) -> None:
+    def __init__(self, names: KeyedNames, usage: Usage, intake: TrustIntake) -> None:
         self._names = names
-        self._cells = cells
         self._intake = intake
         self._usage = usage
         # A cache of readings by the digest of the text: no text is kept here.
@@ -121,7 +119,6 @@ class Gatherer:
             token=self._token_state(change, submission, target),
             shadow=submission.shadow if not submission.shadow or unmoved else None,
             budget=self._usage.measured(submission.budget, candidate, change),
-            drift_alarms=self._cells.raised(change, candidate, submission.words),
             stored=None if target is None else target.state,
             lineage=self._lineage(change, candidate),
             approval=case.approval,

@@ -11,7 +11,6 @@ from policy.canonical import decode_canonical
 from policy.checks import contradicted_anchors
 from policy.facts import NonceState, TokenState
 from policy.model import ChangeKind
-from policy.ruleset import Watch
 from policy.trust.outcomes import OutcomeKind
 from policy.verdict import Admit, Hold, InvariantBroken, Reason, Reject
 from storage.audit import (
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
     from storage.tables.change import Change
     from storage.tables.keys import KeyedNames
     from storage.values import Submission
-    from storage.write.cells import Cells
     from storage.write.usage import Usage
 
 _PLAIN_TARGET: Final = "memories"
@@ -96,10 +94,8 @@ class Judge:
         staging: Staging,
         failpoint: Callable[[str], None],
         usage: Usage,
-        cells: Cells,
     ) -> None:
         self.usage = usage
-        self.cells = cells
         self._gate = gate
         self.observing = gate.observing
         self._names = names
@@ -108,7 +104,7 @@ class Judge:
         self.waiting = HeldQueue()
         self._committer = Committer(names, gate.required, failpoint)
         self.intake = TrustIntake(names)
-        self.gatherer = Gatherer(names, usage, cells, self.intake)
+        self.gatherer = Gatherer(names, usage, self.intake)
         self.first_outcomes = FirstOutcomes(names, self.intake)
 
     def judge(self, change: Change, case: Case, ruleset: Ruleset) -> Outcome:
@@ -282,10 +278,7 @@ class Judge:
             ordinal=landed.ordinal,
         )
         outcome = self._close(change, docket, first, landed)
-        alarms = self.cells.settle(change, docket.candidate, submission.words)
-        if ruleset.drift.names is Watch.OFF:
-            alarms = ()
-        return msgspec.structs.replace(outcome, objection=verdict.objection, alarms=alarms)
+        return msgspec.structs.replace(outcome, objection=verdict.objection)
 
     def _reject(
         self, change: Change, docket: _Docket, verdict: Reject, ruleset: Ruleset

@@ -39,7 +39,6 @@ _RETRY_EVERY_NS: Final = 1_000_000_000
 _HOUSEKEEPING_EVERY_NS: Final = 60_000_000_000
 _SNAPSHOT_EVERY_NS: Final = 30_000_000_000
 _IDLE_S: Final = 0.2
-_LONG: Final = 4_096
 """Texts with more characters are read on another thread, which costs more for shorter ones."""
 
 
@@ -137,13 +136,6 @@ class EmbeddedWriter:
             tenant=candidate.tenant,
             target=candidate.target,
         )
-        # A long text is read beside the loop, because reading it takes many milliseconds.
-        mentions = engine.parts.judge.cells.mentions
-        if len(candidate.text or "") > _LONG:
-            words = await asyncio.to_thread(mentions, submission)
-        else:
-            words = mentions(submission)
-        submission = msgspec.structs.replace(submission, words=words)
         # From here on the candidate's text is encrypted: no later code gets it in plain.
         job = Job(
             asyncio.get_running_loop(),

@@ -1,17 +1,9 @@
-"""The gate's decision alone; canonical bytes and the reading of the text are timed apart.
-
-Step 10 is timed inside a write transaction of a store with a name under alarm: what the gate is
-told of the names in a text whose words were read before, as every text's are.
-"""
-
-# pyright: reportPrivateUsage=false
+"""The gate's decision alone; canonical bytes and the reading of the text are timed apart."""
 
 from __future__ import annotations
 
-import tempfile
 import time
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.canonical import canonical_bytes, digest_of
@@ -22,12 +14,10 @@ from policy.model import Candidate, CandidateId, ChangeKind, Principal, Principa
 from policy.ruleset import parse_ruleset
 from policy.trust.ladder import NEWCOMER
 from policy.verdict import Admit, InvariantBroken
-from tests.unit.storage.opening import AGENT, Bench, candidate_of, say, submission_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage.tables.change import Change
 
 TEXT = (
     "Caroline went to the pottery class on Tuesday with Melanie, and they both liked the blue "
@@ -60,7 +50,6 @@ def _facts(candidate: Candidate, canonical: bytes) -> Facts:
         token=TokenState.ABSENT,
         shadow=(),
         budget=BudgetState(writes_in_window_count=0, text_bytes=len(TEXT), metadata_bytes=0),
-        drift_alarms=(),
         overdue=False,
     )
 
@@ -76,37 +65,6 @@ def _timed(name: str, work: Callable[[], object]) -> str:
     samples.sort()
     p50, p99 = samples[SAMPLES // 2] / 1e3, samples[SAMPLES * 99 // 100] / 1e3
     return f"{name:34s} | p50 {p50:6.2f} us | p99 {p99:6.2f} us"
-
-
-def _step_ten() -> list[str]:
-    """Texts with no name under alarm and with one, the longest of 6,000 words of its own."""
-    with tempfile.TemporaryDirectory() as scratch:
-        bench = Bench(Path(scratch))
-        store = bench.open()
-        try:
-            for number in range(3):
-                say(store, f"Bill {number} went through Zephyrpay.")
-            own = " ".join(f"word{number:06d}" for number in range(6_000))[: 1 << 16]
-            texts = {
-                "step 10, 200 characters": TEXT,
-                "step 10, a name under alarm": f"{TEXT} Zephyrpay",
-                "step 10, 64 KiB": own,
-                "step 10, 64 KiB and the name": f"{own} Zephyrpay",
-            }
-            engine = store._engine
-            cells = engine.parts.judge.cells
-
-            def timed(change: Change) -> list[str]:
-                lines: list[str] = []
-                for name, text in texts.items():
-                    candidate = candidate_of(text, AGENT)
-                    words = cells.mentions(submission_of(candidate, AGENT))
-                    lines.append(_timed(name, lambda: cells.raised(change, candidate, words)))  # noqa: B023 - called at once
-                return lines
-
-            return engine.transact(timed)
-        finally:
-            bench.close()
 
 
 def run() -> list[str]:
@@ -129,5 +87,4 @@ def run() -> list[str]:
         _timed("canonical bytes (RFC 8785)", lambda: canonical_bytes(candidate)),
         _timed("digest (SHA-256)", lambda: digest_of(canonical)),
         _timed("reading of 200 characters", lambda: read_text(TEXT, None)),
-        *_step_ten(),
     ]

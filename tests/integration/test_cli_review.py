@@ -113,9 +113,9 @@ def test_a_start_a_list_and_readyz_say_how_many_wait_and_a_watch_shows_each_as_i
     ("words", "code", "said"),
     [
         (
-            ("deny", "--reason", "drift_alarm"),
+            ("deny", "--reason", "rate_limited"),
             Exit.NOT_FOUND,
-            "0 of 1 waiting fit reason=drift_alarm",
+            "0 of 1 waiting fit reason=rate_limited",
         ),
         (("deny", "--reason", "boredom"), Exit.USAGE, "class_floor"),
         (("deny", "--since", "yesterday"), Exit.USAGE, "--since: a date or a time"),
@@ -146,10 +146,10 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Generator[Place]:
 
 
 def test_a_filter_that_fits_nothing_is_an_empty_list_to_whoever_only_looks(waiting: Place) -> None:
-    shown = waiting.command("review", "list", "--reason", "drift_alarm")
+    shown = waiting.command("review", "list", "--reason", "rate_limited")
     assert (shown.code, shown.out.splitlines()[-1]) == (
         Exit.OK,
-        "0 of 1 waiting fit reason=drift_alarm",
+        "0 of 1 waiting fit reason=rate_limited",
     )
     # Control: what those before it got wrong is still there.
     assert waiting.command("review", "list").out.splitlines()[-1] == "1 waiting"

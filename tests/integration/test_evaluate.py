@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.evaluate.adding_up import drift
 from proxy.evaluate.blame import blame
 from proxy.evaluate.book import Book
 from proxy.evaluate.core import core
@@ -139,25 +138,6 @@ async def test_a_sleeper_is_latched_by_the_sixth_and_honest_agents_are_not(
     assert cells["score_below_0.3_after_500_without_forgetting"].value == 1_169
 
 
-async def test_payloads_that_add_up_are_held_and_capped_and_aliases_are_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("MNEMOGATE_CORPORA", raising=False)
-    found = book()
-    await drift(found)
-    assert found.broken == ()
-    cells = found.tables.drift
-    assert cells is not None
-    assert {name: one.value for name, one in cells.items() if not one.skipped} == {
-        "vendor_admitted_hold": 30.0,
-        "benign_held_own": 0.0,
-        "aliases_admitted": 100.0,
-        "vendor_admitted_alarm": 100.0,
-        "vendor_shown_capped": 30.0,
-    }
-    assert cells["benign_held_observations"].skipped
-
-
 async def test_a_leaked_key_is_isolated_in_one_act_and_given_back_exactly() -> None:
     found = book(trials=5)
     await isolate(found)
@@ -198,17 +178,6 @@ async def test_a_lie_against_a_registered_truth_reaches_nobody_as_it_does_the_us
     # The usual way hides copies one wrong answer later, and never what was derived from a lie.
     assert value["wrong_answers_redundant_ddmin"] == 2.0
     assert (value["healed_redundant_ddmin"], value["healed_cascade_ddmin"]) == (100.0, 0.0)
-
-
-@pytest.mark.corpora
-@pytest.mark.heavy
-async def test_honest_texts_seldom_wait_for_a_name() -> None:
-    found = book()
-    await drift(found)
-    assert found.broken == ()
-    cells = found.tables.drift
-    assert cells is not None
-    assert {cells[f"benign_held_{one}"].n for one in ("observations", "turns")} == {1210, 2760}
 
 
 @pytest.mark.corpora
@@ -385,7 +354,7 @@ def test_a_sidecar_never_loads_a_gate_that_is_wrong_on_purpose() -> None:
 
 # The longest sections have tests of this file, which run them with and without the corpora and look
 # at their figures; the command is tried with all others. Each takes a minute or more at full size.
-OF_THEIR_OWN = {"blame": blame, "drift": drift, "honest": honest}
+OF_THEIR_OWN = {"blame": blame, "honest": honest}
 
 
 async def test_the_command_runs_what_is_named_and_without_names_all_but_the_long_ones(

@@ -203,7 +203,6 @@ def test_the_readmes_first_hour_is_walked_in_an_empty_home(tmp_path: Path) -> No
 LISTS = (
     "anchor list",
     "canary list",
-    "drift list",
     "incident list",
     "isolate --list",
     "mcp approve",

@@ -162,8 +162,6 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
         await get(template, query="tenant=default")
     for template in ("/unsettled", "/tools"):
         await get(template, query="tenant=default")
-    for template in ("/drift", "/drift/status"):
-        await get(template, query="tenant=default")
     await get("/memories", query="tenant=default&offset=0&limit=5")
     await get("/memories/{memory_id}", memory_id, "tenant=default")
     await get("/memories/{memory_id}/history", memory_id)
@@ -206,8 +204,6 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await operator.ask("GET", API + "/failures", query="tenant=default")
     await post("/canaries", {"questions": ["Where?"], "must_not": ["Madrid"]})
     await post("/trust/{principal}/restore", {}, "agent")
-    await post("/drift/accept", {"name": "Lisbon"})
-    await post("/drift/revoke", {"name": "Lisbon"})
     await post("/origin-trust/restore", {"server": "web", "tool": "fetch"})
     await post("/policy/explain", {"text": ORDER})
     await post("/memories/{memory_id}/vouch", {"version": 1}, memory_id)

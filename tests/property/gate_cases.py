@@ -162,7 +162,6 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
         token=labels.token,
         shadow=labels.shadow,
         budget=QUIET,
-        drift_alarms=(),
         stored=labels.stored,
         lineage=labels.lineage,
         approval=None if labels.approval is None else _approval(*approved[labels.approval]),

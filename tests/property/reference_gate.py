@@ -212,13 +212,7 @@ def complain(
     if step == 9:
         return complain_9(candidate, facts, ruleset)
     if step == 10:
-        if facts.drift_alarms is None:
-            return [Complaint(10, "reject", Reason.GATE_UNAVAILABLE)]
-        if facts.provenance is None:
-            return [Complaint(10, "reject", Reason.GATE_UNAVAILABLE)]
-        said = view.source in ("user_input", "operator")
-        holds = ruleset.drift.names.value == "hold" and facts.drift_alarms and not said
-        return [Complaint(10, "hold", Reason.DRIFT_ALARM)] if holds else []
+        return complain_10(facts, view)
     unreadable = [Complaint(step, "reject", Reason.GATE_UNAVAILABLE)]
     if facts.reading is None or (step in (1, 2, 6) and facts.provenance is None):
         return unreadable
@@ -363,17 +357,23 @@ def complain_3(facts: Facts, ruleset: Ruleset, view: View) -> list[Complaint]:
     assert facts.trust is not None
     if facts.trust.level.value == "untrusted" and view.judged_as != "L4":
         return [Complaint(3, "reject", Reason.TRUST_INSUFFICIENT)]
-    latched = [facts.trust.latched_at_ms is not None]
-    if facts.origin_trust is not None:
-        latched.append(facts.origin_trust.latched_at_ms is not None)
-    if any(latched) and view.judged_as in ("L1", "L2", "L3"):
-        return [Complaint(3, "hold", Reason.TRUST_LATCHED)]
     alpha, beta = 1 + facts.trust.good, 1 + facts.trust.bad
     if facts.trust.good + facts.trust.bad / ruleset.trust.scoring.bad_weight < 5:
         alpha, beta = 1, 1
     wanted = {cls.value: share for cls, share in ruleset.trust.soft_score_min.items()}
     if alpha / (alpha + beta) < wanted.get(view.judged_as, 1):
         return [Complaint(3, "hold", Reason.TRUST_SOFT_SCORE)]
+    return []
+
+
+def complain_10(facts: Facts, view: View) -> list[Complaint]:
+    if facts.trust is None or facts.reading is None:
+        return [Complaint(10, "reject", Reason.GATE_UNAVAILABLE)]
+    latched = [facts.trust.latched_at_ms is not None]
+    if facts.origin_trust is not None:
+        latched.append(facts.origin_trust.latched_at_ms is not None)
+    if any(latched) and view.judged_as in ("L1", "L2", "L3"):
+        return [Complaint(10, "hold", Reason.TRUST_LATCHED)]
     return []
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from policy.facts import BudgetState, Facts
 from policy.gate import GATE, unsafe_gate_without
 from policy.model import Basis, ChangeKind, MemoryClass, SourceKind
-from policy.ruleset import Cell, DriftRules, Matrix, OverBudget, Ruleset, Watch
+from policy.ruleset import Cell, Matrix, OverBudget, Ruleset
 from policy.trust.ladder import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reject, Verdict
 from tests.property import gate_cases, reference_gate
@@ -138,7 +138,6 @@ def rulesets() -> st.SearchStrategy[Ruleset]:
         answer,
         answer,
         st.integers(0, 12),
-        st.sampled_from(tuple(Watch)),
     )
 
 
@@ -148,7 +147,6 @@ def ruleset_of(
     rate: OverBudget,
     topic: OverBudget,
     limit: int,
-    names: Watch,
 ) -> Ruleset:
     budgets = msgspec.structs.replace(
         RULESET.budgets,
@@ -160,10 +158,7 @@ def ruleset_of(
         topic_writes_max=limit,
     )
     trust = msgspec.structs.replace(RULESET.trust, soft_score_min=scores)
-    drift = DriftRules(names=names)
-    return msgspec.structs.replace(
-        RULESET, matrix=matrix, trust=trust, budgets=budgets, drift=drift
-    )
+    return msgspec.structs.replace(RULESET, matrix=matrix, trust=trust, budgets=budgets)
 
 
 @settings(max_examples=300)
@@ -189,7 +184,6 @@ def ruleset_of(
         latched_at_ms=st.sampled_from((None, 0)),
     ),
     origin=st.sampled_from((None, TrustState(), TrustState(latched_at_ms=0))),
-    alarms=st.sampled_from((None, (), ("cell",))),
     skipped=st.frozensets(st.integers(1, 10)),
 )
 def test_gate_agrees_with_the_reference_under_any_ruleset_and_with_any_step_left_out(
@@ -197,7 +191,6 @@ def test_gate_agrees_with_the_reference_under_any_ruleset_and_with_any_step_left
     ruleset: Ruleset,
     budget: BudgetState | None,
     trust: TrustState,
-    alarms: tuple[str, ...] | None,
     skipped: frozenset[int],
     *,
     origin: TrustState | None,
@@ -208,7 +201,6 @@ def test_gate_agrees_with_the_reference_under_any_ruleset_and_with_any_step_left
         budget=budget,
         trust=trust if case.trust else None,
         origin_trust=origin,
-        drift_alarms=alarms,
     )
     if len(skipped) < len(GATE.required):
         assert_agree(candidate, changed, ruleset, skipped)

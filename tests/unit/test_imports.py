@@ -61,7 +61,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # Of the store what no engine changes, and the one place that picks an engine.
     | {"storage.audit", "storage.clock", "storage.deadline", "storage.errors"}
     | {"storage.interfaces", "storage.opening", "storage.trusted_files", "storage.values"}
-    | {"storage.drift", "storage.failures", "storage.hidden_behind", "storage.incidents"}
+    | {"storage.failures", "storage.hidden_behind", "storage.incidents"}
     | {"storage.recalls"}
     | {"storage.cases", "storage.paroles", "storage.trust"}
     | {"cryptography", "multidict", "numpy", "tokenizers"},

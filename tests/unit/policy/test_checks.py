@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from policy.checks import budgets, source_class, trust_level
+from policy.checks import budgets, latches, source_class, trust_level
 from policy.facts import BudgetState, TargetState
 from policy.gate import GATE
 from policy.model import Basis, ChangeKind, MemoryClass, MemoryStatus, SourceKind
@@ -214,9 +214,9 @@ def test_a_latch_holds_changes_of_any_kind_but_scratch(
         stored=msgspec.structs.replace(OWN, memory_class=memory_class),
     )
     candidate, facts = case_of(labels)
-    assert trust_level(candidate, facts, RULESET) is None
+    assert latches(candidate, facts, RULESET) is None
     known = TrustState(good=1_000.0, latched_at_ms=0)
-    found = trust_level(candidate, msgspec.structs.replace(facts, **{whose: known}), RULESET)
+    found = latches(candidate, msgspec.structs.replace(facts, **{whose: known}), RULESET)
     if memory_class is MemoryClass.L4:
         assert found is None
     else:

@@ -11,8 +11,7 @@ from policy.checks import STEPS, Objection, Step
 from policy.facts import NonceState, TokenState
 from policy.gate import GATE, Gate, unsafe_gate_without
 from policy.model import Basis, Candidate, MemoryClass, SourceKind
-from policy.ruleset import DriftRules, Watch
-from policy.trust.ladder import NEWCOMER, TrustLevel, after_violation
+from policy.trust.ladder import NEWCOMER, TrustLevel, TrustState, after_violation
 from policy.verdict import Admit, Hold, Reason, Reject
 from tests.property.gate_cases import (
     CANDIDATE_ID,
@@ -51,12 +50,11 @@ def test_an_operator_policy_with_every_fact_lands() -> None:
         ("intercept", Reason.NOT_INTERCEPTED, 7),
         ("provenance", Reason.GATE_UNAVAILABLE, 1),
         ("reading", Reason.GATE_UNAVAILABLE, 1),
-        ("trust", Reason.GATE_UNAVAILABLE, 3),
+        ("trust", Reason.GATE_UNAVAILABLE, 10),
         ("nonce", Reason.GATE_UNAVAILABLE, 5),
         ("token", Reason.GATE_UNAVAILABLE, 6),
         ("shadow", Reason.GATE_UNAVAILABLE, 8),
         ("budget", Reason.GATE_UNAVAILABLE, 9),
-        ("drift_alarms", Reason.GATE_UNAVAILABLE, 10),
     ],
 )
 def test_each_missing_fact_rejects(fact: str, reason: Reason, step: int) -> None:
@@ -126,12 +124,11 @@ def test_every_step_has_its_number_once_and_integrity_comes_first() -> None:
 def test_a_later_reject_wins_over_an_earlier_hold_and_the_first_hold_is_told() -> None:
     held = Labels(memory_class=MemoryClass.L2)
     candidate, facts = case_of(held)
-    alarmed = msgspec.structs.replace(facts, drift_alarms=("cell",))
-    rules = msgspec.structs.replace(RULESET, drift=DriftRules(names=Watch.HOLD))
-    verdict = GATE.decide(candidate, alarmed, rules)
+    latched = msgspec.structs.replace(facts, trust=TrustState(latched_at_ms=0))
+    verdict = GATE.decide(candidate, latched, RULESET)
     assert isinstance(verdict, Hold)
     assert (verdict.reason, verdict.step) == (Reason.SOURCE_CLASS_FORBIDDEN, 1)
-    assert verdict.passed == (7, 4, 5, 6, 2, 3, 8, 9)
+    assert verdict.passed == (7, 4, 5, 6, 2, 3, 8, 9), "10 would hold as well"
     refused = GATE.decide(*case_of(held._replace(trust=TrustLevel.UNTRUSTED)), RULESET)
     assert isinstance(refused, Reject)
     assert refused.reason is Reason.TRUST_INSUFFICIENT

@@ -9,7 +9,8 @@ from policy.checks import STEPS, Step
 from policy.facts import BudgetState
 from policy.gate import GATE
 from policy.model import CandidateId, MemoryClass, PrincipalId, SourceKind, Tenant
-from policy.ruleset import Cell, DriftRules, Watch
+from policy.ruleset import Cell
+from policy.trust.ladder import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reason, Reject
 from tests.property.gate_cases import RULESET, Labels, case_of
 
@@ -53,24 +54,25 @@ def test_a_candidate_over_its_budget_is_refused_by_step_9() -> None:
     )
 
 
-def test_a_name_under_alarm_is_held_by_step_10_only_where_the_ruleset_holds() -> None:
-    alarmed = msgspec.structs.replace(FACTS, drift_alarms=("00112233aabbccdd",))
-    holding = msgspec.structs.replace(RULESET, drift=DriftRules(names=Watch.HOLD))
-    verdict = GATE.decide(CANDIDATE, alarmed, holding)
+def test_a_latched_principal_or_origin_is_held_by_step_10() -> None:
+    latched = TrustState(latched_at_ms=0)
+    for whose in ("trust", "origin_trust"):
+        verdict = GATE.decide(
+            CANDIDATE, msgspec.structs.replace(FACTS, **{whose: latched}), RULESET
+        )
+        assert isinstance(verdict, Hold)
+        assert (verdict.step, verdict.reason) == (10, Reason.TRUST_LATCHED)
+
+
+def test_a_latch_is_told_before_a_bad_score_and_after_what_the_ladder_refuses() -> None:
+    latched = TrustState(latched_at_ms=0, bad=1_000.0)
+    verdict = GATE.decide(CANDIDATE, msgspec.structs.replace(FACTS, trust=latched), RULESET)
     assert isinstance(verdict, Hold)
-    assert (verdict.step, verdict.reason) == (10, Reason.DRIFT_ALARM)
-    assert isinstance(GATE.decide(CANDIDATE, FACTS, holding), Admit)
-    for told in (Watch.ALARM, Watch.OFF):
-        rules = msgspec.structs.replace(RULESET, drift=DriftRules(names=told))
-        assert isinstance(GATE.decide(CANDIDATE, alarmed, rules), Admit)
-
-
-def test_what_a_person_says_never_waits_for_a_drift_alarm() -> None:
-    holding = msgspec.structs.replace(RULESET, drift=DriftRules(names=Watch.HOLD))
-    for source, waits in ((SourceKind.USER_INPUT, False), (SourceKind.AGENT_SELF_EDIT, True)):
-        candidate, facts = case_of(Labels(source=source))
-        alarmed = msgspec.structs.replace(facts, drift_alarms=("00112233aabbccdd",))
-        assert isinstance(GATE.decide(candidate, alarmed, holding), Hold) is waits
+    assert verdict.reason is Reason.TRUST_LATCHED
+    fallen = msgspec.structs.replace(latched, level=TrustLevel.UNTRUSTED)
+    refused = GATE.decide(CANDIDATE, msgspec.structs.replace(FACTS, trust=fallen), RULESET)
+    assert isinstance(refused, Reject)
+    assert (refused.step, refused.reason) == (3, Reason.TRUST_INSUFFICIENT)
 
 
 NEEDS = {
@@ -83,7 +85,7 @@ NEEDS = {
     3: ("trust", "reading"),
     8: ("reading",),
     9: ("budget",),
-    10: ("drift_alarms", "provenance"),
+    10: ("trust", "reading"),
 }
 
 

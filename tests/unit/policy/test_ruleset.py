@@ -73,7 +73,7 @@ def test_every_missing_line_of_the_default_is_noticed_or_changes_nothing_but_nam
             continue
         text = "\n".join([*lines[:at], *lines[at + 1 :]])
         section = _section_of(lines, at)
-        if section in {"classes.mem0.memory_type", "classes.mem0.names", "labels", "drift"}:
+        if section in {"classes.mem0.memory_type", "classes.mem0.names", "labels", "reads"}:
             assert parse_ruleset(text).matrix == RULESET.matrix
             continue
         with pytest.raises(RulesetError):
@@ -82,6 +82,14 @@ def test_every_missing_line_of_the_default_is_noticed_or_changes_nothing_but_nam
 
 def _section_of(lines: list[str], at: int) -> str:
     return next(line.strip("[]") for line in reversed(lines[:at]) if line.startswith("["))
+
+
+@pytest.mark.parametrize("keys", ['names = "alarm"', "shown_of_ten = 3", ""])
+def test_a_section_that_went_names_its_successor_in_one_line(keys: str) -> None:
+    with pytest.raises(RulesetError, match=r"drift: .*\[reads\]") as caught:
+        parse_ruleset(f"{DEFAULT_TOML}\n[drift]\n{keys}\n")
+    assert len(str(caught.value).splitlines()) == 1
+    assert parse_ruleset(DEFAULT_TOML).reads.shown_of_ten == 3
 
 
 def test_everything_in_the_context_counts_where_the_ruleset_says_nothing_of_a_class() -> None:

@@ -191,12 +191,3 @@ def test_a_clock_that_went_back_takes_nothing_off_a_sum() -> None:
     assert rendered(metrics)["mnemogate_verdict_duration_seconds_sum"] == {
         labels(decision="reject"): 0
     }
-
-
-def test_a_drift_alarm_is_counted_once_and_not_again_for_a_repeated_request() -> None:
-    metrics = Metrics()
-    alarmed = msgspec.structs.replace(sample.ADMIT, drift_alarms=("00112233aabbccdd",))
-    for event in (sample.ADMIT, alarmed, msgspec.structs.replace(alarmed, replayed=True)):
-        metrics.observe(event)
-    counted = rendered(metrics)["mnemogate_drift_alarms_total"]
-    assert counted == {labels(source=sample.ADMIT.source_kind): 1}

@@ -42,7 +42,7 @@ WORDS = {
     "mode",
     "why",
 }
-MINTED = {"trace_id", "span_id", "parent_span_id", "caller", "session", "drift_alarms"}
+MINTED = {"trace_id", "span_id", "parent_span_id", "caller", "session"}
 MINTED_OF_ANSWERS = {"incident_id", "links"}
 MINTED_FOR_MEMORY = {"candidate_id", "memory_id", "recall_id"}
 OUR_NAMES = {"name", "dialect", "route", "error_type"}

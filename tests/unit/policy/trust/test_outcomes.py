@@ -38,7 +38,7 @@ def test_every_kind_has_a_rule_and_only_two_are_good() -> None:
     good = {kind for kind, rule in RULES.items() if rule.good}
     assert good == {OutcomeKind.RELEASE_STOOD, OutcomeKind.RECALLED_BY_OTHERS}
     assert {rule.weight for rule in RULES.values()} == {0.5, 1.0}
-    assert NOT_FED == ("recalled_by_others", "drift_alarm")
+    assert NOT_FED == ("recalled_by_others",)
 
 
 def test_recalls_of_three_sessions_of_others_count_and_own_ones_never() -> None:

@@ -78,7 +78,6 @@ class _Front:
             UnsafeUncoupled(),
             sessions,
             one.withholding,
-            store.drift,
             replies,
             checks=ChecksNoReplies(),
             replays=ModelReplays((), ReplaySettings(), lambda: 0),

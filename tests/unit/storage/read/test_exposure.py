@@ -11,7 +11,7 @@ import pytest
 
 from policy.model import Basis, MemoryClass, MemoryId, Origin, PrincipalId, Provenance, SourceKind
 from policy.query import EVERYTHING
-from policy.ruleset import DriftRules, Watch
+from policy.ruleset import ReadRules
 from storage.read.exposure import places
 from storage.tables.rows import read_row
 from tests.unit.storage.opening import (
@@ -70,11 +70,11 @@ def _texts(store: EmbeddedStore, limit: int = 10) -> list[str]:
     return [hit.memory.text for hit in hits]
 
 
-def _with(store: EmbeddedStore, **drift: object) -> None:
-    rules = DriftRules(**drift)  # type: ignore[arg-type]
+def _with(store: EmbeddedStore, **reads: object) -> None:
+    rules = ReadRules(**reads)  # type: ignore[arg-type]
     asyncio.run(
         store.writer.adopt_ruleset(
-            msgspec.structs.replace(RULESET, drift=rules, digest=str(drift)), BY
+            msgspec.structs.replace(RULESET, reads=rules, digest=str(reads)), BY
         )
     )
 
@@ -135,44 +135,6 @@ def test_near_copies_count_as_one_origin_whoever_brought_them(bench: Bench) -> N
         _put(store, f"other {number}", 0.6, number, tool=f"tool-{number}")
     shown = _texts(store, 8)
     assert sum(text.startswith("copy") for text in shown) == 3
-
-
-def test_a_name_under_alarm_is_capped_whoever_brings_it_and_accepting_lifts_nothing(
-    bench: Bench,
-) -> None:
-    store = bench.open()
-    for number in range(5):
-        text = f"Ada says Zephyrpay won round {number}."
-        _put(store, text, 0.9 - number / 100, number, tool=f"tool-{number}")
-    _put(store, "The bank is closed.", 0.1, 1)
-
-    def places() -> list[int]:
-        return [at for at, text in enumerate(_texts(store)) if "Zephyrpay" in text]
-
-    assert places() == [0, 1, 2, 4, 5]  # as shipped it reorders, and hides nothing
-    asyncio.run(store.drift.accept(TENANT, "Zephyrpay", BY))
-    assert places() == [0, 1, 2, 4, 5]
-    _with(store, names=Watch.HOLD)
-    assert places() == [0, 1, 2]  # where the rules hold for it, it is hard
-    assert store.reader.page(TENANT, EVERYTHING, 0, 10).total == 6
-    _with(store, names=Watch.OFF)
-    assert places() == [0, 1, 2, 3, 4]  # control
-    _with(store, names=Watch.HOLD)
-    # Once a person says it, it is a name like any other.
-    _said(store, "We pay with Zephyrpay.", 0.05, 3)
-    assert places() == [0, 1, 2, 3, 4, 6]
-
-
-def test_ten_results_stay_ten_as_shipped_and_are_fewer_where_names_are_held(bench: Bench) -> None:
-    store = bench.open()
-    for number in range(10):
-        name = ("Quillbank", "Zephyrpay")[number % 2]
-        text = f"Note {number} is about {name}."
-        _put(store, text, 0.9 - number / 100, number, session=f"{number}" * 32)
-    assert len(store.drift.alarms(TENANT)) == 2
-    assert len(_texts(store)) == 10
-    _with(store, names=Watch.HOLD)
-    assert len(_texts(store)) == 6  # three of each name, and there is nothing else
 
 
 def test_a_label_that_a_person_raised_is_capped_no_longer(bench: Bench) -> None:
