@@ -91,9 +91,7 @@ class Change:
         self.held_count = generation.header.held_count
         self.epoch = generation.header.epoch
         self.ruleset_digest = generation.header.ruleset_digest
-        self.format = generation.header.format
         self.observing = generation.header.observing
-        self.key_check = generation.header.key_check
         # Changes for the catalogue and the index, to be made after the commit.
         self.added: list[Added] = []
         self.superseded: list[tuple[int, Row]] = []
@@ -143,9 +141,7 @@ class Change:
             leaf_count=self._tree.size,
             live_count=self.live_count,
             held_count=self.held_count,
-            format=self.format,
             observing=self.observing,
-            key_check=self.key_check,
             time_ms=max(self.before.time_ms, self.now_ms),
         )
         self.draft.put_header(header)

@@ -174,7 +174,6 @@ class TrustRecord(msgspec.Struct, frozen=True, array_like=True):
     violations_count: int
     good: float
     bad: float
-    # The fields below exist since format 5 of the store.
     cusum: float = 0.0
     latched_at_ms: int | None = None
     probation_left: int = 0
@@ -288,8 +287,7 @@ class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
 class HiddenBy(msgspec.Struct, frozen=True, array_like=True):
     """Who hides one memory: `OPERATOR` for a command on this memory alone, or incidents by ids.
 
-    The record is there while the memory is quarantined, and stays with a deleted one. A memory that
-    was put under quarantine before format 5 has no record: an operator did that.
+    The record is there while the memory is quarantined, and stays with a deleted one.
     """
 
     by: tuple[str, ...]

@@ -38,7 +38,6 @@ from storage.tables.lmdb_store import (
 )
 from storage.tables.rows import candidate_of, is_expired, read_id, read_row, text_of
 from storage.values import Decision, Kept, Row
-from storage.write.hands import keep_hands
 from storage.write.hidden_items import forget_kept
 
 if TYPE_CHECKING:
@@ -269,10 +268,6 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             # An earlier memory with the same id is gone. A person who hid that one has not seen the
             # new one.
             change.quarantines_moved |= change.draft.delete(QUARANTINES, name)
-        elif known is not None and known.status is MemoryStatus.QUARANTINED:
-            # For a memory that was hidden before format 5, no record says who hid it, so an
-            # operator counts as that.
-            keep_hands(change.draft, name, known)
         live = status is MemoryStatus.LIVE
         # The vector of a quarantined memory is indexed as well, for the day when it is shown again.
         if status is not MemoryStatus.DELETED:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policy.model import MemoryStatus
-from storage.tables.codec import OPERATOR, HiddenBy, decode_hidden_by, encode
+from storage.tables.codec import OPERATOR, decode_hidden_by
 from storage.tables.lmdb_store import QUARANTINES
 
 if TYPE_CHECKING:
     from storage.tables.codec import IdRecord
-    from storage.tables.lmdb_store import Draft, View
+    from storage.tables.lmdb_store import View
 
 
 def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:
@@ -22,9 +22,3 @@ def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:
     if payload is not None:
         return frozenset(decode_hidden_by(payload).by)
     return frozenset({OPERATOR} if known.status is MemoryStatus.QUARANTINED else ())
-
-
-def keep_hands(draft: Draft, name: bytes, known: IdRecord) -> None:
-    """Record who had hidden a memory that is deleted now, because its status will not tell."""
-    by = tuple(sorted(hidden_by(draft, name, known)))
-    draft.put(QUARANTINES, name, encode(HiddenBy(by=by)))

@@ -93,7 +93,7 @@ def judge(
     if not ruleset.matrix or facts.overdue:
         return Expected("reject", Reason.GATE_UNAVAILABLE, 0, False, lands_in, None)
     complaints: list[Complaint] = []
-    for step in (7, 4, 5, 1, 6, 2, 3, 8, 9, 10):
+    for step in (7, 4, 5, 1, 6, 2, 10, 3, 8, 9):
         if step in skipped:
             continue
         complaints.extend(complain(step, candidate, facts, ruleset, view, table))

@@ -78,11 +78,3 @@ def test_a_store_of_before_learns_its_key_with_its_next_transaction(bench: Bench
     _exchange(bench)
     with pytest.raises(StoreCorrupt, match="not the key"):
         bench.open()
-
-
-def test_an_upgrade_writes_the_key_down(bench: Bench) -> None:
-    _spent(bench)
-    before = _header(bench)
-    put_header(bench, encode(msgspec.structs.replace(before, key_check="", format=3)))
-    bench.open().close()
-    assert (_header(bench).key_check, _header(bench).format) == (before.key_check, before.format)

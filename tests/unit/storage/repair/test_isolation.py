@@ -29,7 +29,7 @@ from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedOptions
 from storage.errors import UnknownIncident
 from storage.incidents import Kind, Reach, Stage
-from storage.tables.lmdb_store import CHILDREN, META, QUARANTINES
+from storage.tables.lmdb_store import CHILDREN, QUARANTINES
 from storage.write.incident_records import IncidentRecords
 from storage.write.quarantine import Paroled, Quarantine
 from tests.conftest import HEAVY
@@ -237,46 +237,6 @@ def test_a_chain_of_five_descendants_is_reached_also_past_a_deleted_one(bench: B
     done = asyncio.run(store.incidents.isolate(with_them, BY))
     assert done.changed == len(expected)
     assert set(shown(store)) == {other}
-    store.close()
-
-
-def test_lineage_is_filed_once_for_a_store_that_grew_up_without_it(bench: Bench) -> None:
-    store = bench.open()
-    root = id_of(say(store, "root"))
-    child = derived(store, "child", root)
-    draft = store.lmdb.begin()
-    keys = list(draft.keys(CHILDREN))
-    assert len(keys) == 1
-    for key in keys:
-        draft.delete(CHILDREN, key)
-    draft.delete(META, b"lineage")
-    draft.commit()
-    assert store.reader.check().problems == ("row 1 is not filed as a child",)
-    store.close()
-    store = bench.open()
-    assert store.reader.check().problems == ()
-    reach = Reach(tenant=TENANT, under="memories", with_descendants=True)
-    assert {one.memory_id for one in store.incidents.reached(reach)} == {root, child}
-    store.close()
-
-
-def test_what_was_hidden_before_there_was_a_table_of_it_is_withheld_after_a_start(
-    bench: Bench,
-) -> None:
-    store = bench.open()
-    root = id_of(say(store, "root"))
-    asyncio.run(store.writer.quarantine(root, TENANT, BY))
-    draft = store.lmdb.begin()
-    for key in list(draft.keys(QUARANTINES)):
-        draft.delete(QUARANTINES, key)
-    draft.delete(META, b"lineage")
-    draft.commit()
-    assert store.quarantined.texts(TENANT) == ()  # control: the table is what is read
-    store.close()
-    store = bench.open()
-    assert store.quarantined.changes == 1
-    assert [one.candidate.text for one in store.quarantined.texts(TENANT)] == ["root"]
-    assert store.reader.check().problems == ()
     store.close()
 
 

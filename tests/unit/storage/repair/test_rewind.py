@@ -13,7 +13,6 @@ from policy.verdict import Reason
 from storage.embedded import EmbeddedOptions
 from storage.errors import NoSuchPast
 from storage.incidents import Past, Reach, Stage
-from storage.tables.lmdb_store import QUARANTINES
 from storage.values import Anchor, Decision
 from tests.unit.storage.opening import (
     BY,
@@ -191,27 +190,6 @@ def test_what_a_person_or_an_isolation_hid_stays_hidden(bench: Bench) -> None:
     (isolation, _) = store.incidents.all()
     asyncio.run(store.incidents.undo(isolation.incident_id, BY))
     assert shown(store) == {isolated: "lie 1", gone: "lie 2"}
-    store.close()
-
-
-def test_what_was_hidden_before_there_were_incidents_and_deleted_since_stays_hidden(
-    bench: Bench,
-) -> None:
-    store = bench.open(options=SMALL)
-    memory_id = id_of(say(store, "lie"))
-    at = store.reader.status().version
-    asyncio.run(store.writer.quarantine(memory_id, TENANT, BY))
-    draft = store.lmdb.begin()
-    for key in list(draft.keys(QUARANTINES)):
-        draft.delete(QUARANTINES, key)
-    draft.commit()
-    store.close()
-    store = bench.open(options=SMALL)
-    change(store, ChangeKind.DELETE, memory_id)
-    assert rewind(store, at).put_back == 1
-    assert shown(store) == {}
-    assert store.quarantined.get(TENANT, memory_id) is not None
-    assert store.reader.check().problems == ()
     store.close()
 
 

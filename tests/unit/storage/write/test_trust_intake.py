@@ -121,7 +121,7 @@ def test_six_denials_latch_and_what_is_written_next_waits_but_scratch(store: Emb
     assert (later.decision, later.reason, later.step) == (
         Decision.HOLD,
         Reason.TRUST_LATCHED,
-        3,
+        10,
     )
     change = {"change": ChangeKind.DELETE, "memory_id": made.memory.memory_id, "scope": Scope()}
     (gone,) = write(store, submission_of(candidate_of(None, **change)))  # type: ignore[arg-type]
