@@ -388,13 +388,13 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
     return None
 
 
-def latches(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+def latches(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
     """Pass if neither the principal nor the tool that the text came from is latched."""
     # (10) Slow poisoning (docs/architecture.md): bad outcomes closed the latch, and a good score
     #      alone releases no one. Removals wait as well; episodes (L4) do not.
     if facts.trust is None or facts.reading is None:
         return UNAVAILABLE
-    if _judged_as(candidate, facts, ruleset) is MemoryClass.L4:
+    if _judged_as(candidate, facts) is MemoryClass.L4:
         return None
     latched = any(one is not None and one.latched for one in (facts.trust, facts.origin_trust))
     return Objection(Reason.TRUST_LATCHED, holds=True) if latched else None
