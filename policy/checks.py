@@ -108,7 +108,7 @@ def stored_class(facts: Facts) -> MemoryClass | None:
     return facts.stored.memory_class
 
 
-def landing_class(candidate: Candidate, facts: Facts) -> MemoryClass:
+def landing_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryClass:
     """The class that a candidate gets if it is admitted.
 
     It is the one that the candidate asks for; an unproven text gets knowledge (L3) at most.
@@ -127,16 +127,18 @@ def landing_class(candidate: Candidate, facts: Facts) -> MemoryClass:
     asked = effective_class(candidate, facts.reading, stored, order)
     if facts.reading.flagged or provenance is None or not is_unproven(provenance):
         return asked
-    return landing_of(asked, candidate, stored)
+    # An operator's own matrix may open a class to unproven text, or have it wait.
+    refused = ruleset.cell(provenance.source, asked) is Cell.REFUSE
+    return landing_of(asked, candidate, stored) if refused else asked
 
 
-def _judged_as(candidate: Candidate, facts: Facts) -> MemoryClass:
+def _judged_as(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryClass:
     """The class whose rules apply to a candidate.
 
     It is the class that the candidate would get, or that of the memory it replaces if that class is
     more powerful.
     """
-    landing, stored = landing_class(candidate, facts), stored_class(facts)
+    landing, stored = landing_class(candidate, facts, ruleset), stored_class(facts)
     return landing if stored is None else more_powerful(landing, stored)
 
 
@@ -209,7 +211,8 @@ def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Findin
     for finding in (pair, below):
         if finding is not None and not finding.holds:
             return finding
-    return unseen or below or _removal_after_reading(provenance, facts) or pair
+    waits = _instruction_place(candidate, provenance) or _removal_after_reading(provenance, facts)
+    return unseen or below or waits or pair
 
 
 def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bool:
@@ -269,6 +272,12 @@ def _may_wait(provenance: Provenance) -> bool:
     return provenance.basis not in {Basis.VOUCHED, Basis.CHANNEL}
 
 
+def _instruction_place(candidate: Candidate, provenance: Provenance) -> Finding:
+    """Hold an unproven write into a file or block that a host puts into every prompt as rules."""
+    held = candidate.instructions and is_unproven(provenance)
+    return Objection(Reason.INSTRUCTION_PLACE, holds=True) if held else None
+
+
 def _removal_after_reading(provenance: Provenance, facts: Facts) -> Finding:
     """Hold a removal by a session that had read foreign text of what a session wrote that had not.
 
@@ -291,7 +300,7 @@ def _matrix_finding(
     reading = facts.reading
     if reading is None:
         return UNAVAILABLE
-    cell = ruleset.cell(source, _judged_as(candidate, facts))
+    cell = ruleset.cell(source, _judged_as(candidate, facts, ruleset))
     if cell is Cell.HOLD:
         return Objection(Reason.SOURCE_CLASS_FORBIDDEN, holds=True)
     if cell is not Cell.REFUSE:
@@ -336,7 +345,7 @@ def _without_token(
         return Objection(Reason.PROMOTION_TOKEN_EXPIRED)
     # Where only the text, or a tool map, raised the class, a person may decide: the client did not
     # name that class.
-    raised = landing_class(candidate, facts).power > candidate.memory_class.power
+    raised = landing_class(candidate, facts, ruleset).power > candidate.memory_class.power
     floored = facts.reading is not None and facts.reading.flagged
     unasked = not candidate.class_named or (floored and raised)
     vouched = provenance.basis is Basis.VOUCHED
@@ -347,9 +356,9 @@ def _without_token(
 def _needs_token(candidate: Candidate, source: SourceKind, facts: Facts, ruleset: Ruleset) -> bool:
     if facts.reading is None or (candidate.change in _REMOVALS and source is SourceKind.OPERATOR):
         return False
-    if ruleset.cell(source, _judged_as(candidate, facts)) is Cell.TOKEN:
+    if ruleset.cell(source, _judged_as(candidate, facts, ruleset)) is Cell.TOKEN:
         return True
-    stored, landing = stored_class(facts), landing_class(candidate, facts)
+    stored, landing = stored_class(facts), landing_class(candidate, facts, ruleset)
     return stored is not None and landing.power > stored.power
 
 
@@ -361,7 +370,7 @@ def language(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     provenance = provenance_of(candidate, facts)
     if provenance is None or facts.reading is None:
         return UNAVAILABLE
-    judged = _judged_as(candidate, facts)
+    judged = _judged_as(candidate, facts, ruleset)
     if ruleset.cell(provenance.source, judged) is not Cell.ENHANCED:
         return None
     if facts.reading.injection:
@@ -377,7 +386,7 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
     # (3) Trust verification (MWP 3.2, 3.4): an untrusted principal writes L4 and nothing else.
     if facts.trust is None or facts.reading is None:
         return UNAVAILABLE
-    judged = _judged_as(candidate, facts)
+    judged = _judged_as(candidate, facts, ruleset)
     if facts.trust.level is TrustLevel.UNTRUSTED and judged is not MemoryClass.L4:
         return Objection(Reason.TRUST_INSUFFICIENT)
     # The ruleset says which trust score each class needs. A class that it leaves out needs a score
@@ -388,46 +397,46 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
     return None
 
 
-def latches(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
+def latches(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     """Pass if neither the principal nor the tool that the text came from is latched."""
     # (10) Slow poisoning (docs/architecture.md): bad outcomes closed the latch, and a good score
     #      alone releases no one. Removals wait as well; episodes (L4) do not.
     if facts.trust is None or facts.reading is None:
         return UNAVAILABLE
-    if _judged_as(candidate, facts) is MemoryClass.L4:
+    if _judged_as(candidate, facts, ruleset) is MemoryClass.L4:
         return None
     latched = any(one is not None and one.latched for one in (facts.trust, facts.origin_trust))
     return Objection(Reason.TRUST_LATCHED, holds=True) if latched else None
 
 
-def contradicted_anchors(candidate: Candidate, facts: Facts) -> tuple[str, ...]:
+def contradicted_anchors(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> tuple[str, ...]:
     """The anchors (registered truths) that a candidate of step 8 contradicts in a trial search."""
-    if facts.shadow is None or not _is_shadowed(candidate, facts):
+    if facts.shadow is None or not _is_shadowed(candidate, facts, ruleset):
         return ()
     return tuple(probe.anchor_id for probe in facts.shadow if probe.contradicts)
 
 
-def _is_shadowed(candidate: Candidate, facts: Facts) -> bool:
+def _is_shadowed(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> bool:
     """Whether step 8 asks the anchors: for L1, L2 and unproven text, and for no removal."""
     provenance = provenance_of(candidate, facts)
     if candidate.change in _REMOVALS:
         return False
     low = provenance is None or is_unproven(provenance)
-    return low or _judged_as(candidate, facts) in _SHADOWED
+    return low or _judged_as(candidate, facts, ruleset) in _SHADOWED
 
 
-def cognitive_staging(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
+def cognitive_staging(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     """Pass if the candidate contradicts and outranks no anchor in a trial search."""
     # (8) Cognitive staging for L1 and L2 (MWP 3.2, policy override), and for every unproven text:
     #     a note that no one vouches for may displace a registered truth too. A removal passes: it
     #     adds nothing that a retrieval could find.
     if facts.reading is None:
         return UNAVAILABLE
-    if not _is_shadowed(candidate, facts):
+    if not _is_shadowed(candidate, facts, ruleset):
         return None
     if facts.shadow is None:
         return UNAVAILABLE
-    if contradicted_anchors(candidate, facts):
+    if contradicted_anchors(candidate, facts, ruleset):
         return Objection(Reason.CONTRADICTS_ANCHOR, holds=True)
     if any(probe.outranks for probe in facts.shadow):
         return Objection(Reason.OUTRANKS_ANCHOR, holds=True)

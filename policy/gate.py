@@ -66,7 +66,7 @@ class Gate:
         the candidate is admitted. A person's confirmation of these very bytes turns a hold into an
         admit, and never a reject. No steps, an empty matrix and a step that raises all reject.
         """
-        landing = landing_class(candidate, facts)
+        landing = landing_class(candidate, facts, ruleset)
         if not self._steps or not ruleset.matrix:
             return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
         # A model request that waited for this candidate went on without it and withheld its text.

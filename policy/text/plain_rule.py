@@ -55,9 +55,9 @@ _NAMING: Final = re.compile(
 def is_plain_rule(text: str | None) -> bool:
     """Whether a text is short, and has no address, account or amount in it.
 
-    Short is at most 240 characters and two sentences.
+    Short is one line of at most 240 characters and two sentences.
     """
-    if text is None or len(text) > LEN_MAX:
+    if text is None or len(text) > LEN_MAX or "\n" in text.strip():
         return False
     shape = skeleton(text)
     if _NAMING.search(shape) is not None:

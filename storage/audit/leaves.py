@@ -188,12 +188,13 @@ def class_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
 def wrongly_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
     """Whether the candidate got a lower class than its client named although no gate may do that.
 
-    Only a text that nothing proves lands low, and it lands as knowledge.
+    Only a text that nothing proves lands low, as knowledge; a named policy is refused.
     """
     if verdict.decision is not Decision.ADMIT or not class_lowered(intercepted, verdict):
         return False
     unproven = verdict.source.trust == 0 and verdict.basis is not Basis.VOUCHED
-    return not unproven or verdict.memory_class is not MemoryClass.L3
+    to_knowledge = verdict.memory_class is MemoryClass.L3
+    return not (unproven and to_knowledge) or intercepted.claimed_class is MemoryClass.L1
 
 
 _OBJECTIONS: Final = {OBSERVED_HOLD: "hold", OBSERVED_REJECT: "reject"}

@@ -143,7 +143,7 @@ class Judge:
         docket.target_version = 0 if facts.stored is None else facts.stored.version
         verdict = self._gate.decide(docket.candidate, facts, ruleset)
         if isinstance(verdict, Hold):
-            docket.contradicts = contradicted_anchors(docket.candidate, facts)
+            docket.contradicts = contradicted_anchors(docket.candidate, facts, ruleset)
         docket.gate_us = (time.perf_counter_ns() - started) // 1_000
         return verdict
 

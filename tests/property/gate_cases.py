@@ -59,7 +59,7 @@ SHADOWS = (
 STORED = (
     None,
     *(
-        TargetState(source=source, ceiling=source, memory_class=memory_class, status=status)
+        TargetState(source=source, memory_class=memory_class, status=status, remains=source)
         for source in SourceKind
         for memory_class in MemoryClass
         for status in MemoryStatus
@@ -67,8 +67,8 @@ STORED = (
     *(
         TargetState(
             source=source,
-            ceiling=source,
             memory_class=MemoryClass.L3,
+            remains=source,
             status=MemoryStatus.LIVE,
             expired=True,
         )
@@ -83,7 +83,7 @@ class Labels(NamedTuple):
     source: SourceKind | None = SourceKind.UNKNOWN
     memory_class: MemoryClass = MemoryClass.L3
     class_named: bool = False
-    basis: Basis = Basis.UNJOINED
+    basis: Basis = Basis.UNPROVEN
     change: ChangeKind = ChangeKind.CREATE
     stored: TargetState | None = None
     trust: TrustLevel | None = TrustLevel.TRUSTED
@@ -97,9 +97,8 @@ class Labels(NamedTuple):
     lineage: SourceKind | None = None
     guarded: bool = False
     overdue: bool = False
-    # None: as the source.
-    ceiling: SourceKind | None = None
-    by_person: bool = False
+    after_reading: bool = False
+    instructions: bool = False
 
 
 _CANDIDATES: dict[tuple[Any, ...], tuple[Candidate, Digest]] = {}
@@ -108,7 +107,10 @@ _CANDIDATES: dict[tuple[Any, ...], tuple[Candidate, Digest]] = {}
 def candidate_of(labels: Labels) -> tuple[Candidate, Digest]:
     """The candidate of a case and its digest; few differ, so they are kept."""
     derived = labels.lineage is not None
-    key = (labels.change, labels.memory_class, labels.class_named, derived, labels.guarded)
+    key = (
+        *(labels.change, labels.memory_class, labels.class_named, derived, labels.guarded),
+        labels.instructions,
+    )
     if key not in _CANDIDATES:
         candidate = Candidate(
             change=labels.change,
@@ -121,6 +123,7 @@ def candidate_of(labels: Labels) -> tuple[Candidate, Digest]:
             class_named=labels.class_named,
             target="mcp/files" if labels.guarded else "memories",
             derived_from=() if not derived else (MemoryId("d" * 36),),
+            instructions=labels.instructions,
         )
         _CANDIDATES[key] = (candidate, digest_of(canonical_bytes(candidate)))
     return _CANDIDATES[key]
@@ -133,10 +136,7 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
         None
         if labels.source is None
         else Provenance(
-            source=labels.source,
-            ceiling=labels.ceiling or labels.source,
-            basis=labels.basis,
-            by_person=labels.by_person,
+            source=labels.source, basis=labels.basis, after_reading=labels.after_reading
         )
     )
     intercept = None
@@ -180,32 +180,36 @@ AUTHORITY: dict[str, tuple[Any, ...]] = {
     "source": tuple(SourceKind),
     "memory_class": tuple(MemoryClass),
     "class_named": (False, True),
-    "basis": (Basis.CHANNEL, Basis.VOUCHED, Basis.UNJOINED, Basis.TAINT, Basis.LINEAGE),
+    "basis": (Basis.CHANNEL, Basis.VOUCHED, Basis.UNPROVEN, Basis.CONFIRMATION, Basis.LINEAGE),
     "change": tuple(ChangeKind),
     "stored": STORED,
     "reading": READINGS,
     "token": (TokenState.ABSENT, TokenState.VALID, TokenState.EXPIRED),
     "approval": (None, "same", "moved"),
 }
-# Changes of a stored text: both labels of the new text and of the stored one.
-CEILINGS: dict[str, tuple[Any, ...]] = {
+# Changes of a stored text: what it would take away, and what remains of it.
+REMOVALS: dict[str, tuple[Any, ...]] = {
     "source": tuple(SourceKind),
-    "ceiling": tuple(SourceKind),
-    "basis": (Basis.CHANNEL, Basis.TAINT, Basis.CONTAINMENT),
+    "after_reading": (False, True),
+    "instructions": (False, True),
+    "class_named": (False, True),
+    "memory_class": tuple(MemoryClass),
+    "basis": (Basis.CHANNEL, Basis.UNPROVEN, Basis.LINEAGE),
     "change": tuple(ChangeKind),
     "stored": tuple(
         TargetState(
             source=source,
-            ceiling=ceiling,
             memory_class=memory_class,
             status=MemoryStatus.LIVE,
-            stays=stays,
+            remains=remains,
+            removes=removes,
+            unread=unread,
         )
         for source in SourceKind
-        for ceiling in SourceKind
+        for remains in dict.fromkeys((None, SourceKind.UNKNOWN, source))
         for memory_class in (MemoryClass.L2, MemoryClass.L3)
-        for stays in (False, True)
-        if ceiling.trust <= source.trust
+        for removes in (False, True)
+        for unread in (False, True)
     ),
     "lineage": (None, *SourceKind),
     "approval": (None, "same"),
@@ -231,7 +235,7 @@ ELSEWHERE: dict[str, tuple[Any, ...]] = {
     "source": tuple(SourceKind),
     "memory_class": tuple(MemoryClass),
     "class_named": (False, True),
-    "basis": (Basis.CHANNEL, Basis.UNJOINED, Basis.CONTAINMENT),
+    "basis": (Basis.CHANNEL, Basis.UNPROVEN, Basis.LINEAGE),
     "change": tuple(ChangeKind),
     "stored": STORED,
     "reading": READINGS,

@@ -5,7 +5,7 @@ logic: its own matrix, its own lattice, its own order. It collects every complai
 only then looks for the one that decides.
 """
 
-# ruff: noqa: C901, FBT003, PLR0911, PLR0912 - long and flat on purpose: it must be obvious
+# ruff: noqa: C901, FBT003, PLR0911, PLR0912, PLR0915 - long and flat on purpose: it must be obvious
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ TABLE = {
     "user_input": {"L1": "T", "L2": "y", "L3": "y", "L4": "y"},
     "agent_self_edit": {"L1": "n", "L2": "+", "L3": "y", "L4": "y"},
     "model_inference": {"L1": "n", "L2": "+", "L3": "+", "L4": "y"},
-    "tool_result": {"L1": "n", "L2": "n", "L3": "+", "L4": "y"},
+    "tool_result": {"L1": "n", "L2": "n", "L3": "+", "L4": "+"},
     "unknown": {"L1": "n", "L2": "n", "L3": "+", "L4": "+"},
 }
 RANK = {
-    "operator": 4,
-    "user_input": 3,
-    "agent_self_edit": 2,
-    "model_inference": 2,
-    "tool_result": 1,
+    "operator": 3,
+    "user_input": 2,
+    "agent_self_edit": 1,
+    "model_inference": 1,
+    "tool_result": 0,
     "unknown": 0,
 }
 LETTERS = {"admit": "y", "enhanced": "+", "token": "T", "hold": "H", "refuse": "n"}
@@ -49,7 +49,6 @@ class Expected(NamedTuple):
     structural: bool
     memory_class: str
     source: str | None
-    ceiling: str | None = None
     basis: str | None = None
 
 
@@ -76,8 +75,7 @@ class View(NamedTuple):
     approved: bool
     moved: bool
     confirmed: bool
-    ceiling: str
-    stored_ceiling: str | None
+    unproven: bool
 
 
 def judge(
@@ -107,40 +105,34 @@ def judge(
             return Expected("hold", complaint.reason, complaint.step, False, lands_in, None)
     if facts.provenance is None or facts.reading is None or facts.staged_digest is None:
         return Expected("reject", Reason.GATE_UNAVAILABLE, 0, False, lands_in, None)
-    source, ceiling, basis = view.source, view.ceiling, view.basis
-    if view.confirmed and RANK[ceiling] < RANK["user_input"]:
-        source = ceiling = "user_input"
-        basis = "confirmation"
+    source, basis = view.source, view.basis
+    if view.confirmed and RANK[source] < RANK["user_input"]:
+        source, basis = "user_input", "confirmation"
     updated = facts.stored if candidate.change.value == "update" else None
-    if updated is not None and updated.stays:
-        if RANK[updated.source.value] < RANK[source]:
-            source, basis = updated.source.value, "lineage"
-        if RANK[updated.ceiling.value] < RANK[ceiling]:
-            ceiling = updated.ceiling.value
-    if updated is None and candidate.change.value == "update":
+    remains = None if updated is None or updated.remains is None else updated.remains.value
+    if remains is not None and RANK[remains] < RANK[source]:
+        source, basis = remains, "lineage"
+    if updated is None and candidate.change.value == "update" and RANK[source] > 0:
         # The server keeps words that nobody here has seen; no case of the space sets the whole.
-        basis = basis if source == "unknown" else "lineage"
-        source = ceiling = "unknown"
-    return Expected("admit", None, None, False, lands_in, source, ceiling, basis)
+        source, basis = "unknown", "lineage"
+    return Expected("admit", None, None, False, lands_in, source, basis)
 
 
-def label_of(candidate: Candidate, facts: Facts) -> tuple[str, str, str]:
-    source, basis, ceiling = "", "", ""
+def label_of(candidate: Candidate, facts: Facts) -> tuple[str, str]:
+    source, basis = "", ""
     if facts.provenance is not None:
         source, basis = facts.provenance.source.value, facts.provenance.basis.value
-        ceiling = facts.provenance.ceiling.value
         if candidate.derived_from or facts.lineage is not None:
             least = "unknown" if facts.lineage is None else facts.lineage.value
             if RANK[least] < RANK[source]:
                 source, basis = least, "lineage"
-            ceiling = min(ceiling, least, key=RANK.__getitem__)
-    return source, basis, ceiling
+    return source, basis
 
 
 def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -> View:
     change = candidate.change.value
-    source, basis, ceiling = label_of(candidate, facts)
-    stored_class = stored_source = stored_status = stored_ceiling = None
+    source, basis = label_of(candidate, facts)
+    stored_class = stored_source = stored_status = None
     if facts.stored is not None:
         stored_status = facts.stored.status.value
         if facts.stored.expired and stored_status == "live":
@@ -148,7 +140,6 @@ def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -
         if stored_status != "deleted":
             stored_class = facts.stored.memory_class.value
             stored_source = facts.stored.source.value
-            stored_ceiling = facts.stored.ceiling.value
     floored = facts.reading is not None and (facts.reading.directive or facts.reading.injection)
     asked = candidate.memory_class.value
     elsewhere = candidate.target.startswith("mcp/")
@@ -171,17 +162,21 @@ def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -
         lands_in = min(lands_in, kept_as(candidate, facts, basis, confirmed=confirmed))
     raised = lands_in < asked
     named = asked if candidate.class_named and change in ("create", "update") else None
-    # A preference whose label may not write L2 becomes knowledge, unless the label is vouched for.
-    known = facts.provenance is not None and facts.reading is not None
-    if known and change == "create" and named == lands_in == "L2" and stored_class is None:
-        soft = basis not in ("channel", "vouched")
-        if soft and not floored and table.get(source, {}).get("L2", "n") == "n":
-            lands_in, named = "L3", None
+    # What nothing proves becomes knowledge, unless it names a policy or changes what is above that.
+    unproven = RANK.get(source, 9) == 0 and basis != "vouched"
+    if unproven and facts.reading is not None and not floored:
+        shut = table.get(source, {}).get(lands_in, "n") == "n"
+        above = stored_class is not None and stored_class < "L3"
+        policy = candidate.class_named and asked == "L1"
+        if shut and lands_in < "L3" and not above and not policy:
+            lands_in = "L3"
+    if unproven and named != "L1":
+        named = None
     # "L1" < "L2" as text: the smaller name is the more powerful class.
     judged_as = lands_in if stored_class is None else min(lands_in, stored_class)
     return View(
         source, basis, lands_in, judged_as, named, stored_class, stored_source, stored_status,
-        floored, raised, approved, moved, confirmed, ceiling, stored_ceiling,
+        floored, raised, approved, moved, confirmed, unproven,
     )  # fmt: skip
 
 
@@ -189,10 +184,11 @@ def kept_as(candidate: Candidate, facts: Facts, basis: str, *, confirmed: bool) 
     """An order is policy; a person's own short one, or one that she confirmed, is a preference."""
     if facts.provenance is None or facts.reading is None or facts.reading.injection:
         return "L1"
-    if confirmed and basis not in ("channel", "vouched"):
-        return "L2"
+    source, _ = label_of(candidate, facts)
+    if basis == "vouched" or source == "operator":
+        return "L1"
     short = candidate.text is not None and len(candidate.text) <= 240
-    return "L2" if basis == "endorsement" and facts.provenance.by_person and short else "L1"
+    return "L2" if confirmed or (source == "user_input" and short) else "L1"
 
 
 def complain(
@@ -218,7 +214,7 @@ def complain(
         return unreadable
     if step == 1:
         forged = facts.token is not None and facts.token.value in ("invalid", "spent")
-        return complain_1(candidate, view, table, guarded=facts.guarded, forged=forged)
+        return complain_1(candidate, facts, view, table, forged=forged)
     if step == 6:
         return complain_6(candidate, facts, view, table)
     if step == 2:
@@ -272,12 +268,13 @@ def complain_5(facts: Facts, view: View) -> list[Complaint]:
 
 def complain_1(
     candidate: Candidate,
+    facts: Facts,
     view: View,
     table: dict[str, dict[str, str]],
     *,
-    guarded: bool,
     forged: bool,
 ) -> list[Complaint]:
+    guarded = facts.guarded
     change = candidate.change.value
     unseen = False
     if change == "purge":
@@ -299,13 +296,18 @@ def complain_1(
     complaints: list[Complaint] = []
     if unseen and view.source not in ("operator", "user_input"):
         complaints.append(Complaint(1, "hold", Reason.PERSON_REQUIRED))
+    proven = ("operator", "user_input")
     below = view.stored_source is not None and RANK[view.source] < RANK[view.stored_source]
-    removal = change in ("delete", "purge")
-    if removal and view.stored_source not in (None, "operator", "user_input"):
-        below = RANK[view.ceiling] < RANK[view.stored_ceiling or ""]
-    if below:
+    if below and not (view.unproven and view.stored_source not in proven):
         kind = "hold" if soft else "reject"
         complaints.append(Complaint(1, kind, Reason.SOURCE_BELOW_STORED))
+    if candidate.instructions and view.unproven:
+        complaints.append(Complaint(1, "hold", Reason.INSTRUCTION_PLACE))
+    had_read = facts.provenance is not None and facts.provenance.after_reading
+    stored = facts.stored
+    removed = stored is not None and stored.removes and stored.unread
+    if removed and had_read and view.source not in proven and view.basis != "vouched":
+        complaints.append(Complaint(1, "hold", Reason.REMOVAL_AFTER_READING))
     if change in ("delete", "purge") and view.source == "operator":
         return complaints
     row = table.get(view.source, {})
@@ -348,7 +350,7 @@ def complain_6(
         return [Complaint(6, "reject", Reason.PROMOTION_TOKEN_EXPIRED)]
     by_rule = view.floored or candidate.target.startswith("mcp/")
     text_alone = by_rule and (not candidate.class_named or (view.floored and view.raised))
-    if text_alone and view.basis not in ("channel", "vouched"):
+    if text_alone and view.basis != "vouched":
         return [Complaint(6, "hold", Reason.PROMOTION_TOKEN_MISSING)]
     return [Complaint(6, "reject", Reason.PROMOTION_TOKEN_MISSING)]
 
@@ -378,7 +380,9 @@ def complain_10(facts: Facts, view: View) -> list[Complaint]:
 
 
 def complain_8(candidate: Candidate, facts: Facts, view: View) -> list[Complaint]:
-    if candidate.change.value in ("delete", "purge") or view.judged_as in ("L3", "L4"):
+    if candidate.change.value in ("delete", "purge"):
+        return []
+    if view.judged_as in ("L3", "L4") and facts.provenance is not None and not view.unproven:
         return []
     if facts.shadow is None:
         return [Complaint(8, "reject", Reason.GATE_UNAVAILABLE)]

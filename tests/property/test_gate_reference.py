@@ -19,9 +19,9 @@ from policy.verdict import Admit, Hold, Reject, Verdict
 from tests.property import gate_cases, reference_gate
 from tests.property.gate_cases import (
     AUTHORITY,
-    CEILINGS,
     ELSEWHERE,
     INTEGRITY,
+    REMOVALS,
     RULESET,
     Labels,
     case_of,
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 # Primes, so that the share of the quick suite walks through every value of every dimension.
 FULL_STRIDE = 7
-QUICK_STRIDES = {"authority": 101, "integrity": 383, "elsewhere": 103, "ceilings": 23}
+QUICK_STRIDES = {"authority": 101, "integrity": 383, "elsewhere": 103, "removals": 101}
 NOT_STRUCTURAL = False
 SPACES = {
     "authority": AUTHORITY,
     "integrity": INTEGRITY,
     "elsewhere": ELSEWHERE,
-    "ceilings": CEILINGS,
+    "removals": REMOVALS,
 }
 
 
@@ -48,7 +48,7 @@ def answered(verdict: Verdict) -> reference_gate.Expected:
         case Admit(permit=permit):
             return reference_gate.Expected(
                 *("admit", None, None, NOT_STRUCTURAL, permit.memory_class.value),
-                *(permit.source.value, permit.ceiling.value, permit.basis.value),
+                *(permit.source.value, permit.basis.value),
             )
         case Hold(reason=reason, step=step, memory_class=memory_class):
             return reference_gate.Expected(
@@ -119,10 +119,10 @@ def labels() -> st.SearchStrategy[Labels]:
     fields["source"] = st.sampled_from((None, *SourceKind))
     fields["basis"] = st.sampled_from(tuple(Basis))
     fields["guarded"] = st.booleans()
-    fields["by_person"] = st.booleans()
+    fields["after_reading"] = st.booleans()
+    fields["instructions"] = st.booleans()
     fields["overdue"] = st.sampled_from((*(False,) * 7, True))
     fields["lineage"] = st.sampled_from((None, *SourceKind))
-    fields["ceiling"] = st.sampled_from((None, *SourceKind))
     return st.builds(Labels, **fields)
 
 

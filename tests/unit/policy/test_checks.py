@@ -16,9 +16,9 @@ from tests.property.gate_cases import RULESET, Labels, case_of
 
 OWN = TargetState(
     source=SourceKind.UNKNOWN,
-    ceiling=SourceKind.UNKNOWN,
     memory_class=MemoryClass.L3,
     status=MemoryStatus.LIVE,
+    remains=SourceKind.UNKNOWN,
 )
 
 
@@ -56,46 +56,69 @@ def test_an_updated_memory_keeps_the_lower_label() -> None:
 
 
 @pytest.mark.parametrize("approval", [None, "same"])
-def test_a_memory_that_is_changed_whole_has_the_labels_of_the_change(approval: str | None) -> None:
+def test_a_memory_that_is_changed_whole_has_the_label_of_the_change(approval: str | None) -> None:
     update = Labels(
         change=ChangeKind.UPDATE,
         source=SourceKind.MODEL_INFERENCE,
-        ceiling=SourceKind.TOOL_RESULT,
-        basis=Basis.CONTAINMENT,
-        stored=msgspec.structs.replace(OWN, stays=False),
+        basis=Basis.VOUCHED,
+        stored=msgspec.structs.replace(OWN, remains=None),
         approval=approval,
     )
     verdict = GATE.decide(*case_of(update), RULESET)
     assert isinstance(verdict, Admit)
-    label = verdict.permit.source, verdict.permit.ceiling
-    if approval:
-        assert label == (SourceKind.USER_INPUT, SourceKind.USER_INPUT)
-    else:
-        assert label == (SourceKind.MODEL_INFERENCE, SourceKind.TOOL_RESULT)
+    expected = SourceKind.USER_INPUT if approval else SourceKind.MODEL_INFERENCE
+    assert verdict.permit.source is expected
     part = GATE.decide(*case_of(update._replace(stored=OWN)), RULESET)
     assert isinstance(part, Admit)
-    assert (part.permit.source, part.permit.ceiling) == (SourceKind.UNKNOWN, SourceKind.UNKNOWN)
+    assert part.permit.source is SourceKind.UNKNOWN
 
 
-def test_a_note_of_a_tainted_context_is_cleared_away_from_one_and_a_persons_words_are_not() -> None:
-    note = msgspec.structs.replace(
-        OWN, source=SourceKind.MODEL_INFERENCE, ceiling=SourceKind.TOOL_RESULT
-    )
-    removal = Labels(
-        change=ChangeKind.DELETE, source=SourceKind.TOOL_RESULT, basis=Basis.TAINT, stored=note
-    )
-    assert isinstance(GATE.decide(*case_of(removal), RULESET), Admit)
-    cleaner = msgspec.structs.replace(note, ceiling=SourceKind.MODEL_INFERENCE)
-    held = GATE.decide(*case_of(removal._replace(stored=cleaner)), RULESET)
+@pytest.mark.parametrize("change", [ChangeKind.DELETE, ChangeKind.UPDATE, ChangeKind.CREATE])
+def test_a_removal_after_reading_waits_where_what_it_removes_was_written_without(
+    change: ChangeKind,
+) -> None:
+    clean = msgspec.structs.replace(OWN, removes=True, unread=True)
+    removal = Labels(change=change, stored=clean, after_reading=True)
+    held = GATE.decide(*case_of(removal), RULESET)
     assert isinstance(held, Hold)
-    # Words of hers that were stored before there were ceilings.
-    hers = msgspec.structs.replace(note, source=SourceKind.USER_INPUT)
-    held = GATE.decide(*case_of(removal._replace(stored=hers)), RULESET)
+    assert held.reason is Reason.REMOVAL_AFTER_READING
+    # The controls: nothing read, something written after reading, nothing taken away.
+    for other in (
+        removal._replace(after_reading=False),
+        removal._replace(stored=msgspec.structs.replace(clean, unread=False)),
+        removal._replace(stored=msgspec.structs.replace(clean, removes=False)),
+    ):
+        assert isinstance(GATE.decide(*case_of(other), RULESET), Admit)
+    hers = removal._replace(source=SourceKind.USER_INPUT, basis=Basis.CHANNEL)
+    assert isinstance(GATE.decide(*case_of(hers), RULESET), Admit)
+    assert isinstance(GATE.decide(*case_of(removal._replace(approval="same")), RULESET), Admit)
+
+
+def test_an_unproven_write_into_a_place_of_instructions_waits() -> None:
+    written = Labels(instructions=True)
+    held = GATE.decide(*case_of(written), RULESET)
     assert isinstance(held, Hold)
-    assert held.reason is Reason.SOURCE_BELOW_STORED
-    # A change is held against what was judged, not against where it was written.
-    update = GATE.decide(*case_of(removal._replace(change=ChangeKind.UPDATE)), RULESET)
-    assert isinstance(update, Hold)
+    assert held.reason is Reason.INSTRUCTION_PLACE
+    for other in (
+        written._replace(instructions=False),
+        written._replace(source=SourceKind.USER_INPUT, basis=Basis.CHANNEL),
+        written._replace(source=SourceKind.OPERATOR, basis=Basis.CHANNEL),
+    ):
+        assert isinstance(GATE.decide(*case_of(other), RULESET), Admit)
+
+
+def test_unproven_labels_have_one_rank() -> None:
+    for stored, source in (
+        (SourceKind.TOOL_RESULT, SourceKind.UNKNOWN),
+        (SourceKind.UNKNOWN, SourceKind.TOOL_RESULT),
+        (SourceKind.MODEL_INFERENCE, SourceKind.UNKNOWN),
+    ):
+        there = msgspec.structs.replace(OWN, source=stored)
+        for change in (ChangeKind.UPDATE, ChangeKind.DELETE):
+            verdict = GATE.decide(
+                *case_of(Labels(change=change, source=source, stored=there)), RULESET
+            )
+            assert isinstance(verdict, Admit)
 
 
 @pytest.mark.parametrize("source", [kind for kind in SourceKind if kind is not SourceKind.OPERATOR])
@@ -111,7 +134,6 @@ def test_only_an_operator_purges(source: SourceKind) -> None:
 def test_an_operator_removes_anything(memory_class: MemoryClass, change: ChangeKind) -> None:
     stored = TargetState(
         source=SourceKind.OPERATOR,
-        ceiling=SourceKind.OPERATOR,
         memory_class=memory_class,
         status=MemoryStatus.LIVE,
     )

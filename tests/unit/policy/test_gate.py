@@ -122,12 +122,12 @@ def test_every_step_has_its_number_once_and_integrity_comes_first() -> None:
 
 
 def test_a_later_reject_wins_over_an_earlier_hold_and_the_first_hold_is_told() -> None:
-    held = Labels(memory_class=MemoryClass.L2)
+    held = Labels(instructions=True)
     candidate, facts = case_of(held)
     latched = msgspec.structs.replace(facts, trust=TrustState(latched_at_ms=0))
     verdict = GATE.decide(candidate, latched, RULESET)
     assert isinstance(verdict, Hold)
-    assert (verdict.reason, verdict.step) == (Reason.SOURCE_CLASS_FORBIDDEN, 1)
+    assert (verdict.reason, verdict.step) == (Reason.INSTRUCTION_PLACE, 1)
     assert verdict.passed == (7, 4, 5, 6, 2, 3, 8, 9), "10 would hold as well"
     refused = GATE.decide(*case_of(held._replace(trust=TrustLevel.UNTRUSTED)), RULESET)
     assert isinstance(refused, Reject)
@@ -135,18 +135,18 @@ def test_a_later_reject_wins_over_an_earlier_hold_and_the_first_hold_is_told() -
 
 
 def test_a_confirmation_passes_what_was_held_and_nothing_that_was_refused() -> None:
-    held = Labels(memory_class=MemoryClass.L2, nonce=NonceState.OWN, approval="same")
+    held = Labels(instructions=True, nonce=NonceState.OWN, approval="same")
     verdict = GATE.decide(*case_of(held), RULESET)
     assert isinstance(verdict, Admit)
-    label = verdict.permit.source, verdict.permit.ceiling, verdict.permit.basis
-    assert label == (SourceKind.USER_INPUT, SourceKind.USER_INPUT, Basis.CONFIRMATION)
+    label = verdict.permit.source, verdict.permit.basis
+    assert label == (SourceKind.USER_INPUT, Basis.CONFIRMATION)
     named = held._replace(memory_class=MemoryClass.L1, class_named=True)
     refused = GATE.decide(*case_of(named), RULESET)
     assert isinstance(refused, Reject)
 
 
 def test_a_confirmation_of_other_bytes_counts_for_nothing() -> None:
-    held = Labels(memory_class=MemoryClass.L2, approval="other")
+    held = Labels(instructions=True, approval="other")
     assert isinstance(GATE.decide(*case_of(held), RULESET), Hold)
     again = held._replace(nonce=NonceState.OWN)
     verdict = GATE.decide(*case_of(again), RULESET)

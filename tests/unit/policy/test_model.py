@@ -16,5 +16,5 @@ def test_the_meet_is_the_less_trusted_in_any_order_and_never_more_than_either() 
 
 def test_the_lattice_is_that_of_the_design() -> None:
     ranks = [kind.trust for kind in SourceKind]
-    assert ranks == [4, 3, 2, 2, 1, 0]
+    assert ranks == [3, 2, 1, 1, 0, 0]
     assert [memory_class.power for memory_class in MemoryClass] == [4, 3, 2, 1]

@@ -7,7 +7,6 @@ import tomllib
 
 import pytest
 
-from policy.labels.taint import LabelRule
 from policy.model import MemoryClass, SourceKind
 from policy.ruleset import Cell, ClassChoice, RulesetError, parse_ruleset
 from tests.property.gate_cases import DEFAULT_TOML, RULESET
@@ -31,8 +30,8 @@ def line_of(text: str, part: str) -> int:
 @pytest.mark.parametrize(
     ("old", "new", "says", "at"),
     [
-        ('L3 = "enhanced", L4 = "enhanced"', 'L3 = "enhanced"', "matrix.unknown.L4", "unknown  "),
-        ('L4 = "enhanced" }', 'L4 = "enhanced", L5 = "admit" }', "L5", "unknown  "),
+        ('L2 = "enhanced", L3 = "enhanced", ', 'L3 = "enhanced", ', "inference.L2", "model_inf"),
+        ('L3 = "enhanced", L4 = "admit" }', 'L4 = "admit", L5 = "admit" }', "L5", "model_inf"),
         ("unknown         = {", "nobody          = {", "nobody", "nobody"),
         ('L1 = "token"', 'L1 = "tokn"', "tokn", "user_input  "),
         ("text_bytes_max = 65536", "", "text_bytes_max", "[budgets]"),
@@ -45,8 +44,6 @@ def line_of(text: str, part: str) -> int:
         ("bad_weight = 5.0", "bad_wait = 5.0", "bad_wait", "bad_wait"),
         ("[anchors]\noutrank_margin = 0.0", "", "anchors", ""),
         ('default = "L3"', 'default = "L9"', "L9", "L9"),
-        ('L2 = "taint"', 'L2 = "none"', "none", 'L2 = "none"'),
-        ('L2 = "taint"', 'L5 = "taint"', "L5", 'L5 = "taint"'),
         ("[budgets]", "[budgets", "not TOML", ""),
     ],
 )
@@ -73,7 +70,7 @@ def test_every_missing_line_of_the_default_is_noticed_or_changes_nothing_but_nam
             continue
         text = "\n".join([*lines[:at], *lines[at + 1 :]])
         section = _section_of(lines, at)
-        if section in {"classes.mem0.memory_type", "classes.mem0.names", "labels", "reads"}:
+        if section in {"classes.mem0.memory_type", "classes.mem0.names", "reads"}:
             assert parse_ruleset(text).matrix == RULESET.matrix
             continue
         with pytest.raises(RulesetError):
@@ -92,17 +89,9 @@ def test_a_section_that_went_names_its_successor_in_one_line(keys: str) -> None:
     assert parse_ruleset(DEFAULT_TOML).reads.shown_of_ten == 3
 
 
-def test_everything_in_the_context_counts_where_the_ruleset_says_nothing_of_a_class() -> None:
-    rules = {one: RULESET.label_rule(one) for one in MemoryClass}
-    assert rules == {
-        MemoryClass.L1: LabelRule.TAINT,
-        MemoryClass.L2: LabelRule.TAINT,
-        MemoryClass.L3: LabelRule.CONTAINMENT,
-        MemoryClass.L4: LabelRule.CONTAINMENT,
-    }
-    start, end = DEFAULT_TOML.index("[labels]"), DEFAULT_TOML.index("[budgets]")
-    silent = parse_ruleset(DEFAULT_TOML[:start] + DEFAULT_TOML[end:])
-    assert {silent.label_rule(one) for one in MemoryClass} == {LabelRule.TAINT}
+def test_a_section_that_went_is_an_error_that_names_what_replaced_it() -> None:
+    with pytest.raises(RulesetError, match="labels: there is no such section"):
+        parse_ruleset(DEFAULT_TOML + '\n[labels]\nL1 = "taint"\n')
 
 
 def test_a_pair_that_is_nowhere_is_refused() -> None:

@@ -52,7 +52,6 @@ def test_a_permit_is_neither_forged_nor_copied_nor_spent_twice() -> None:
             epoch=0,
             memory_class=MemoryClass.L1,
             source=SourceKind.OPERATOR,
-            ceiling=SourceKind.OPERATOR,
             basis=Basis.CHANNEL,
             passed=frozenset(),
         )

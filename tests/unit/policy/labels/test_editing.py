@@ -6,32 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.labels.editing import (
-    NOBODY_KNOWS,
-    NOTHING,
-    Edit,
-    Effect,
-    How,
-    TextStanding,
-    edit_of,
-    text_after,
-)
-from policy.model import TEXT_LEN_MAX, ChangeKind, MemoryClass, SourceKind
+from policy.labels.editing import NOTHING, Effect, How, changed_lines, keeps_half, text_after
+from policy.model import TEXT_LEN_MAX
 
 TEXT = "The pump is old.\nThe valve is new."
 SHORT = st.text("ab\n ", max_size=6)
 NUMBERS = st.integers(-3, 4)
 EFFECTS = st.builds(Effect, st.sampled_from(How), NUMBERS, NUMBERS, NUMBERS)
-
-
-def edit(before: str, after: str) -> Edit:
-    return Edit(
-        before=before,
-        after=after,
-        source=SourceKind.MODEL_INFERENCE,
-        ceiling=SourceKind.MODEL_INFERENCE,
-        memory_class=MemoryClass.L3,
-    )
 
 
 @pytest.mark.parametrize(
@@ -82,50 +63,54 @@ def test_only_a_whole_new_text_follows_from_one_that_nobody_knows(
         assert len(known) >= len(before) - len(gone)
 
 
-KNOWN = TextStanding(
-    text=TEXT, mine=True, source=SourceKind.MODEL_INFERENCE, memory_class=MemoryClass.L3
-)
-PIECES = ("very", "pump")
-REPLACES = Effect(How.REPLACE, 0, 1)
+SETS = Effect(How.SET, 0)
+PIECES = ("very", "pump", "The valve is new.")
 
 
 @pytest.mark.parametrize(
-    ("standing", "effect", "change"),
+    ("before", "effect", "gone", "new"),
     [
-        (NOBODY_KNOWS, REPLACES, ChangeKind.UPDATE),
-        (TextStanding(text=TEXT, memory_class=MemoryClass.L3), REPLACES, ChangeKind.UPDATE),
-        (TextStanding(text=TEXT, mine=True), REPLACES, ChangeKind.UPDATE),
-        (KNOWN, None, ChangeKind.UPDATE),
-        (KNOWN, Effect(How.REPLACE, 1, 0), ChangeKind.UPDATE),
-        (KNOWN, REPLACES, ChangeKind.DELETE),
-        (KNOWN, REPLACES, ChangeKind.CREATE),
-        # Setting a whole text is no edit of one that is unknown.
-        (NOBODY_KNOWS, Effect(How.SET, 0), ChangeKind.UPDATE),
+        (TEXT, Effect(How.REPLACE, 0, 1), {"the pump is old."}, {"the very is old."}),
+        (TEXT, Effect(How.REPLACE, NOTHING, 2), {"the valve is new."}, set[str]()),
+        (TEXT, Effect(How.APPEND, 0), set[str](), {"very"}),
+        (TEXT, Effect(How.SET, 2), {"the pump is old."}, set[str]()),
+        # Where no one knows the text before, the strings of the call have to do.
+        (None, Effect(How.REPLACE, 0, 1), {"pump"}, {"very"}),
+        (None, Effect(How.APPEND, 0), set[str](), {"very"}),
     ],
 )
-def test_it_is_no_edit_unless_all_of_it_is_known(
-    standing: TextStanding, effect: Effect | None, change: ChangeKind
+def test_the_lines_that_a_call_takes_and_brings(
+    before: str | None, effect: Effect, gone: set[str], new: set[str]
 ) -> None:
-    assert edit_of(KNOWN, PIECES, REPLACES, ChangeKind.UPDATE) is not None
-    assert edit_of(standing, PIECES, effect, change) is None
+    assert changed_lines(before, PIECES, effect) == (gone, new)
+
+
+@pytest.mark.parametrize("effect", [None, Effect(How.SET, 0)])
+def test_no_one_can_tell_what_a_call_leaves_of_an_unknown_text(effect: Effect | None) -> None:
+    assert changed_lines(None, PIECES, effect) is None
+    assert changed_lines(TEXT, PIECES, None) is None
 
 
 @pytest.mark.parametrize(
-    ("after", "more"),
+    ("after", "keeps"),
     [
         ("", False),
-        ("The pump is old.", False),
-        ("The valve is old.\nThe pump is new.", False),
-        ("THE PUMP is\u200b old!\nThe valve is new.", False),
-        (f"{TEXT}\n-- ** --", False),
-        ("The pump is not old.\nThe valve is new.", True),
+        ("n/a", False),
+        ("The pump is old.", True),
+        ("THE PUMP is\u200b old!\nThe valve is new.", True),
+        ("The boat is blue.", False),
     ],
 )
-def test_an_edit_after_which_no_word_is_new_is_a_removal(after: str, *, more: bool) -> None:
-    assert edit(TEXT, after).says_more is more
+def test_a_change_that_keeps_fewer_than_half_of_the_words_is_told_from_one_that_keeps_more(
+    after: str, *, keeps: bool
+) -> None:
+    assert keeps_half(TEXT, after) is keeps
 
 
-def test_a_changed_word_is_looked_for_in_its_line() -> None:
-    looked = edit(TEXT, TEXT.replace("old", "broken")).looked("/notes.md")
-    assert looked.fresh == "The pump is broken."
-    assert looked.known == f"/notes.md\n{TEXT}"
+def test_a_line_that_goes_is_a_removal_however_much_else_is_kept() -> None:
+    kept = changed_lines(TEXT, ("The pump is old.",), Effect(How.SET, 0))
+    assert kept is not None
+    assert not kept.keeps_half
+    reworded = changed_lines(TEXT, ("The pump is old.\nThe valve is still new.",), SETS)
+    assert reworded is not None
+    assert reworded.keeps_half

@@ -67,7 +67,7 @@ REJECTED = VerdictLeaf(
     step=6,
     memory_class=MemoryClass.L1,
     source=SourceKind.MODEL_INFERENCE,
-    basis=Basis.CONTAINMENT,
+    basis=Basis.UNPROVEN,
     version=1_234_567,
     memory_id=None,
     approved_by=None,
@@ -238,11 +238,10 @@ def test_no_name_of_a_culprit_shares_a_run_with_the_candidate(tool: str, shown: 
 @pytest.mark.parametrize(
     ("claimed", "landed", "basis", "wrong"),
     [
-        (MemoryClass.L2, MemoryClass.L3, Basis.TAINT, False),
+        (MemoryClass.L2, MemoryClass.L3, Basis.UNPROVEN, False),
         (MemoryClass.L2, MemoryClass.L3, Basis.VOUCHED, True),
-        (MemoryClass.L2, MemoryClass.L3, Basis.CHANNEL, True),
-        (MemoryClass.L2, MemoryClass.L4, Basis.TAINT, True),
-        (MemoryClass.L1, MemoryClass.L3, Basis.TAINT, True),
+        (MemoryClass.L2, MemoryClass.L4, Basis.UNPROVEN, True),
+        (MemoryClass.L1, MemoryClass.L3, Basis.UNPROVEN, True),
         (MemoryClass.L3, MemoryClass.L1, Basis.VOUCHED, False),
         (MemoryClass.L3, MemoryClass.L3, Basis.VOUCHED, False),
     ],
@@ -251,7 +250,9 @@ def test_both_leaves_say_that_a_class_was_lowered_and_whether_a_gate_may(
     claimed: MemoryClass, landed: MemoryClass, basis: Basis, *, wrong: bool
 ) -> None:
     seen = msgspec.structs.replace(INTERCEPTED, claimed_class=claimed)
-    verdict = msgspec.structs.replace(ADMITTED, memory_class=landed, basis=basis)
+    verdict = msgspec.structs.replace(
+        ADMITTED, memory_class=landed, basis=basis, source=SourceKind.UNKNOWN
+    )
     assert class_lowered(seen, verdict) == (landed.power < claimed.power)
     assert wrongly_lowered(seen, verdict) is wrong
     refused = msgspec.structs.replace(verdict, decision=Decision.REJECT)

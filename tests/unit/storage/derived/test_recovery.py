@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policy.gate import GATE
-from policy.model import CandidateId, MemoryClass
+from policy.model import CandidateId
 from policy.query import EVERYTHING
 from policy.ruleset import parse_ruleset
 from policy.verdict import Reason
@@ -164,7 +164,7 @@ def test_a_store_whose_file_is_gone_is_not_quietly_made_anew(bench: Bench) -> No
 
 def test_held_candidates_whose_key_is_lost_are_refused_with_a_leaf(bench: Bench) -> None:
     store = bench.open()
-    say(store, "Ada prefers tea", memory_class=MemoryClass.L2)
+    say(store, "Ada prefers tea", instructions=True)
     before = store.reader.status()
     store.close()
     for path in (bench.state / "staging" / "keys").iterdir():

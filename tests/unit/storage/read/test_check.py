@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def filled(bench: Bench) -> Iterator[EmbeddedStore]:
     store = bench.open()
     write(store, *(submission_of(candidate_of(f"fact {number}")) for number in range(150)))
-    say(store, "Ada prefers tea", memory_class=MemoryClass.L2)
+    say(store, "Ada prefers tea", instructions=True)
     yield store
     store.close()
 
@@ -166,7 +166,7 @@ def test_a_class_that_was_lowered_where_no_gate_may_do_that_is_named(
     asked: dict[str, Any] = {"memory_class": MemoryClass.L2, "class_named": True}
     assert say(store, "Ada prefers tea.", **asked).memory_class is MemoryClass.L3
     assert store.reader.check().problems == (), "control: by the rule it is sound"
-    monkeypatch.setattr("policy.checks.may_be_lowered", _always)
+    monkeypatch.setattr("policy.checks.is_unproven", _always)
     said = {**asked, "claimed_source": SourceKind.TOOL_RESULT}
     assert say(store, "Ada prefers rum.", VOUCHED, **said).memory_class is MemoryClass.L3
     (problem,) = store.reader.check().problems

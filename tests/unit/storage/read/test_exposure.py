@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from policy.model import Basis, MemoryClass, MemoryId, Origin, PrincipalId, Provenance, SourceKind
+from policy.model import Basis, MemoryId, Origin, PrincipalId, Provenance, SourceKind
 from policy.query import EVERYTHING
 from policy.ruleset import ReadRules
 from storage.read.exposure import places
@@ -53,9 +53,7 @@ def _put(
 ) -> Outcome:
     kind = SourceKind.TOOL_RESULT
     culprits = () if tool is None else (Origin(kind=kind, server="web", tool=tool),)
-    provenance = Provenance(
-        source=kind, ceiling=kind, basis=Basis.CONTAINMENT, culprits=culprits, session=session
-    )
+    provenance = Provenance(source=kind, basis=Basis.UNPROVEN, culprits=culprits, session=session)
     submission = submission_of(candidate_of(text), provenance=provenance, vector=_at(cosine, axis))
     return write(store, submission)[0]
 
@@ -188,9 +186,9 @@ def test_a_latched_principal_or_tool_shows_one_and_no_more(bench: Bench) -> None
     assert len(_texts(store)) == 6  # control
     kind = SourceKind.TOOL_RESULT
     page = Origin(kind=kind, server="web", tool="fetch")
-    told = Provenance(source=kind, basis=Basis.TAINT, culprits=(page,))
+    told = Provenance(source=kind, basis=Basis.UNPROVEN, culprits=(page,))
     for number in range(6):
-        wanted = candidate_of(f"Ada likes tea {number}", memory_class=MemoryClass.L2)
+        wanted = candidate_of(f"Ada likes tea {number}", instructions=True)
         (held,) = write(store, submission_of(wanted, provenance=told))
         asyncio.run(store.writer.deny(held.candidate_id, BY))
     assert sorted(text[:4] for text in _texts(store)) == ["note", "page"]

@@ -180,7 +180,7 @@ def test_reach_is_by_step_and_narrowed_by_all_that_is_given(bench: Bench) -> Non
     store = bench.open()
     came = Provenance(
         source=SourceKind.TOOL_RESULT,
-        basis=Basis.TAINT,
+        basis=Basis.UNPROVEN,
         culprits=(Origin(kind=SourceKind.TOOL_RESULT, server="web", tool="fetch"),),
         session="a" * 32,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.model import ChangeKind, MemoryClass, MemoryId, Scope
+from policy.model import ChangeKind, MemoryId, Scope
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from storage.embedded import EmbeddedOptions
@@ -62,7 +62,6 @@ def labelled(store: EmbeddedStore) -> dict[MemoryId, object]:
         one.memory_id: (
             one.text,
             one.source,
-            one.ceiling,
             one.basis,
             one.memory_class,
             one.scope,
@@ -155,7 +154,7 @@ def test_trust_nonces_keys_anchors_and_what_is_held_go_on(bench: Bench) -> None:
     anchor = Anchor(anchor_id="a", tenant=TENANT, statement="s", questions=("q",), created_at_ms=1)
     asyncio.run(store.writer.put_anchor(anchor, BY))
     asyncio.run(store.writer.restore_trust(LEAKED.principal_id, BY))
-    held = write(store, submission_of(candidate_of("wait", memory_class=MemoryClass.L2)))[0]
+    held = write(store, submission_of(candidate_of("wait", instructions=True)))[0]
     assert held.decision is Decision.HOLD
     spent = candidate_of("spent", OPERATOR, change=ChangeKind.UPDATE, memory_id=memory_id)
     write(store, submission_of(spent, OPERATOR))

@@ -51,8 +51,7 @@ OPENING = Opening(tenant=TENANT, signal=CaseSignal.PERSON, by=BY, recall_id="00f
 ASKED = Progress(mode=CaseMode.RETRIEVAL, suspects=3, asks=5, rounds=1)
 FETCHED = Provenance(
     source=SourceKind.TOOL_RESULT,
-    ceiling=SourceKind.TOOL_RESULT,
-    basis=Basis.CONTAINMENT,
+    basis=Basis.UNPROVEN,
     culprits=(Origin(kind=SourceKind.TOOL_RESULT, server="web", tool="fetch", call_id="t1"),),
 )
 

@@ -128,7 +128,6 @@ def test_a_permit_that_skipped_a_step_puts_nothing(change: Change) -> None:
 def test_a_change_of_a_memory_that_is_gone_puts_nothing(change: Change) -> None:
     stored = TargetState(
         source=SourceKind.UNKNOWN,
-        ceiling=SourceKind.UNKNOWN,
         memory_class=MemoryClass.L3,
         status=MemoryStatus.LIVE,
     )

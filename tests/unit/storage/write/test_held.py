@@ -39,7 +39,7 @@ TEXT = "Ada prefers the window seat"
 
 
 def _hold(store: EmbeddedStore, text: str = TEXT) -> Outcome:
-    outcome = say(store, text, memory_class=MemoryClass.L2)
+    outcome = say(store, text, instructions=True)
     assert outcome.decision is Decision.HOLD
     return outcome
 
@@ -90,8 +90,8 @@ def test_released_update_is_the_persons_own(store: EmbeddedStore) -> None:
     assert held.reason is Reason.SOURCE_BELOW_STORED
     outcome = asyncio.run(store.writer.release(held.candidate_id, BY))
     assert outcome.memory is not None
-    label = outcome.memory.source, outcome.memory.ceiling, outcome.memory.basis
-    assert label == (SourceKind.USER_INPUT, SourceKind.USER_INPUT, Basis.CONFIRMATION)
+    label = outcome.memory.source, outcome.memory.basis
+    assert label == (SourceKind.USER_INPUT, Basis.CONFIRMATION)
     assert store.reader.check().problems == ()
 
 
@@ -115,7 +115,7 @@ def test_a_memory_has_the_label_of_a_change_where_nothing_of_it_stays(
     (outcome,) = write(store, submission_of(update, OPERATOR))
     assert outcome.memory is not None
     expected = SourceKind.OPERATOR if anew else SourceKind.UNKNOWN
-    assert (outcome.memory.source, outcome.memory.ceiling) == (expected, expected)
+    assert outcome.memory.source is expected
     assert store.reader.check().problems == ()
 
 
@@ -200,7 +200,7 @@ def test_unknown_candidates_cannot_be_released(store: EmbeddedStore, candidate_i
 
 
 def test_retry_of_a_held_request_is_told_what_became_of_it(store: EmbeddedStore) -> None:
-    candidate = candidate_of(TEXT, memory_class=MemoryClass.L2)
+    candidate = candidate_of(TEXT, instructions=True)
     held = write(store, submission_of(candidate))[0]
     again = write(store, submission_of(candidate))[0]
     assert (again.decision, again.candidate_id, again.replayed) == (
@@ -214,7 +214,7 @@ def test_retry_of_a_held_request_is_told_what_became_of_it(store: EmbeddedStore)
 
 
 def test_the_same_submission_sent_twice_does_not_lose_what_is_held(store: EmbeddedStore) -> None:
-    submission = submission_of(candidate_of(TEXT, memory_class=MemoryClass.L2))
+    submission = submission_of(candidate_of(TEXT, instructions=True))
     first, again = write(store, submission, submission)
     assert (first.replayed, again.replayed) == (False, True)
     assert write(store, submission)[0].replayed

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.labels.editing import EDITS_MAX, NOBODY_KNOWS, Effect, How, TextStanding
+from policy.labels.editing import EDITS_MAX, Effect, How
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
-from policy.model import CandidateId, ChangeKind, Forwarded, MemoryClass, PrincipalId, SourceKind
+from policy.model import CandidateId, ChangeKind, Forwarded
 from storage.values import Behind
 from storage.write import text_behind
 from tests.unit.storage.opening import (
@@ -59,69 +59,55 @@ def do(
     return candidate_id
 
 
-def known(store: EmbeddedStore, behind: Behind = BEHIND) -> TextStanding:
-    return store.forwards.standing(behind, "Ada")
+def known(store: EmbeddedStore, behind: Behind = BEHIND) -> str | None:
+    return store.forwards.text(behind, "Ada")
 
 
-def test_of_a_key_that_was_never_seen_nobody_knows(store: EmbeddedStore) -> None:
+def test_of_a_key_that_was_never_seen_no_text_is_known(store: EmbeddedStore) -> None:
     say(store, "Ada")
-    assert known(store) == NOBODY_KNOWS
+    assert known(store) is None
 
 
 def test_a_text_is_what_each_call_made_of_it(store: EmbeddedStore) -> None:
     do(store, "one", SET)
     do(store, "two", APPEND)
-    assert known(store) == TextStanding(
-        text="one\ntwo", mine=True, source=SourceKind.UNKNOWN, memory_class=MemoryClass.L3
-    )
+    assert known(store) == "one\ntwo"
+    assert known(store, Behind(tenant=TENANT, target="mcp/x", by=BY)) is None
     do(store, "three", SET)
-    assert known(store).text == "three"
+    assert known(store) == "three"
 
 
 def test_an_addition_to_what_nobody_saw_and_a_call_without_an_effect_leave_nothing_known(
     store: EmbeddedStore,
 ) -> None:
     do(store, "two", APPEND)
-    assert known(store).text is None
+    assert known(store) is None
     do(store, "one", SET)
-    assert known(store).text == "one"
+    assert known(store) == "one"
     do(store, "moved", None)
-    assert known(store).text is None
+    assert known(store) is None
 
 
 def test_what_the_server_refused_changed_nothing(store: EmbeddedStore) -> None:
     do(store, "one", SET)
     do(store, "two", SET, Forwarded.FAILED)
-    assert known(store).text == "one"
-    assert known(store).mine
+    assert known(store) == "one"
 
 
 @pytest.mark.parametrize("result", [None, Forwarded.UNKNOWN])
-def test_while_an_answer_is_out_the_text_is_nobody_s(
+def test_while_an_answer_is_out_a_text_is_read_as_if_it_were_there(
     store: EmbeddedStore, result: Forwarded | None
 ) -> None:
     do(store, "one", SET)
-    waits = do(store, "two", APPEND, result)
-    # It is read as if it were there, and lends nobody anything.
-    assert (known(store).text, known(store).mine) == ("one\ntwo", False)
-    asyncio.run(store.forwards.settle(BEHIND, ((waits, Forwarded.DONE),)))
-    assert known(store).mine
+    do(store, "two", APPEND, result)
+    assert known(store) == "one\ntwo"
 
 
 @pytest.mark.parametrize("result", [Forwarded.DONE, Forwarded.FAILED, None])
 def test_after_a_deletion_nothing_is_known(store: EmbeddedStore, result: Forwarded | None) -> None:
     do(store, "one", SET)
     do(store, "Ada", SET, result, change=ChangeKind.DELETE)
-    assert known(store).text is None
-    assert not known(store).mine
-
-
-def test_the_text_of_two_writers_is_neither_s(store: EmbeddedStore) -> None:
-    do(store, "one", SET)
-    other = Behind(tenant=TENANT, target=TARGET, by=PrincipalId("somebody"))
-    assert known(store).mine
-    assert not known(store, other).mine
-    assert known(store, Behind(tenant=TENANT, target="mcp/x", by=BY)) == NOBODY_KNOWS
+    assert known(store) is None
 
 
 def test_a_text_changed_too_often_is_known_to_nobody(
@@ -131,8 +117,8 @@ def test_a_text_changed_too_often_is_known_to_nobody(
     monkeypatch.setattr(text_behind, "EDITS_MAX", 2)
     do(store, "one", SET)
     do(store, "two", APPEND)
-    assert known(store).text == "one\ntwo"
+    assert known(store) == "one\ntwo"
     do(store, "three", APPEND)
-    assert known(store).text is None
+    assert known(store) is None
     do(store, "one", SET)
-    assert known(store).text == "one"
+    assert known(store) == "one"

@@ -55,12 +55,12 @@ if TYPE_CHECKING:
 
 WHO = AGENT.principal_id
 PAGE = Origin(kind=SourceKind.TOOL_RESULT, server="web", tool="fetch", call_id="1")
-TOLD = Provenance(source=SourceKind.TOOL_RESULT, basis=Basis.TAINT, culprits=(PAGE,))
+TOLD = Provenance(source=SourceKind.TOOL_RESULT, basis=Basis.UNPROVEN, culprits=(PAGE,))
 
 
 def held(store: EmbeddedStore, text: str, **fields: object) -> CandidateId:
     """A preference, which an agent may not write by itself."""
-    candidate = candidate_of(text, memory_class=MemoryClass.L2)
+    candidate = candidate_of(text, instructions=True)
     (outcome,) = write(store, submission_of(candidate, AGENT, **fields))
     assert outcome.decision is Decision.HOLD
     return outcome.candidate_id
@@ -179,7 +179,7 @@ def test_a_latched_origin_holds_what_comes_from_it_and_nothing_else(store: Embed
 
 def test_an_origin_sheds_no_history_by_naming_itself_in_its_text(store: EmbeddedStore) -> None:
     origin = Origin(kind=SourceKind.TOOL_RESULT, server="newsreader", tool="fetch")
-    told = Provenance(source=SourceKind.TOOL_RESULT, basis=Basis.TAINT, culprits=(origin,))
+    told = Provenance(source=SourceKind.TOOL_RESULT, basis=Basis.UNPROVEN, culprits=(origin,))
     deny(store, "Ada likes tea", provenance=told)
     deny(store, "newsreader says that Ada likes tea", provenance=told)
     assert store.reader.origin_trust(TENANT, "newsreader", "fetch").bad > 5.0
@@ -223,9 +223,10 @@ def test_a_contradicted_anchor_costs_half_once_a_day(store: EmbeddedStore, bench
     bench.clock.now_ms += 86_400_000
     held(store, "Ada likes milk", shadow=shadow)
     assert store.reader.trust(WHO).bad == pytest.approx(2.5 + 2.5 * 0.95)
-    # Control: knowledge is not compared with anchors, so it costs no trust.
-    (fact,) = write(store, submission_of(candidate_of("Bo likes milk"), shadow=shadow))
-    assert fact.decision is Decision.ADMIT
+    # Control: an operator's knowledge is not compared with anchors, so it costs no trust.
+    fact = candidate_of("Bo likes milk", OPERATOR)
+    (outcome,) = write(store, submission_of(fact, OPERATOR, shadow=shadow))
+    assert outcome.decision is Decision.ADMIT
 
 
 def test_a_structural_refusal_costs_the_program_and_no_page(store: EmbeddedStore) -> None:
