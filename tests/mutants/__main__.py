@@ -11,8 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.mutants.addressed import Misplaced
 from tests.mutants.mutant import bound_tests
-from tests.mutants.running import Copy, Misplaced
+from tests.mutants.running import Copy
 from tests.mutants.table import MUTANTS
 
 
@@ -26,7 +27,7 @@ def main() -> int:
         parser.error(f"no mutant has a name with {asked.only!r} in it: --list names them all")
     if asked.list:
         for mutant in chosen:
-            sys.stdout.write(f"{mutant.file}: {mutant.name}: {mutant.invariant}\n")
+            sys.stdout.write(f"{mutant.row}: {mutant.name}: {mutant.invariant}\n")
         return 0
     with tempfile.TemporaryDirectory(prefix="mnemogate-mutants-") as place:
         copy = Copy(Path(place) / "project")

@@ -1,271 +1,395 @@
-"""Faults in the model front: keys, routes, and what goes upstream."""
+"""Faults in the model front: what goes upstream, and what goes on to the agent."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, at
+from tests.mutants.mutant import Mutant, Operator, at
 
-_FRONT: Final = "tests/integration/test_model_front.py"
-_COUPLING: Final = "tests/integration/test_model_coupling.py"
-_CREDENTIALS: Final = "tests/unit/proxy/model/test_credentials.py"
-_EDITORS: Final = "tests/unit/proxy/dialects/model/test_editors.py"
-_CLEAN_TURNS: Final = "tests/unit/proxy/model/test_clean_turns.py"
-_RECURRING: Final = "tests/unit/proxy/model/test_recurring.py"
-_REPLY: Final = "tests/unit/proxy/dialects/model/test_replies_withheld.py"
+_CALLS_JUDGED: Final = "tests/unit/proxy/model/test_calls_judged.py"
+_MATCHING: Final = "tests/unit/policy/withheld/test_matching.py"
+_MODEL_COUPLING: Final = "tests/integration/test_model_coupling.py"
+_MODEL_FRONT: Final = "tests/integration/test_model_front.py"
+_MODEL_PASSING: Final = "tests/integration/test_model_passing.py"
+_REPLIES_WITHHELD: Final = "tests/unit/proxy/dialects/model/test_replies_withheld.py"
 _ROUTES: Final = "tests/unit/proxy/model/test_routes.py"
-_SSE: Final = "tests/unit/proxy/dialects/test_sse.py"
-_PLACE: Final = at(_REPLY, "test_no_event_brings_it_wherever_it_stands")
-_BESIDE: Final = at(_REPLY, "test_nothing_stands_beside_the_data_of_an_event")
-_UNJUDGED: Final = at(_EDITORS, "test_no_call_goes_on_unjudged_wherever_a_stream_brings_it")
 
 MODEL: Final = (
     Mutant(
-        name="a key of ours stays in its header",
-        file="proxy/model/credentials.py",
-        old="        del headers[name]\n",
-        new="",
-        invariant="no key of ours goes upstream",
-        tests=(at(_CREDENTIALS, "test_no_key_of_ours_goes_upstream_from_any_place"),),
-    ),
-    Mutant(
-        name="hosted memory is any other route",
-        file="proxy/model/routes.py",
-        old="    if method not in _SAFE and any(part in _HOSTED for part in parts):\n",
-        new="    if method not in _SAFE and not parts:\n",
-        invariant="a write on the provider's side is an unknown write",
-        tests=(at(_FRONT, "test_other_routes_pass_untouched_and_hosted_memory_does_not"),),
-    ),
-    Mutant(
+        row="transcript",
         name="the request goes upstream as it came",
-        file="proxy/model/with_ledger.py",
-        old="            body=body,\n            session=entered.session,\n",
-        new="            session=entered.session,\n",
         invariant="no later model request carries what was refused",
-        tests=(at(_COUPLING, "test_what_was_refused_is_in_no_later_request_and_in_no_reply"),),
-    ),
-    Mutant(
-        name="another principal goes on from a response",
-        file="proxy/model/histories.py",
-        old="        kept = self._kept.get(principal_id, OrderedDict())\n",
-        new="        kept = next(iter(self._kept.values()), OrderedDict[str, _Kept]())\n",
-        invariant="what was said is its principal's alone",
-        tests=(at(_FRONT, "test_a_known_response_is_gone_on_from_with_its_whole_history"),),
-    ),
-    Mutant(
-        name="a call that tells late what it is passes",
-        file="proxy/dialects/model/openai/responses_stream.py",
-        old="            # An item may turn out to be a call only after its beginning.\n"
-        "            self._held.setdefault(index, [])\n",
-        new="            pass\n",
-        invariant="no call reaches the agent unjudged",
-        tests=(at(_EDITORS, "test_a_call_that_only_the_end_of_its_item_tells_is_judged"),),
-    ),
-    Mutant(
-        name="what held nothing once holds nothing for ever",
-        file="proxy/model/clean_turns.py",
-        old="kept[1] is read and kept[0] == stamp",
-        new="kept[1] is read",
-        invariant="nothing that was refused goes upstream",
-        tests=(at(_CLEAN_TURNS, "test_an_old_turn_is_looked_at_again_when_something_is_refused"),),
-    ),
-    Mutant(
-        name="what one person typed is hers wherever it comes from",
-        file="proxy/model/clean_turns.py",
-        old="kept[1] is read and kept[0] == stamp",
-        new="kept[0] == stamp",
-        invariant="only what a person typed is left alone",
+        where="proxy.model.with_ledger:Coupled.prepare",
+        operator=Operator.REPLACE,
+        at="body=body",
+        by="body=prepared.body",
         tests=(
-            at(_CLEAN_TURNS, "test_what_she_typed_is_looked_at_where_it_is_another_ones_words"),
+            at(_MODEL_COUPLING, "test_what_was_refused_is_in_no_later_request_and_in_no_reply"),
         ),
     ),
     Mutant(
-        name="a thought of a clean turn stays behind a turn that changed",
-        file="proxy/dialects/model/anthropic/withheld.py",
-        old="        if at in leave.clean and not (loosened and binds):\n",
-        new="        if at in leave.clean:\n",
-        invariant="a signed block goes with what it is bound to",
-        tests=(
-            at(
-                _CLEAN_TURNS,
-                "test_a_thought_behind_a_turn_that_changed_is_left_out_though_its_turn_was_clean",
-            ),
-        ),
+        row="transcript",
+        name="escapes hide words",
+        invariant="JSON in a string is read like the text it spells",
+        where="policy.withheld.words:words_of",
+        operator=Operator.REPLACE,
+        at="spelled_out(text)",
+        by="text",
+        tests=(at(_MATCHING, "test_eight_words_in_a_row_are_found_however_they_are_written"),),
     ),
     Mutant(
-        name="a principal is given another one's elements",
-        file="proxy/model/recurring.py",
-        old="        element = self._old.get(principal_id, {}).get(name)\n",
-        new="        element = next((a[name] for a in self._young.values() if name in a), None)\n",
-        invariant="what was said is its principal's alone",
-        tests=(at(_RECURRING, "test_a_turn_that_came_before_is_the_same_object"),),
-    ),
-    Mutant(
-        name="a tool is where it stood first",
-        file="proxy/model/recurring.py",
-        old="        name = (read, args)\n",
-        new="        name = (read, ())\n",
-        invariant="a tool is left alone only as it was approved",
-        tests=(at(_RECURRING, "test_a_tool_at_another_place_is_read_at_that_place"),),
-    ),
-    Mutant(
-        name="a piece is looked at alone",
-        file="proxy/dialects/model/replies_withheld.py",
-        old="        told = before + text\n",
-        new="        told = text\n",
-        invariant="a text that comes in pieces is cut wherever it stands",
-        tests=(_PLACE,),
-    ),
-    Mutant(
-        name="the rest of a delta passes",
-        file="proxy/dialects/model/replies_withheld.py",
-        old='        lean = self._whole({**body, "delta": {**delta, field: ""}}, (index, kind))\n',
-        new="        lean = body\n",
-        invariant="a text that comes in pieces is cut wherever it stands",
-        tests=(_PLACE,),
-    ),
-    Mutant(
-        name="an event goes on as the bytes that came",
-        file="proxy/dialects/model/replies_withheld.py",
-        old="    raw = event_of(_name(event), body)\n",
-        new="    raw = event.raw if payload(event) == body else event_of(_name(event), body)\n",
-        invariant="nothing stands beside the data of an event",
-        tests=(_BESIDE,),
-    ),
-    Mutant(
-        name="a comment passes",
-        file="proxy/dialects/model/replies_withheld.py",
-        old="            kept = self._trailed((), text) == text\n",
-        new="            kept = bool(text)\n",
-        invariant="nothing stands beside the data of an event",
-        tests=(_BESIDE,),
-    ),
-    Mutant(
-        name="a block without a number passes",
-        file="proxy/dialects/model/anthropic/stream.py",
-        old="            # An event without an index belongs to no block.\n"
-        '            return b"", ()\n',
-        new="            return event.raw, ()\n",
-        invariant="no call reaches the agent unjudged",
-        tests=(_UNJUDGED,),
-    ),
-    Mutant(
-        name="the beginning of a response names calls",
-        file="proxy/dialects/model/openai/responses_stream.py",
-        old='        if self._brings_more(object_of(body.get("response"))):\n',
-        new="        if self._brings_more({}):\n",
-        invariant="no call reaches the agent unjudged",
-        tests=(_UNJUDGED,),
-    ),
-    Mutant(
-        name="a chunk with whole calls passes",
-        file="proxy/dialects/model/openai/chat_stream.py",
-        old="    if not _calls_of(message):\n",
-        new="    if message or not message:\n",
-        invariant="no call reaches the agent unjudged",
-        tests=(_UNJUDGED,),
-    ),
-    Mutant(
-        name="what others may read passes unread",
-        file="proxy/dialects/model/stream.py",
-        old="            raise Unread from None\n",
-        new="            return None\n",
-        invariant="no call reaches the agent unjudged",
-        tests=(
-            at(_EDITORS, "test_an_event_that_others_may_be_able_to_read_is_not_passed_on_unread"),
-        ),
-    ),
-    Mutant(
-        name="a text may end a line",
-        file="proxy/dialects/sse.py",
-        old='    b"\\xe2\\x80\\xa8": b"\\\\u2028",\n',
-        new="",
-        invariant="a model cannot write an event of its own into its text",
-        tests=(at(_SSE, "test_no_text_of_a_model_ends_a_line_for_any_reader"),),
-    ),
-    Mutant(
-        name="any path is sent",
-        file="proxy/model/routes.py",
-        old="    if _PATH.fullmatch(rest) is None:\n",
-        new='    if rest and not rest.startswith("/"):\n',
-        invariant="what is classified is what is served",
-        tests=(at(_ROUTES, "test_a_path_that_two_servers_may_read_differently_is_refused"),),
-    ),
-    Mutant(
-        name="fields that no API has pass in a chat",
-        file="proxy/dialects/model/openai/withheld.py",
-        old="    return swept(change(part, where, leave, asks, *waiting), where, leave, asks)\n",
-        new="    return change(part, where, leave, asks, *waiting)\n",
-        invariant="no place of a request brings what was refused",
-        tests=(
-            at(
-                "tests/unit/proxy/withhold/test_withholding_swept.py",
-                "test_no_place_of_a_request_brings_it",
-            ),
-        ),
-    ),
-    Mutant(
-        name="fields that no API has pass in a message",
-        file="proxy/dialects/model/anthropic/withheld.py",
-        old="swept(_message(message, place, leave, asks, waiting), place, leave, asks)",
-        new="_message(message, place, leave, asks, waiting)",
-        invariant="no place of a request brings what was refused",
-        tests=(
-            at(
-                "tests/unit/proxy/withhold/test_withholding_swept.py",
-                "test_no_place_of_a_request_brings_it",
-            ),
-        ),
-    ),
-    Mutant(
-        name="a key is not looked into",
-        file="proxy/dialects/model/withheld.py",
-        old="    return _KEY.fullmatch(key) is not None or asks.of(key) is None\n",
-        new="    return bool(key) or asks.of(key) is None\n",
-        invariant="no place of a request brings what was refused",
-        tests=(
-            at(
-                "tests/unit/proxy/withhold/test_withholding_swept.py",
-                "test_no_place_of_a_request_brings_it",
-            ),
-        ),
-    ),
-    Mutant(
-        name="a file is not opened",
-        file="proxy/dialects/model/withheld.py",
-        old='        said = asks.of(b64decode(data).decode("utf-8"))\n',
-        new="        said = asks.of(data) if not data else None\n",
-        invariant="no place of a request brings what was refused",
-        tests=(
-            at(
-                "tests/unit/proxy/withhold/test_withholding_swept.py",
-                "test_no_place_of_a_request_brings_it",
-            ),
-        ),
-    ),
-    Mutant(
-        name="the name of a tool is a text",
-        file="proxy/dialects/model/withheld.py",
-        old='        *("name", "namespace", "object", "server_label", "server_name"),\n',
-        new="",
-        invariant="who proposes a tool's name cannot take it away",
-        tests=(
-            at(
-                "tests/unit/proxy/withhold/test_withholding_swept.py",
-                "test_a_tool_is_not_taken_away_by_proposing_to_remember_its_name",
-            ),
-        ),
-    ),
-    Mutant(
-        name="other routes wait for nothing",
-        file="proxy/withhold/withholding.py",
-        old="        await self.quiet(principal.principal_id, deadline_s)\n",
-        new="",
-        invariant="nothing goes on while a candidate of its principal is undecided",
+        row="forgotten",
+        name="a candidate is not written down before it is judged",
+        invariant="a crash between interception and verdict loses no refusal",
+        where="proxy.withhold.withholding:Withholding.begun",
+        operator=Operator.DROP,
+        at="await self._log.append(map(encode, records))",
         tests=(
             at(
                 "tests/unit/proxy/withhold/test_withholding_in_flight.py",
-                "test_other_routes_wait_as_well_and_then_know_what_is_withheld",
+                "test_a_crash_between_interception_and_verdict_withholds_what_was_refused",
+            ),
+        ),
+    ),
+    Mutant(
+        row="forgotten",
+        name="a flood pushes the others out",
+        invariant="long refused texts make room for themselves first",
+        where="policy.withheld.matching:Withheld._make_room",
+        operator=Operator.REPLACE,
+        at="(-len(self._texts[one][0].numbers), one)",
+        by="one",
+        tests=(at(_MATCHING, "test_a_flood_of_long_texts_makes_room_for_itself"),),
+    ),
+    Mutant(
+        row="blanking",
+        name="nothing may be shown",
+        invariant="a stored memory cannot be hidden by proposing it again",
+        where="policy.withheld.matching:Withheld.is_open",
+        operator=Operator.REPLACE,
+        at="stored.firm or stored.version <= first",
+        by="stored.firm and first < 0",
+        tests=(
+            at(
+                "tests/unit/proxy/withhold/test_withholding.py",
+                "test_a_stored_memory_cannot_be_hidden_by_proposing_it_again",
+            ),
+        ),
+    ),
+    Mutant(
+        row="blanking",
+        name="what a person typed is cut",
+        invariant="what a person typed stays",
+        where="proxy.dialects.model.withheld:spoken",
+        operator=Operator.REPLACE,
+        at="cut_between(text, typed, asks) if typed else cut(text, asks)",
+        by="cut(text, asks)",
+        tests=(
+            at(
+                "tests/unit/proxy/dialects/model/test_withheld.py",
+                "test_what_a_person_typed_stays_in_every_api",
+            ),
+        ),
+    ),
+    Mutant(
+        row="reopening",
+        name="a memory opens what a person denied",
+        invariant="no memory opens what a person denied",
+        where="policy.withheld.matching:Withheld.is_open",
+        operator=Operator.REPLACE,
+        at="any((one.denied for one in terms))",
+        by="False",
+        tests=(at(_MATCHING, "test_a_memory_opens_what_a_person_wrote_or_what_was_there_before"),),
+    ),
+    Mutant(
+        row="withdrawn",
+        name="a quarantined memory stays in the model's context",
+        invariant="no model request that begins after a quarantine carries the memory",
+        where="proxy.withhold.withholding:Withholding._look_at_store",
+        operator=Operator.DROP,
+        at="await self._look_at_quarantine(kept, tenant)",
+        tests=(
+            at(
+                "tests/unit/proxy/withhold/test_withdrawn.py",
+                "test_a_quarantined_memory_leaves_the_next_request_and_parole_brings_it_back",
+            ),
+        ),
+    ),
+    Mutant(
+        row="other-tools",
+        name="a call that brings what was refused goes on",
+        invariant="nothing that was refused goes to the agent",
+        where="proxy.model.with_ledger:Coupled.judge",
+        operator=Operator.REPLACE,
+        at="self._withholding.refusal(principal_id, call, prepared.conversation)",
+        by="None",
+        tests=(
+            at(
+                "tests/conformance/test_prlr.py",
+                "test_no_rejected_text_is_sent_after_its_interception",
+            ),
+        ),
+    ),
+    Mutant(
+        row="reply",
+        name="a word goes out before it is over",
+        invariant="any cut of a text gives the same text",
+        where="policy.withheld.flow:Flow.feed",
+        operator=Operator.REPLACE,
+        at="not _is_over(rest, found)",
+        by="False",
+        tests=(
+            at(
+                "tests/property/test_withheld.py",
+                "test_a_cut_within_its_words_hides_no_refused_text",
+            ),
+        ),
+    ),
+    Mutant(
+        row="reply",
+        name="the rest of a delta passes",
+        invariant="a text that comes in pieces is cut wherever it stands",
+        where="proxy.dialects.model.replies_withheld:ReplyFilter._anthropic_delta",
+        operator=Operator.REPLACE,
+        at="self._whole({**body, 'delta': {**delta, field: ''}}, (index, kind))",
+        by="body",
+        tests=(at(_REPLIES_WITHHELD, "test_no_event_brings_it_wherever_it_stands"),),
+    ),
+    Mutant(
+        row="unseen-write",
+        name="a gate that is away opens",
+        invariant="a check that cannot run is a check that failed",
+        where="proxy.model.calls_judged:Veto._write",
+        operator=Operator.REPLACE,
+        at="observation_of_call(Reason.GATE_UNAVAILABLE)",
+        by="None",
+        tests=(at(_CALLS_JUDGED, "test_a_gate_that_cannot_answer_is_a_refusal"),),
+    ),
+    Mutant(
+        row="tool-changes",
+        name="the names of arguments are no part of a tool",
+        invariant="a tool is pinned with all that a model reads of it",
+        where="proxy.dialects.model.reading:tool_in",
+        operator=Operator.REPLACE,
+        at="part.keys",
+        by="set",
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_bounds.py",
+                "test_a_tool_that_says_more_of_its_arguments_is_another_one",
+            ),
+        ),
+    ),
+    Mutant(
+        row="tool-new",
+        name="a tool that says what was refused is approved by being seen",
+        invariant="a server cannot bring back a refused text as the description of a new tool",
+        where="proxy.ledger.requests:Entering._catalogue",
+        operator=Operator.REPLACE,
+        at="name not in distrusted",
+        by="True",
+        tests=(
+            at(
+                _MODEL_COUPLING, "test_a_tool_that_comes_later_brings_back_nothing_that_was_refused"
+            ),
+        ),
+    ),
+    Mutant(
+        row="torn",
+        name="a call that cannot be read goes on",
+        invariant="an unknown way to write is refused",
+        where="proxy.model.calls_judged:Veto._one",
+        operator=Operator.REPLACE,
+        at="f'{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})'",
+        by="None if error else None",
+        tests=(at(_CALLS_JUDGED, "test_what_cannot_be_read_is_not_called"),),
+    ),
+    Mutant(
+        row="provider-history",
+        name="another principal goes on from a response",
+        invariant="what was said is its principal's alone",
+        where="proxy.model.histories:Histories._before",
+        operator=Operator.REPLACE,
+        at="self._kept.get(principal_id, OrderedDict())",
+        by="next(iter(self._kept.values()), OrderedDict[str, _Kept]())",
+        tests=(at(_MODEL_FRONT, "test_a_known_response_is_gone_on_from_with_its_whole_history"),),
+    ),
+    Mutant(
+        row="provider-memory",
+        name="hosted memory is any other route",
+        invariant="a write on the provider's side is an unknown write",
+        where="proxy.model.routes:purpose_of",
+        operator=Operator.REPLACE,
+        at="any((part in _HOSTED for part in parts))",
+        by="not parts",
+        tests=(at(_MODEL_FRONT, "test_other_routes_pass_untouched_and_hosted_memory_does_not"),),
+    ),
+    Mutant(
+        row="late-reply",
+        name="replies of a batch pass unjudged",
+        invariant="no call reaches the agent unjudged",
+        where="proxy.model.stored_replies:Fetched._reply",
+        operator=Operator.REPLACE,
+        at="not waiting",
+        by="reply",
+        tests=(at(_MODEL_PASSING, "test_a_call_that_comes_back_with_a_batch_is_judged"),),
+    ),
+    Mutant(
+        row="other-routes",
+        name="JSON of other routes goes on as it came",
+        invariant="a key sent twice hides nothing",
+        where="proxy.dialects.model.bodies:_json",
+        operator=Operator.REPLACE,
+        at="write_body(vectors_back(sieve.sieved(bare_of_tokens(lean)), vectors))",
+        by="raw",
+        tests=(
+            at(
+                _MODEL_PASSING,
+                "test_no_body_brings_a_refused_text_and_before_the_refusal_all_of_them_pass",
+            ),
+        ),
+    ),
+    Mutant(
+        row="other-places",
+        name="headers go upstream as they came",
+        invariant="no header brings what was refused",
+        where="proxy.model.clearing:Clearing.headers",
+        operator=Operator.REPLACE,
+        at="kept_headers(headers, self) if self.active else headers",
+        by="headers",
+        tests=(at(_MODEL_PASSING, "test_no_path_query_or_header_brings_a_refused_text"),),
+    ),
+    Mutant(
+        row="stream-places",
+        name="a comment passes",
+        invariant="nothing stands beside the data of an event",
+        where="proxy.dialects.model.replies_withheld:ReplyFilter._bare",
+        operator=Operator.REPLACE,
+        at="self._trailed((), text) == text",
+        by="bool(text)",
+        tests=(at(_REPLIES_WITHHELD, "test_nothing_stands_beside_the_data_of_an_event"),),
+    ),
+    Mutant(
+        row="stream-calls",
+        name="a block without a number passes",
+        invariant="no call reaches the agent unjudged",
+        where="proxy.dialects.model.anthropic.stream:AnthropicEditor._block",
+        operator=Operator.REPLACE,
+        at="(b'', ())",
+        by="(event.raw, ())",
+        tests=(
+            at(
+                "tests/unit/proxy/dialects/model/test_editors.py",
+                "test_no_call_goes_on_unjudged_wherever_a_stream_brings_it",
+            ),
+        ),
+    ),
+    Mutant(
+        row="stream-readings",
+        name="a key that comes twice goes on",
+        invariant="whoever reads a reply finds the calls that were judged",
+        where="proxy.dialects.model.one_reading:straight_event",
+        operator=Operator.REPLACE,
+        at="not repeats(event.data, body)",
+        by="True",
+        tests=(
+            at("tests/unit/proxy/dialects/model/test_one_reading.py", "test_no_frame_hides_a_call"),
+        ),
+    ),
+    Mutant(
+        row="stream-lines",
+        name="a text may end a line",
+        invariant="a model cannot write an event of its own into its text",
+        where="proxy.dialects.sse:",
+        operator=Operator.REPLACE,
+        at=(
+            "{b'\\xc2\\x85': b'\\\\u0085', b'\\xe2\\x80\\xa8': b'\\\\u2028', "
+            "b'\\xe2\\x80\\xa9': b'\\\\u2029'}"
+        ),
+        by="{b'\\xc2\\x85': b'\\\\u0085', b'\\xe2\\x80\\xa9': b'\\\\u2029'}",
+        tests=(
+            at(
+                "tests/unit/proxy/dialects/test_sse.py",
+                "test_no_text_of_a_model_ends_a_line_for_any_reader",
+            ),
+        ),
+    ),
+    Mutant(
+        row="paths",
+        name="any path is sent",
+        invariant="what is classified is what is served",
+        where="proxy.model.routes:check_path",
+        operator=Operator.REPLACE,
+        at="_PATH.fullmatch(rest) is None",
+        by="rest and (not rest.startswith('/'))",
+        tests=(at(_ROUTES, "test_a_path_that_two_servers_may_read_differently_is_refused"),),
+    ),
+    Mutant(
+        row="other-apis",
+        name="a route that nobody knows passes",
+        invariant="what a route brings is known, or its operator listed it",
+        where="proxy.model.routes:is_known",
+        operator=Operator.REPLACE,
+        at="_KNOWN.fullmatch(path)",
+        by="path",
+        tests=(at(_ROUTES, "test_a_route_that_nobody_knows_is_refused_unless_it_is_listed"),),
+    ),
+    Mutant(
+        row="upgrade",
+        name="a changed protocol is an answer",
+        invariant="nothing interim is passed on as an answer",
+        where="proxy.transport.upstream:Upstream._reply",
+        operator=Operator.REPLACE,
+        at="response.status < _FINAL_FROM",
+        by="not response.status",
+        tests=(
+            at(
+                "tests/unit/proxy/transport/test_upstream.py",
+                "test_whatever_comes_instead_of_an_answer_is_one_error",
+            ),
+        ),
+    ),
+    Mutant(
+        row="our-key",
+        name="a key of ours stays in its header",
+        invariant="no key of ours goes upstream",
+        where="proxy.model.credentials:admit",
+        operator=Operator.DROP,
+        at="del headers[name]",
+        tests=(
+            at(
+                "tests/unit/proxy/model/test_credentials.py",
+                "test_no_key_of_ours_goes_upstream_from_any_place",
+            ),
+        ),
+    ),
+    Mutant(
+        row="leftovers",
+        name="a key is not looked into",
+        invariant="no place of a request brings what was refused",
+        where="proxy.dialects.model.withheld:passes",
+        operator=Operator.REPLACE,
+        at="_KEY.fullmatch(key) is not None",
+        by="bool(key)",
+        tests=(
+            at(
+                "tests/unit/proxy/withhold/test_withholding_swept.py",
+                "test_no_place_of_a_request_brings_it",
+            ),
+        ),
+    ),
+    Mutant(
+        row="naming",
+        name="what only names is blanked",
+        invariant="who proposes a model's name cannot take it away",
+        where="proxy.dialects.model.withheld:beside",
+        operator=Operator.REPLACE,
+        at="value if named else spoken(value, where, leave, asks)",
+        by="spoken(value, where, leave, asks)",
+        tests=(
+            at(
+                _MODEL_PASSING,
+                "test_a_version_or_a_model_is_not_taken_away_by_proposing_to_remember_it",
             ),
         ),
     ),

@@ -1,25 +1,44 @@
-"""One deliberate fault in our own code, and the tests that must notice it."""
+"""One deliberate fault in our own code, where it is put, and the tests that must notice it."""
 
 from __future__ import annotations
+
+from enum import Enum
 
 import msgspec
 
 
-class Mutant(msgspec.Struct, frozen=True, kw_only=True):
-    """`old` occurs exactly once in `file`, and becomes `new`; `more` are further such pairs.
+class Operator(Enum):
+    """What is done to the place that a mutant names."""
 
-    `invariant` is the sentence that the fault makes false. At least one of `tests` must fail.
-    `quick` ones are tried by `make test`, all of them in the heavy share.
+    REPLACE = "replace expression by"
+    NEGATE = "negate condition"
+    DROP = "drop statement"
+    RETURN = "return constant"
+
+
+class Mutant(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault that is addressed by what the code is, not by how its lines are laid out.
+
+    `row` is the row of docs/threat-model.md whose wall the fault takes away, or a promise of the
+    README. `where` is a module and a qualified name in it (none: the module itself). `at` is the
+    expression, argument or statement as `ast.unparse` writes it; it must occur exactly once there.
+    At least one of `tests` must fail. `quick` ones are tried by `make test`.
     """
 
+    row: str
     name: str
-    file: str
-    old: str
-    new: str
     invariant: str
+    where: str
+    operator: Operator
+    at: str = ""
+    by: str = ""
     tests: tuple[str, ...]
-    more: tuple[tuple[str, str], ...] = ()
     quick: bool = False
+
+    @property
+    def file(self) -> str:
+        """The file that the fault is put into."""
+        return f"{self.where.partition(':')[0].replace('.', '/')}.py"
 
 
 def bound_tests(mutants: tuple[Mutant, ...]) -> tuple[str, ...]:

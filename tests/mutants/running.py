@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tests.mutants.addressed import Misplaced, mutated
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
@@ -22,10 +24,6 @@ _FAILED, _PASSED = 1, 0
 # A test that hangs is ended, and fails, by its own limit (pyproject.toml). These are for the rest.
 _START_S: Final = 300
 _EACH_S: Final = 3
-
-
-class Misplaced(Exception):  # noqa: N818 - says what is the case
-    """A mutant does not fit the code any more, or its tests cannot be run."""
 
 
 class Copy:
@@ -48,13 +46,8 @@ class Copy:
         Raises:
             Misplaced: What it replaces is not there exactly once.
         """
-        path = self.place / mutant.file
-        clean = path.read_text("utf-8")
-        text = clean
-        for old, new in ((mutant.old, mutant.new), *mutant.more):
-            if text.count(old) != 1:
-                raise Misplaced(f"{mutant.name}: {text.count(old)} places in {mutant.file}")
-            text = text.replace(old, new)
+        clean = (self.place / mutant.file).read_text("utf-8")
+        text = mutated(clean, mutant)
         with self.text_of(mutant.file, text):
             yield
 

@@ -1,0 +1,197 @@
+"""Faults in the log, in what is taken back, and in what is read of the store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Operator, at
+
+_PAROLING: Final = "tests/unit/proxy/aftermath/test_paroling.py"
+_VERIFICATION: Final = "tests/unit/proxy/cli/test_verification.py"
+_WRITES: Final = "tests/unit/storage/write/test_writes.py"
+
+STORE: Final = (
+    Mutant(
+        row="undo",
+        name="an undo shows what somebody else hides",
+        invariant="an undo brings back exactly what its incident hid and nobody else hides",
+        where="storage.write.quarantine:Quarantine.lift_all.work",
+        operator=Operator.REPLACE,
+        at="before - {incident.incident_id}",
+        by="frozenset[str]()",
+        tests=(
+            at(
+                "tests/unit/storage/repair/test_isolation.py",
+                "test_undo_shows_nothing_that_somebody_else_hides",
+            ),
+        ),
+    ),
+    Mutant(
+        row="export",
+        name="bytes that open no commitment pass",
+        invariant="the bytes of an export are those that were judged",
+        where="proxy.cli.proven_memories:Checking._step",
+        operator=Operator.REPLACE,
+        at=("commitment(bytes.fromhex(step.salt), digest_of(canonical)) != seen.commitment"),
+        by="commitment(bytes.fromhex(step.salt), digest_of(canonical)) == b''",
+        tests=(
+            at("tests/unit/proxy/cli/test_proven_memories.py", "test_whatever_is_altered_is_named"),
+        ),
+    ),
+    Mutant(
+        row="wrong-answer",
+        name="nothing follows the root of a lie",
+        invariant="what was derived from a lie goes with it, to the end",
+        where="policy.after.closure:closure_of",
+        operator=Operator.DROP,
+        at="waiting.append(child)",
+        tests=(
+            at(
+                "tests/unit/policy/after/test_closure.py",
+                "test_all_that_was_derived_goes_with_the_root_and_each_once",
+            ),
+            at(
+                "tests/unit/storage/repair/test_wrong_answers.py",
+                "test_a_conviction_hides_the_whole_chain_in_one_transaction",
+            ),
+        ),
+    ),
+    Mutant(
+        row="wrong-answer",
+        name="a memory keeps its class over a parole",
+        invariant="what comes back has less power than before",
+        where="storage.write.paroling:Paroling.grant.work",
+        operator=Operator.REPLACE,
+        at="lowered(memory.memory_class)",
+        by="lowered(memory.memory_class) and memory.memory_class",
+        tests=(
+            at(_PAROLING, "test_what_was_true_once_comes_back_one_class_lower_and_a_lie_does_not"),
+            at(_PAROLING, "test_the_lowest_class_stays_and_each_other_is_lowered"),
+        ),
+    ),
+    Mutant(
+        row="leaf",
+        name="an intercepted candidate leaves no leaf",
+        invariant="both leaves of every decision are in the log",
+        where="storage.write.judging:Judge.judge",
+        operator=Operator.REPLACE,
+        at="self._log_intercepted(change, docket, ruleset)",
+        by="0",
+        tests=(
+            _WRITES,
+            "tests/unit/storage/read/test_check.py",
+        ),
+    ),
+    Mutant(
+        row="edited-log",
+        name="a row may follow another step than its leaf says",
+        invariant="the rows of a memory follow each other as the log says",
+        where="proxy.cli.verification:Verifier._follows",
+        operator=Operator.REPLACE,
+        at="leaf.previous_index == before",
+        by="leaf.previous_index >= before",
+        tests=(at(_VERIFICATION, "test_a_row_that_is_taken_out_of_its_memorys_history_is_found"),),
+    ),
+    Mutant(
+        row="old-nonces",
+        name="a nonce of another life counts",
+        invariant="a nonce is bound to the store's incarnation",
+        where="storage.write.gathering:Gatherer.nonce_state",
+        operator=Operator.REPLACE,
+        at="incarnation != change.before.incarnation_name",
+        by="not incarnation",
+        tests=(at(_WRITES, "test_a_nonce_of_another_incarnation_is_refused"),),
+    ),
+    Mutant(
+        row="older-store",
+        name="a start that is refused leaves a store behind",
+        invariant="beside another store's checkpoint nothing is begun",
+        where="storage.embedded:open_embedded",
+        operator=Operator.DROP,
+        at="check_new_store(checkpoint)",
+        tests=(
+            at(
+                "tests/unit/storage/write/test_checkpoint_copy.py",
+                "test_a_new_store_beside_anothers_checkpoint_is_refused_before_it_is_made",
+            ),
+        ),
+    ),
+    Mutant(
+        row="backup",
+        name="an unsound log is a backup",
+        invariant="a backup is one only after an auditor found nothing in its log",
+        where="storage.upkeep.restore:verified",
+        operator=Operator.REPLACE,
+        at="bad is not None",
+        by="False",
+        tests=(
+            at(
+                _VERIFICATION,
+                "test_a_backup_of_an_altered_store_is_refused_although_its_files_are_signed",
+            ),
+        ),
+    ),
+    Mutant(
+        row="damage",
+        name="a digest is not verified on read",
+        invariant="a flipped bit is never read as a value",
+        where="storage.tables.codec:unframe",
+        operator=Operator.REPLACE,
+        at=(
+            "value[1:_PAYLOAD_AT] != blake2b(payload, digest_size=16, person=table, "
+            "salt=key).digest()"
+        ),
+        by="not blake2b(payload, digest_size=16, person=table, salt=key).digest()",
+        tests=(
+            "tests/unit/storage/tables/test_codec.py",
+            at(
+                "tests/unit/storage/tables/test_lmdb_store.py",
+                "test_a_flipped_bit_on_disk_is_never_read_as_a_value",
+            ),
+        ),
+    ),
+    Mutant(
+        row="purged",
+        name="a purge keeps the rows",
+        invariant="a purge erases every row of a memory",
+        where="storage.write.commit:_Landing._erase",
+        operator=Operator.DROP,
+        at="draft.put(ROWS, ordinal_key(ordinal), left)",
+        tests=(at(_WRITES, "test_purged_memory_has_no_text_in_its_history"),),
+    ),
+    Mutant(
+        row="purged",
+        name="anybody purges",
+        invariant="only an operator purges",
+        where="policy.checks:source_class",
+        operator=Operator.REPLACE,
+        at="provenance.source is not SourceKind.OPERATOR",
+        by="provenance.source is SourceKind.UNKNOWN",
+        tests=(at("tests/unit/policy/test_checks.py", "test_only_an_operator_purges"),),
+    ),
+    Mutant(
+        row="withdrawn",
+        name="a quarantined memory stays in the index",
+        invariant="what is under quarantine is in no search and in no count",
+        where="storage.write.quarantine:place",
+        operator=Operator.DROP,
+        at="change.superseded.append((known.ordinal, row))",
+        tests=(
+            at(
+                "tests/unit/storage/write/test_quarantine.py",
+                "test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again",
+            ),
+        ),
+        quick=True,
+    ),
+    Mutant(
+        row="withdrawn",
+        name="a deleted memory is live",
+        invariant="a deleted memory is gone from every read",
+        where="storage.write.commit:_Landing._status",
+        operator=Operator.REPLACE,
+        at="kind in {ChangeKind.DELETE, ChangeKind.PURGE}",
+        by="kind is ChangeKind.PURGE",
+        tests=(at(_WRITES, "test_deleted_memory_is_gone_from_every_read_but_its_history"),),
+    ),
+)

@@ -1,0 +1,347 @@
+"""Faults in what a decision rests on: classes, readings of a text, trust, shares, anchors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Operator, at
+
+_CHECKS: Final = "tests/unit/policy/test_checks.py"
+_DERIVE: Final = "tests/unit/policy/labels/test_derive.py"
+_INTERCEPTOR: Final = "tests/unit/proxy/intercept/test_interceptor.py"
+_LANGUAGE: Final = "tests/unit/policy/text/test_language.py"
+_SCREENING: Final = "tests/unit/proxy/aftermath/test_screening.py"
+
+WRITES: Final = (
+    Mutant(
+        row="more-trusted",
+        name="a weaker source changes what a stronger one wrote",
+        invariant="update and delete need a source at least as trusted as the stored label",
+        where="policy.checks:_below_stored",
+        operator=Operator.RETURN,
+        by="None",
+        tests=(
+            at(_CHECKS, "test_an_agent_waits_for_a_person_to_change_what_is_above_it"),
+            at(
+                "tests/integration/test_http_standing.py",
+                "test_an_agent_changes_no_memory_of_who_is_more_trusted_by_any_route",
+            ),
+        ),
+    ),
+    Mutant(
+        row="edit-removes",
+        name="a policy is judged by the class its new text names",
+        invariant="what is replaced counts as much as what replaces it",
+        where="policy.checks:_judged_as",
+        operator=Operator.REPLACE,
+        at="landing if stored is None else more_powerful(landing, stored)",
+        by="landing",
+        tests=(at(_DERIVE, "test_a_policy_is_not_overwritten_by_naming_a_lower_class"),),
+    ),
+    Mutant(
+        row="summary",
+        name="lineage is ignored",
+        invariant="a derived memory takes the minimum of what it derives from",
+        where="policy.labels.derive:with_lineage",
+        operator=Operator.REPLACE,
+        at="lowered(provenance, SourceKind.UNKNOWN if lineage is None else lineage)",
+        by="provenance",
+        tests=(at(_DERIVE, "test_lineage_only_lowers"),),
+    ),
+    Mutant(
+        row="vouched",
+        name="a person vouches for what was not shown",
+        invariant="a label is raised for the version that a person read",
+        where="storage.write.vouching:Vouching._raised",
+        operator=Operator.REPLACE,
+        at="row.version != version",
+        by="row.version < version",
+        tests=(
+            at(
+                "tests/unit/storage/write/test_vouching.py",
+                "test_nobody_vouches_for_what_was_not_shown",
+            ),
+        ),
+    ),
+    Mutant(
+        row="disguised",
+        name="a client names a server behind as its target",
+        invariant="a person is shown all that would be stored",
+        where="proxy.intercept.interceptor:Writing._prepared",
+        operator=Operator.REPLACE,
+        at="one.guarded_key is None",
+        by="False",
+        tests=(at(_INTERCEPTOR, "test_only_a_relays_call_names_a_server_behind"),),
+    ),
+    Mutant(
+        row="built-order",
+        name="what is appended to is not read",
+        invariant="pieces that are no order do not add up to one",
+        where="storage.write.gathering:_with_the_rest",
+        operator=Operator.REPLACE,
+        at="read_beside(reading, after)",
+        by="reading",
+        tests=(at("tests/unit/proxy/guard/test_local_edits.py", "test_nor_appended_ones"),),
+    ),
+    Mutant(
+        row="poisoned-key",
+        name="what is put under the key of a hidden item stays hidden",
+        invariant="one lie makes no key useless to others",
+        where="storage.read.reader:EmbeddedReader.id_of",
+        operator=Operator.REPLACE,
+        at="self._names.own(tenant, own_key, life + 1) if hidden else memory_id",
+        by="memory_id",
+        tests=(
+            at(
+                "tests/integration/test_langgraph_store.py",
+                "test_what_is_put_under_the_key_of_a_hidden_item_is_shown",
+            ),
+        ),
+    ),
+    Mutant(
+        row="spent-cases",
+        name="a rule opens cases without an end",
+        invariant="one rule sets off so many searches in a day, and no more",
+        where="proxy.aftermath.rule_signals:RuleSignals.may_open",
+        operator=Operator.REPLACE,
+        at="len(day) >= most",
+        by="len(day) > 10 * most",
+        tests=(
+            at(
+                "tests/unit/proxy/aftermath/test_rule_watch.py",
+                "test_a_rule_opens_so_many_cases_a_day_and_no_more",
+            ),
+        ),
+    ),
+    Mutant(
+        row="screened-beside",
+        name="a lie in a memory's names is held against no anchor",
+        invariant="no read shows a lie beside a text",
+        where="proxy.aftermath.rule_signals:judged_text",
+        operator=Operator.REPLACE,
+        at="names",
+        by="names[:0]",
+        tests=(at(_SCREENING, "test_a_lie_beside_the_text_is_left_out_as_well"),),
+    ),
+    Mutant(
+        row="look-alikes",
+        name="tag characters spell nothing",
+        invariant="letters that only a model sees are read as what they say",
+        where="policy.text.skeleton:_fold_run",
+        operator=Operator.REPLACE,
+        at="unpiled(text).translate(_BEFORE)",
+        by="unpiled(text)",
+        tests=(
+            at(
+                "tests/unit/policy/text/test_skeleton.py", "test_tag_characters_say_what_they_spell"
+            ),
+        ),
+    ),
+    Mutant(
+        row="metadata",
+        name="metadata is not read",
+        invariant="words hidden in metadata are read like the text",
+        where="policy.labels.derive:read_text",
+        operator=Operator.REPLACE,
+        at="metadata_json is not None",
+        by="metadata_json is not None and (not metadata_json)",
+        tests=(_LANGUAGE,),
+    ),
+    Mutant(
+        row="set-apart",
+        name="words with marks between them are no sentence",
+        invariant="an order is an order however its words are set apart",
+        where="policy.text.language:_spoken",
+        operator=Operator.REPLACE,
+        at="set_together(shape)",
+        by="shape",
+        tests=(at(_LANGUAGE, "test_words_set_apart_by_marks_are_one_sentence"),),
+    ),
+    Mutant(
+        row="names",
+        name="names are not read",
+        invariant="words hidden in a name are read like the text",
+        where="policy.labels.derive:read_candidate",
+        operator=Operator.REPLACE,
+        at="found is Language.PLAIN",
+        by="found",
+        tests=(at(_DERIVE, "test_a_directive_in_a_name_is_read_like_one_in_the_text"),),
+    ),
+    Mutant(
+        row="anchors",
+        name="metadata is not asked about anchors",
+        invariant="what a recall shows is what step 8 asks about",
+        where="proxy.intercept.shadow:Shadow.probe",
+        operator=Operator.DROP,
+        at="said.append(skeleton(lines_of(shown.metadata_json)))",
+        tests=(
+            at(
+                "tests/integration/test_withheld_changes.py",
+                "test_a_contradiction_carried_in_metadata_is_held",
+            ),
+        ),
+    ),
+    Mutant(
+        row="heal",
+        name="a search shows what it may not",
+        invariant="what contradicts an anchor is in no search",
+        where="storage.read.reader:EmbeddedReader._placings",
+        operator=Operator.REPLACE,
+        at="asked.shows(memory)",
+        by="True",
+        tests=(at(_SCREENING, "test_the_places_of_what_is_left_out_are_filled_by_the_next_ones"),),
+    ),
+    Mutant(
+        row="locked-out",
+        name="a class that a model names costs trust",
+        invariant="no page can switch a principal's memory off through its model",
+        where="policy.checks:_matrix_finding",
+        operator=Operator.REPLACE,
+        at="Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)",
+        by="Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=True)",
+        tests=(
+            at(
+                "tests/unit/policy/test_class_lowered.py",
+                "test_a_forbidden_pair_moves_the_ladder_only_where_the_label_is_vouched_for",
+            ),
+        ),
+    ),
+    Mutant(
+        row="sleeper",
+        name="no forgetting",
+        invariant="what a sleeper banked is forgotten",
+        where="policy.trust.score:after_outcome",
+        operator=Operator.REPLACE,
+        at="scoring.forgetting",
+        by="1.0",
+        tests=(
+            at(
+                "tests/unit/policy/trust/test_score.py",
+                "test_a_sleeper_falls_below_a_threshold_within_as_many_bad_outcomes",
+            ),
+        ),
+    ),
+    Mutant(
+        row="feedback",
+        name="an agent's word opens a case",
+        invariant="a steered agent convicts no honest memory",
+        where="policy.after.signals:",
+        operator=Operator.REPLACE,
+        at="frozenset(SignalKind) - {SignalKind.AGENT}",
+        by="frozenset(SignalKind)",
+        tests=(
+            at(
+                "tests/unit/policy/after/test_signals.py",
+                "test_an_agents_word_opens_nothing_and_only_wrong_opens",
+            ),
+        ),
+    ),
+    Mutant(
+        row="model-asked-again",
+        name="a replay leaves nothing out",
+        invariant="what was hidden since is never sent to a model again",
+        where="proxy.model.replaying:_once_more",
+        operator=Operator.REPLACE,
+        at="out",
+        by="()",
+        tests=(
+            at(
+                "tests/integration/test_replayed_model.py",
+                "test_what_a_model_was_asked_is_in_no_file_and_what_was_hidden_is_not_sent_again",
+            ),
+        ),
+    ),
+    Mutant(
+        row="hostile-judges",
+        name="a judge sees the gate's environment",
+        invariant="a judge gets no credential",
+        where="proxy.aftermath.judges:_run",
+        operator=Operator.REPLACE,
+        at="{}",
+        by="None",
+        tests=(
+            at(
+                "tests/unit/proxy/aftermath/test_judges.py",
+                "test_a_program_is_asked_on_its_input_and_told_nothing_else",
+            ),
+        ),
+    ),
+    Mutant(
+        row="trust-lock",
+        name="one bad outcome stops a newcomer",
+        invariant="one outcome is no rate",
+        where="policy.trust.score:known_score",
+        operator=Operator.REPLACE,
+        at="state.good + bad_count >= RATE_OUTCOMES_MIN",
+        by="bad_count",
+        tests=(at(_CHECKS, "test_a_bad_soft_score_holds_and_a_good_one_opens_nothing"),),
+    ),
+    Mutant(
+        row="held-flood",
+        name="the oldest hold makes room, whoever caused it",
+        invariant="one origin cannot push out what another one waits for",
+        where="storage.write.waiting:HeldQueue.crowding",
+        operator=Operator.REPLACE,
+        at="(-counts[held[one].origin], held[one].leaf_index)",
+        by="held[one].leaf_index",
+        tests=(
+            at(
+                "tests/unit/storage/write/test_held_limits.py",
+                "test_one_origin_cannot_keep_others_from_being_held",
+            ),
+        ),
+    ),
+    Mutant(
+        row="flood",
+        name="a write is one write, however long it is",
+        invariant="bytes count in the window of their principal",
+        where="proxy.intercept.budgets:weight_of",
+        operator=Operator.REPLACE,
+        at="size // BYTES_PER_WRITE",
+        by="0 * size",
+        tests=(
+            at("tests/unit/proxy/intercept/test_budgets.py", "test_bytes_count_in_the_window"),
+            at(_INTERCEPTOR, "test_bytes_that_a_change_leaves_as_they_are_count_in_the_window"),
+        ),
+    ),
+    Mutant(
+        row="flood",
+        name="size is believed, not measured",
+        invariant="sizes are measured on the candidate itself",
+        where="policy.checks:budgets",
+        operator=Operator.REPLACE,
+        at="max(state.text_bytes, _bytes_len(candidate.text))",
+        by="state.text_bytes",
+        tests=(at(_CHECKS, "test_size_is_measured_in_bytes_on_the_candidate_itself"),),
+    ),
+    Mutant(
+        row="delete-flood",
+        name="refusals of a full tenant go on for ever",
+        invariant="refusals end where their leaves would be the flood",
+        where="storage.write.usage:Usage.no_room",
+        operator=Operator.REPLACE,
+        at="QuotaReached('the tenant has used up its share of the store')",
+        by="None",
+        tests=(
+            at(
+                "tests/unit/storage/write/test_usage.py",
+                "test_one_tenant_fills_its_share_and_another_still_writes",
+            ),
+        ),
+    ),
+    Mutant(
+        row="one-origin",
+        name="one origin may fill a search",
+        invariant="of five lies of one origin ten results show three",
+        where="storage.read.exposure:places",
+        operator=Operator.REPLACE,
+        at="of_ten * -(-limit // 10)",
+        by="limit + of_ten",
+        tests=(
+            at(
+                "tests/unit/storage/read/test_exposure.py",
+                "test_of_five_lies_of_one_origin_ten_results_show_three_and_stay_ten",
+            ),
+        ),
+    ),
+)
