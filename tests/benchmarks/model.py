@@ -44,9 +44,9 @@ def run() -> list[str]:
     with ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         model_port = upstream(stack)
-        direct = stack.enter_context(_Client(model_port, "/v1/messages"))
+        direct = stack.enter_context(Client(model_port, "/v1/messages"))
         port = front(stack, base, model_port)
-        through = stack.enter_context(_Client(port, "/anthropic/v1/messages"))
+        through = stack.enter_context(Client(port, "/anthropic/v1/messages"))
         lines = _table(direct, through, "nothing refused")
         refuse(port)
         lines += _table(direct, through, "one refused")
@@ -60,7 +60,7 @@ def against(before: Path) -> list[str]:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         model_port = upstream(stack)
         ports = front(stack, base / "before", model_port, before), front(stack, base, model_port)
-        old, new = (stack.enter_context(_Client(port, "/anthropic/v1/messages")) for port in ports)
+        old, new = (stack.enter_context(Client(port, "/anthropic/v1/messages")) for port in ports)
         lines = _table(old, new, "nothing refused", _AGAINST)
         for port in ports:
             refuse(port)
@@ -76,7 +76,7 @@ def with_ledger(without: str) -> list[str]:
             front(stack, base / "without", model_port, more=without),
             front(stack, base / "with", model_port),
         )
-        old, new = (stack.enter_context(_Client(port, "/anthropic/v1/messages")) for port in ports)
+        old, new = (stack.enter_context(Client(port, "/anthropic/v1/messages")) for port in ports)
         return _table(old, new, "recall ledger", _LEDGER)
 
 
@@ -91,13 +91,18 @@ def front(
     """The port of a sidecar of that checkout before the model; `more` are its other settings."""
     base.mkdir(exist_ok=True)
     config = base / "mnemogate.toml"
-    url = f"http://127.0.0.1:{model_port}"
-    config.write_text(f'[[model]]\nname = "anthropic"\napi = "anthropic"\nurl = "{url}"\n{more}')
+    config.write_text(table(model_port) + more)
     return _sidecar(stack, base, config, root)
 
 
+def table(model_port: int) -> str:
+    """The settings of a sidecar before the model at that port."""
+    url = f"http://127.0.0.1:{model_port}"
+    return f'[[model]]\nname = "anthropic"\napi = "anthropic"\nurl = "{url}"\n'
+
+
 def _table(
-    one: _Client, other: _Client, title: str, names: tuple[str, str] = ("direct", "through")
+    one: Client, other: Client, title: str, names: tuple[str, str] = ("direct", "through")
 ) -> list[str]:
     first, then = names
     lines = [
@@ -105,7 +110,7 @@ def _table(
     ]
     added: dict[int, float] = {}
     # In turns: what else the machine does then weighs on all of them alike.
-    rounds = zip(*(_conversation(turns, title) for turns in HISTORIES), strict=True)
+    rounds = zip(*(conversation(turns, title) for turns in HISTORIES), strict=True)
     taken = [
         [_asked(one, other, body, number % 2 == 0) for body in bodies]
         for number, bodies in enumerate(rounds)
@@ -124,7 +129,7 @@ def _table(
     return lines
 
 
-def _asked(one: _Client, other: _Client, body: bytes, in_order: bool) -> tuple[float, float]:  # noqa: FBT001 - which comes first is this one bit
+def _asked(one: Client, other: Client, body: bytes, in_order: bool) -> tuple[float, float]:  # noqa: FBT001 - which comes first is this one bit
     if in_order:
         return one.ask(body), other.ask(body)
     taken = other.ask(body)
@@ -148,7 +153,7 @@ def refuse(port: int) -> None:
     raise RuntimeError("the memory was not refused")
 
 
-def _conversation(turns: int, topic: str = "") -> Iterator[bytes]:
+def conversation(turns: int, topic: str = "") -> Iterator[bytes]:
     """Requests with the same history, and another last turn each."""
     messages: list[dict[str, Any]] = []
     for at in range(turns - 1):
@@ -207,12 +212,12 @@ def _sidecar(stack: ExitStack, base: Path, config: Path, root: Path) -> int:
     raise RuntimeError("the sidecar does not listen")
 
 
-class _Client:
+class Client:
     """Hand-made requests on one kept connection: nothing of a client's own is in the figures."""
 
-    def __init__(self, port: int, path: str) -> None:
+    def __init__(self, port: int, path: str, key: str = KEY) -> None:
         self._head = (
-            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Api-Key: {KEY}\r\n"
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Api-Key: {key}\r\n"
             "Content-Type: application/json\r\nAccept: text/event-stream\r\n"
         )
         self._socket = socket.create_connection(("127.0.0.1", port))

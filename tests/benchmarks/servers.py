@@ -102,6 +102,17 @@ def sidecar(
         yield server
 
 
+def put_anchors(base: Path, count: int, root: Path = ROOT) -> None:
+    """Register that many statements with the sidecar of the tree at `root` that serves `base`."""
+    for number in range(count):
+        statement = f"Invoices of team {number} need approval within {number + 3} days."
+        question = f"How long does the approval of an invoice of team {number} take?"
+        command = [sys.executable, "-P", "-m", "proxy", "anchor", "put", statement]
+        command += ["--question", question, "--state", str(base / "state")]
+        environment = {"HOME": str(base), "PYTHONPATH": str(root), "PATH": os.environ["PATH"]}
+        subprocess.run(command, check=True, capture_output=True, env=environment)
+
+
 def load(server: Server, connections: int, seconds: float, seed: int) -> dict[str, float]:
     """Closed-loop writes against a server: writes per second, p50 and p99 in milliseconds."""
     done = subprocess.run(
