@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from policy.model import MemoryClass
 from policy.text.paths import PathPattern, readings_of_path
 
 if TYPE_CHECKING:
@@ -35,6 +36,16 @@ class Place(msgspec.Struct, frozen=True):
     pattern: str
 
 
+def is_instructions(place: Place | None) -> bool:
+    """Whether a place is one that a host reads as instructions; no place is none."""
+    return place is not None and place.kind is PlaceKind.INSTRUCTIONS
+
+
+def class_in(*, instructions: bool) -> MemoryClass:
+    """The class that a change of a place asks for; no type, tag or name gives it another."""
+    return MemoryClass.L2 if instructions else MemoryClass.L3
+
+
 class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The places of one host. `version` is the release from which they were read.
 
@@ -49,7 +60,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     imports: Patterns = ()
 
 
-class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Hosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host: tuple[Host, ...]
 
 
@@ -59,7 +70,7 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
     Raises:
         ValueError: The text is not TOML, or has an unknown key or a wrong type.
     """
-    return msgspec.convert(tomllib.loads(text), _Document).host
+    return msgspec.convert(tomllib.loads(text), _Hosts).host
 
 
 class Places:
@@ -87,7 +98,7 @@ class Places:
             for pattern in patterns
         ]
         # Of two patterns that fit, the more specific one counts; of equal ones, instructions.
-        found.sort(key=lambda one: (-one[0].names, _is_facts(one[1])))
+        found.sort(key=lambda one: (-one[0].names, not is_instructions(one[1])))
         self._paths = [one for one in found if not one[1].pattern.startswith(_BLOCK)]
         self._blocks = [one for one in found if one[1].pattern.startswith(_BLOCK)]
 
@@ -99,19 +110,15 @@ class Places:
         """The place that a file is, or that lies in a folder, whose move moves all files in it."""
         readings = readings_of_path(path)
         inside = [place for one, place in self._paths if any(map(one.fits_folder, readings))]
-        return min(inside, key=_is_facts, default=None)
+        return max(inside, key=is_instructions, default=None)
 
     def of_block(self, name: str) -> Place | None:
         """The place that a block of memory is, by its name or the path under which it is kept."""
         return _first(self._blocks, name)
 
 
-def _is_facts(place: Place) -> bool:
-    return place.kind is PlaceKind.FACTS
-
-
 def _first(among: list[tuple[PathPattern, Place]], path: str) -> Place | None:
     """The most specific place of each reading of a path; of several, an instructions place."""
     readings = readings_of_path(path)
     found = (next((place for one, place in among if one.fits(path)), None) for path in readings)
-    return min((place for place in found if place), key=_is_facts, default=None)
+    return max((place for place in found if place), key=is_instructions, default=None)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from proxy.cli.exits import Exit
-from proxy.dialects.mcp.class_rules import example_of
 from proxy.dialects.mcp.maps import FORMAT, Posture, Tool, ToolKind, ToolMap
 from proxy.dialects.model.memory_words import words_of
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from proxy.cli.terminal import Terminal
-    from proxy.dialects.mcp.class_rules import ClassRule
     from proxy.ledger.unmapped_tools import UnmappedTool
 
 _NAMESPACE: Final = "mcp__"
@@ -40,15 +38,6 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
     reconciled_by: str | None
 
 
-class RuleView(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule of a map that raises a class, with an example string that the rule fits."""
-
-    tool: str
-    path: str
-    memory_class: str
-    example: str
-
-
 class MapView(msgspec.Struct, frozen=True, kw_only=True):
     """The JSON of a tool map, for `--json`."""
 
@@ -56,7 +45,6 @@ class MapView(msgspec.Struct, frozen=True, kw_only=True):
     read_from: str
     posture: str
     tools: list[ToolView]
-    class_rules: list[RuleView]
 
 
 def show_map(terminal: Terminal, tool_map: ToolMap) -> Exit:
@@ -66,7 +54,6 @@ def show_map(terminal: Terminal, tool_map: ToolMap) -> Exit:
         read_from=tool_map.read_from,
         posture=tool_map.posture.value,
         tools=[*_views(tool_map)],
-        class_rules=[*_rules(tool_map)],
     )
     if terminal.as_json:
         terminal.data(view)
@@ -82,29 +69,7 @@ def show_map(terminal: Terminal, tool_map: ToolMap) -> Exit:
             for one in view.tools
         ],
     )
-    if view.class_rules:
-        terminal.say()
-        terminal.table(
-            ("class rule of", "argument", "class", "fits, for example"),
-            [(one.tool, one.path, one.memory_class, one.example) for one in view.class_rules],
-        )
     return Exit.OK
-
-
-def _rules(tool_map: ToolMap) -> Iterator[RuleView]:
-    yield from _rules_of("every tool", tool_map.class_rules)
-    for name, tool in _cases(tool_map):
-        yield from _rules_of(name, tool.class_rules)
-
-
-def _rules_of(tool: str, rules: tuple[ClassRule, ...]) -> Iterator[RuleView]:
-    for rule in rules:
-        yield RuleView(
-            tool=tool,
-            path=rule.path,
-            memory_class=rule.memory_class.value,
-            example=example_of(rule),
-        )
 
 
 def _views(tool_map: ToolMap) -> Iterator[ToolView]:

@@ -68,10 +68,8 @@ class ModelMemory:
         replies = ReplyNotes(store.recalls, surroundings.now_ms)
         return cls(log, sessions, withholding, replies, replays=replays)
 
-    def knows_answers(self, models: tuple[ModelUpstream, ...]) -> None:
-        """Give the ledger the fixed texts of servers' answers to writes, from the tool maps."""
-        maps = (one for model in models for one in model.maps.maps)
-        self.sessions.knows_answers(text for one in maps for text in one.says)
+    def knows_files(self, models: tuple[ModelUpstream, ...]) -> None:
+        """Let the ledger recognise calls on places, by the tool maps."""
         self.sessions.knows_files(files_of(tuple(model.maps for model in models)))
 
     async def close(self) -> None:

@@ -227,7 +227,7 @@ async def _foundation(
     if settings.models:
         replays = ModelReplays(settings.models, settings.replay, surroundings.now_ms)
         memory = await ModelMemory.opened(store, surroundings, replays)
-        memory.knows_answers(settings.models)
+        memory.knows_files(settings.models)
         stack.push_async_callback(memory.close)
     return Foundation(
         settings=settings,

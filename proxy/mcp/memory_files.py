@@ -1,4 +1,4 @@
-"""In front of a file server, writes of memory files are judged line by line; other calls pass.
+"""In front of a file server, writes of places are judged line by line; other calls pass.
 
 The server itself is asked for the text before each write, so lines that a shell wrote there
 meanwhile are known as well.
@@ -12,10 +12,9 @@ import msgspec
 
 from proxy.dialects.files.edits import item_of, read_file_call
 from proxy.dialects.files.known import text_of
-from proxy.dialects.files.memory_paths import MemoryPaths
 from proxy.dialects.mcp.maps import ToolKind
 from proxy.dialects.mcp.message import CALL, Kind
-from proxy.files.here import is_of_memory
+from proxy.files.here import place_of
 from proxy.mcp.connection import ServerGone, Side
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 async def read_files(connection: Connection, call: Call, meta: Object) -> Call:
-    """The call as a write of memory if it changes a memory file; else the call as it is.
+    """The call as a write of memory if it changes a place; else the call as it is.
 
     Raises:
         MalformedRequest: The call does not have the form that its map says, or the path is a link.
@@ -38,9 +37,10 @@ async def read_files(connection: Connection, call: Call, meta: Object) -> Call:
     if call.rule.kind is not ToolKind.WRITE:
         return call
     read = read_file_call(rule, call.arguments)
-    if read.idle or not await is_of_memory(read, MemoryPaths(tool_map.memory_paths)):
+    place = None if read.idle else await place_of(read, tool_map.all_places)
+    if place is None:
         return call
-    item = item_of(read, call.arguments, await _text_now(connection, read, meta))
+    item = item_of(read, call.arguments, await _text_now(connection, read, meta), place)
     if item is None:
         return call
     return msgspec.structs.replace(call, kind=ToolKind.WRITE, items=(item,))

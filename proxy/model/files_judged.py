@@ -1,28 +1,30 @@
-"""Calls of an agent's own file tools: which change memory files, and which lines they add.
+"""Calls of an agent's own file tools: which change places, and which lines they add.
 
-A request repeats its whole conversation, so each time a memory file is changed, what the agent
-knows of the file is read from there. If the file is on this machine, a link to it is noticed.
+A request repeats its whole conversation, so each time a place is changed, what the agent knows
+of the file is read from there. If the file is on this machine, a link to it is noticed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from policy.places import is_instructions
 from policy.text.paths import is_exact_path
 from proxy.dialects.files.edits import item_of, read_file_call
+from proxy.dialects.files.imports import imports_of, may_be_one
 from proxy.dialects.files.known import KnownFiles
-from proxy.dialects.files.memory_paths import MemoryPaths
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import ToolKind
 from proxy.dialects.model.memory_tools import file_tool
 from proxy.dialects.model.tools import outcomes_of
 from proxy.dialects.model.transcript import Voice
-from proxy.files.here import is_of_memory
+from proxy.files.here import place_of
 from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from policy.places import Place
     from proxy.dialects.files.edits import FileCall
     from proxy.dialects.model.memory_tools import FileTool, Maps, OfferedTools
     from proxy.dialects.model.transcript import ModelCall, Where
@@ -32,21 +34,22 @@ if TYPE_CHECKING:
 
 
 def files_of(maps: Iterable[Maps]) -> Callable[[ModelCall], str | None]:
-    """A function that tells, by these maps, which memory file a call of a model reads or edits.
+    """A function that tells, by these maps, which place a call of a model reads or edits.
 
-    It returns a name made of the server and the path as it is spelled; None for a call on no
-    memory file. A text that was read under one name lowers no edit under the same name. So a path
+    It returns a name made of the server and the path as it is spelled; None for a call on no place.
+    A text that was read under one name lowers no edit under the same name. So a path
     that may lead to another file the next time, a relative one or one with `..`, gets None, and two
     spellings of a path get two names, because some file systems keep two files under them.
     """
-    known = tuple((one, MemoryPaths(one.memory_paths)) for one in maps)
 
     def file_of(call: ModelCall) -> str | None:
-        for one, paths in known:
+        for one in maps:
             tool = file_tool(one, call)
             rule = None if tool is None else tool.rule.file
             path = None if rule is None else (call.arguments or {}).get(rule.path)
-            if tool is not None and isinstance(path, str) and paths.fits(path):
+            if tool is None or not isinstance(path, str):
+                continue
+            if tool.tool_map.all_places.of_path(path) is not None:
                 moved = rule is not None and rule.to is not None
                 named = is_exact_path(path) and not moved
                 return f"{tool.server}\0{path}" if named else None
@@ -56,7 +59,7 @@ def files_of(maps: Iterable[Maps]) -> Callable[[ModelCall], str | None]:
 
 
 class FileWrite(NamedTuple):
-    """A call that changes a memory file; `item` is None if it changes no line."""
+    """A call that changes a place; `item` is None if it changes no line."""
 
     tool: FileTool
     item: Item | None
@@ -72,32 +75,34 @@ class ConversationFiles:
         self._prepared = prepared
         self._maps = prepared.asked.maps
         self._catalogue = catalogue
-        self._paths = MemoryPaths(prepared.asked.maps.memory_paths)
         self._known: KnownFiles | None = None
+        # The files that instructions files import, as far as the conversation has shown their text.
+        self._imports: dict[str, Place] = {}
         self._earlier: list[ModelCall] = []
 
     async def read(self, call: ModelCall) -> FileWrite | None:
-        """What a call changes in a memory file; None if it changes none.
+        """What a call changes in a place; None if it changes none.
 
         Raises:
             MalformedRequest: The call does not have the form that its map says, or the path is a
                 link.
         """
-        tool = file_tool(self._maps, call) if self._paths.patterns else None
+        tool = file_tool(self._maps, call)
         if tool is None or tool.rule.file is None or tool.rule.kind is not ToolKind.WRITE:
             return None
         read = read_file_call(tool.rule.file, call.arguments)
-        if read.idle or not await is_of_memory(read, self._paths):
-            return None
         known = self._known = self._known or self._read_conversation()
+        places = tool.tool_map.all_places
+        place = None if read.idle else await place_of(read, places, self._importer)
+        if place is None:
+            return None
         for earlier in self._earlier:
             # The result of an earlier call of the same reply is not known yet, so what it may have
             # changed counts as unknown.
             self._ran(known, earlier)
         self._earlier.clear()
-        return FileWrite(
-            tool, item_of(read, call.arguments or {}, known.text(tool.server, read.path))
-        )
+        before = known.text(tool.server, read.path)
+        return FileWrite(tool, item_of(read, call.arguments or {}, before, place))
 
     def goes_on(self, call: ModelCall) -> None:
         """Note an admitted call of this reply: the agent makes the reply's later calls after it."""
@@ -147,6 +152,17 @@ class ConversationFiles:
             known.is_missing(tool.server, read[1])
         elif done and not set(rule.cut) & _given(call):
             known.was_read(tool.server, read[1], answer)
+        self._note_imports(tool, read[1].path, known.text(tool.server, read[1].path))
+
+    def _note_imports(self, tool: FileTool, path: str, text: str | None) -> None:
+        place = tool.tool_map.all_places.of_path(path)
+        place = place if is_instructions(place) else self._importer(path)
+        if place is not None:
+            self._imports |= dict.fromkeys(imports_of(path, text or ""), place)
+
+    def _importer(self, path: str) -> Place | None:
+        found = (place for name, place in self._imports.items() if may_be_one(name, path))
+        return next(found, None)
 
     def _ran(self, known: KnownFiles, call: ModelCall) -> None:
         """Forget the known texts of files that a call with an unknown result may have changed."""

@@ -328,7 +328,6 @@ class KnownEntity(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     memory_ids: tuple[MemoryId, ...]
-    memory_class: MemoryClass
     hanging: tuple[MemoryId, ...]
 
 

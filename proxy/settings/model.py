@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from policy.labels.who_writes import SystemText, UserTurns
+from policy.places import Patterns  # noqa: TC001 - msgspec reads the annotation
 from policy.text.paths import BadPattern
-from proxy.dialects.files.memory_paths import MEMORY_PATHS, MemoryPaths
 from proxy.dialects.mcp.maps import MapError
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
@@ -65,7 +65,8 @@ class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     passing: Annotated[tuple[Path, ...], Meta(max_length=64)] = ()
     purpose: ModelPurpose = ModelPurpose.AGENT
     maps: Annotated[tuple[Text, ...], Meta(max_length=64)] | None = None
-    memory_paths: Annotated[tuple[Text, ...], Meta(max_length=256)] = MEMORY_PATHS
+    instruction_paths: Patterns = ()
+    fact_paths: Patterns = ()
     user_turns: UserTurns | None = None
     system_text: SystemText = SystemText.KNOWN
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 600.0
@@ -91,9 +92,11 @@ MEANINGS: Final[dict[str, str]] = {
     "answers is gated before the backend sees it.",
     "maps": "Tool maps, shipped ones by name or files: which tools write memory. Unset: all that "
     "are shipped. For `extraction` one, with the form of the answers.",
-    "memory_paths": "Files of memory, of which the agent's own writes are judged: a name in any "
-    "folder, a path, `*` in a name, `**` below. Unset: what hosts load; a list replaces it, and "
-    "each start names what it leaves out.",
+    "instruction_paths": "Places that your hosts put into prompts as rules, beside the shipped "
+    "ones: a name in any folder, a path, `*` in a name, `**` for any names, `block:NAME`. What "
+    "nothing proves waits there for a person.",
+    "fact_paths": "Places of notes, beside the shipped ones. Of two patterns the one that names "
+    "more steps counts; of equal ones, instructions.",
     "user_turns": "`person`: people type the user turns, so one turn of theirs, stored as it is, "
     "is `user_input`. `program`: a program writes them, and nothing is. Unset: only what follows "
     'an explicit "remember that".',
@@ -186,10 +189,10 @@ def _upstream(given: ModelTable) -> ModelUpstream:
 
 def _maps(given: ModelTable) -> Maps:
     try:
-        MemoryPaths(given.memory_paths)
+        found = maps_of_models(given.maps, given.instruction_paths, given.fact_paths)
+        _ = [one.all_places for one in found.files]
     except BadPattern as error:
-        raise BadValue(f"memory_paths: {error}") from None
-    found = maps_of_models(given.maps, given.memory_paths)
+        raise BadValue(f"instruction_paths, fact_paths: {error}") from None
     if given.purpose is ModelPurpose.AGENT:
         return found
     answers = [one for one in found.maps if one.model.outputs or one.model.text]

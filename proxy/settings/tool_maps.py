@@ -6,12 +6,16 @@ import functools
 import importlib.resources
 import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.files.memory_paths import MEMORY_PATHS
+import msgspec
+
 from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, Posture, ToolMap, parse_map
 from proxy.dialects.model.memory_tools import Maps
 from storage.trusted_files import UnfitFile, read_file
+
+if TYPE_CHECKING:
+    from policy.places import Patterns
 
 CONTEXT_MAP: Final = "context"
 # The map that store mode uses: its tools are those of the server `server-memory`.
@@ -35,24 +39,32 @@ def map_for_server(server_name: str) -> ToolMap | None:
 
 
 def maps_of_models(
-    names: tuple[str, ...] | None, memory_paths: tuple[str, ...] = MEMORY_PATHS
+    names: tuple[str, ...] | None, instructions: Patterns = (), facts: Patterns = ()
 ) -> Maps:
     """The maps by which a model's memory tools are recognised: the named ones, or all shipped ones.
 
-    Maps of file tools are always among them: they have only changes of memory files judged.
+    Maps of file tools are always among them: they have only changes of places judged. All of them
+    get the two lists of places beside their own.
 
     Raises:
         MapError: No such map exists, or a file is no map (see `load_map`).
     """
-    known = tuple(_shipped()[name] for name in shipped())
-    found = tuple(load_map(name) for name in names or ())
+
+    def placed(one: ToolMap) -> ToolMap:
+        return msgspec.structs.replace(
+            one,
+            instruction_paths=one.instruction_paths + instructions,
+            fact_paths=one.fact_paths + facts,
+        )
+
+    known = tuple(placed(_shipped()[name]) for name in shipped())
+    found = tuple(placed(load_map(name)) for name in names or ())
     if names is None:
         found = tuple(one for one in known if one.tools and not one.model.named_only)
     return Maps(
         maps=tuple(one for one in found if not _of_files(one)),
         named=names is not None,
         files=tuple({one.name: one for one in (*known, *found) if _of_files(one)}.values()),
-        memory_paths=memory_paths,
     )
 
 

@@ -210,6 +210,7 @@ _NOT_IN_CHAT: Final = (
 _SUCCESSORS: Final = {
     "confirm": f"confirm: no such setting; {_NOT_IN_CHAT}",
     "confirm_tools": f"confirm_tools: no such setting; {_NOT_IN_CHAT}",
+    "memory_paths": "memory_paths: no such setting; instruction_paths and fact_paths add",
 }
 
 

@@ -7,8 +7,6 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from policy.ruleset import parse_ruleset, wider_than
-from proxy.dialects.files.memory_paths import left_out
-from proxy.dialects.mcp.maps import Posture
 from proxy.settings.servers import is_loopback
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ def shipped_rules() -> Ruleset:
 
 
 def wider_settings(settings: Settings) -> tuple[str, ...]:
-    """Settings that open a listener to others, or leave memory files unjudged, with reasons."""
+    """Settings that open a listener to others, with reasons."""
     found: list[str] = []
     if "null" in {origin.lower() for origin in settings.allowed_origins}:
         # Any web page can send `Origin: null`, from a sandboxed frame or a local file, so allowing
@@ -32,18 +30,7 @@ def wider_settings(settings: Settings) -> tuple[str, ...]:
     for name, address in (("listen", settings.listen), ("admin", settings.admin)):
         if settings.tls is None and not is_loopback(address.host):
             found.append(f"{name}: beyond this machine without TLS, so keys can be read on the way")
-    for model in settings.models:
-        found += _unjudged(f"[[model]] {model.name}", model.maps.memory_paths)
-    for server in settings.mcp:
-        if server.tool_map is not None and server.tool_map.posture is Posture.FILES:
-            found += _unjudged(f"[[mcp]] {server.name}", server.tool_map.memory_paths)
     return tuple(found)
-
-
-def _unjudged(table: str, patterns: tuple[str, ...]) -> list[str]:
-    """The memory files that an operator's list leaves unjudged, compared with the shipped list."""
-    gone = ", ".join(left_out(patterns))
-    return [f"{table}: memory_paths: nobody judges what is written to {gone}"] if gone else []
 
 
 def wider_rules(rules: Ruleset) -> tuple[str, ...]:

@@ -80,18 +80,14 @@ def test_a_map_is_shown_or_refused_with_its_place(place: Place) -> None:
     assert "letta_memory_unified (operation = create_block)" in shown.out
     data = place.command("mcp", "--map", "server-memory", "--check", "--json").data
     assert {tool["tool"]: tool["kind"] for tool in data["tools"]}["delete_entities"] == "delete"
-    fits = {one["path"]: one["example"] for one in data["class_rules"]}
-    assert set(fits) == {"entities[].entityType", "relations[].relationType"}
-    assert all(fits.values()), "each rule is shown with a text that it fits"
     mine = place.root / "mine.toml"
-    never = '{ path = "text", pattern = "(a+)+$", memory_class = "L2" }'
-    tool = f'[tools.t]\nkind = "write"\ntexts = ["text"]\nclass_rules = [{never}]\n'
+    tool = '[tools.t]\nkind = "write"\ntexts = ["text"]\nplaces = ["name"]\n'
     text = f'format = 1\nname = "m"\nread_from = "x"\n{tool}'
     mine.write_text(text)
-    endless = place.command("mcp", "--map", str(mine), "--check")
-    assert endless.code == 2
-    assert "pattern" in endless.err
-    mine.write_text(text.replace("(a+)+$", "a+"))
+    unknown = place.command("mcp", "--map", str(mine), "--check")
+    assert unknown.code == 2
+    assert "no argument of the tool: name" in unknown.err
+    mine.write_text(text.replace('name"]', 'text"]'))
     assert place.command("mcp", "--map", str(mine), "--check").code == 0, "control"
     mine.write_text('format = 1\nname = "m"\nread_from = "x"\n[tools.t]\nkind = "many"\n')
     refused = place.command("mcp", "--map", str(mine), "--check")

@@ -1,7 +1,9 @@
-"""A file tool's call on a memory file, as an item that is judged like any other write.
+"""A file tool's call on a place, as an item that is judged like any other write.
 
-Added lines are new memories, and lines that only go are a deletion. Moves, imports, and edits of a
-file whose text is unknown change something that the gate has never seen, so a person decides.
+Lines that come are judged, lines that only go are a removal, and a line that is replaced is a
+change of that line. Of a file whose text is not known, the new strings of the call count. A move,
+and a call without its new strings, change something that the gate has never seen, so a person
+decides.
 """
 
 from __future__ import annotations
@@ -10,11 +12,14 @@ import base64
 import hashlib
 import re
 import zlib
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.model import ChangeKind, MemoryClass
+from policy.labels.editing import NEWLINE, Effect, How
+from policy.model import ChangeKind
+from policy.places import class_in, is_instructions
 from policy.text.paths import folded_path
 from proxy.dialects.files.hunks import hunks_of
 from proxy.dialects.mcp.pieces import literal
@@ -25,13 +30,11 @@ from proxy.seams.guard import ITEMS_MAX, Item
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from policy.places import Place
     from proxy.dialects.files.hunks import Hunk
     from proxy.dialects.mcp.file_rules import FileRule
     from proxy.dialects.strict_json.strict import JsonValue
 
-# The class under which lines of a memory file are judged: hosts load such a file at the beginning
-# of every later conversation.
-_CLASS: Final = MemoryClass.L2
 _PATH_LEN_MAX: Final = 512
 _DIGEST_LEN: Final = 32
 # The name under which an item's arguments hold the whole call, packed. The call is packed because
@@ -91,64 +94,87 @@ def read_file_call(rule: FileRule, arguments: Mapping[str, JsonValue] | None) ->
     )
 
 
-def item_of(call: FileCall, arguments: Mapping[str, JsonValue], before: str | None) -> Item | None:
-    """The item for a call on a memory file whose text is `before`; None if it changes no line.
+def item_of(
+    call: FileCall, arguments: Mapping[str, JsonValue], before: str | None, place: Place
+) -> Item | None:
+    """The item for a call on a place whose text is `before`; None if the call changes no line.
 
     `arguments` are those of the call, kept in the item so that a released call can be sent.
     """
+    made = partial(_made, call, arguments, place)
+    hunks = _hunks(call, before)
+    if hunks is None:
+        old = {old for old, _, _ in call.edits or ()} | {call.to}
+        texts = _strings(call) or (call.path,)
+        # The old texts of replacements are in the file already, so they only tell where the new
+        # text goes.
+        named = tuple(at for at, one in enumerate(texts) if one in old)
+        # An unknown change counts as an update of a memory that the gate has never seen, under a
+        # key of its own: a person decides.
+        return made(ChangeKind.UPDATE, texts, named, key=texts)
+    came = NEWLINE.join(line for one in hunks for line in one.came)
+    went = NEWLINE.join(line for one in hunks for line in one.went)
+    reads = tuple(one.reads for one in hunks if one.came)
+    replaces_unknown = before is None and call.text is not None
+    if came and went:
+        # Lines that go are in the file already: a read that shows them shows nothing of this item.
+        part = Effect(how=How.REPLACE, text=0, old=1)
+        return made(ChangeKind.UPDATE, (came, went), (1,), effect=part, reads=reads)
+    if came:
+        whole = Effect(how=How.SET, text=0) if replaces_unknown else None
+        return made(ChangeKind.CREATE, (came,), effect=whole, reads=reads)
+    if went or replaces_unknown:
+        # Where no line is named, all that is known of the file goes.
+        return made(ChangeKind.DELETE, (went or folded_path(call.path),))
+    return None
+
+
+def _hunks(call: FileCall, before: str | None) -> tuple[Hunk, ...] | None:
+    """What a call changes, line by line; None if its new strings do not tell."""
     after = call.after(before)
-    hunks = None if before is None or after is None else hunks_of(before, after)
-    if call.to is not None or hunks is None:
-        return _made(call, arguments, None, _strings(call), ())
-    if not hunks:
+    if call.to is not None or any(_EXPANDED.search(new) for _, new, _ in call.edits or ()):
         return None
-    came = tuple("\n".join(one.came) for one in hunks if one.came)
-    went = tuple("\n".join(one.went) for one in hunks if one.went)
-    if not came:
-        return _made(call, arguments, ChangeKind.DELETE, went, hunks)
-    # A mere addition is a new memory. It is an update if other lines only go, or if a new line
-    # imports another file.
-    apart = any(one.imports or not one.came for one in hunks)
-    change = ChangeKind.UPDATE if apart else ChangeKind.CREATE
-    # Replaced lines are named beside the new ones, so that a person's turn which says only the new
-    # line does not endorse the item.
-    return _made(call, arguments, change, came, hunks, went)
+    if after is not None:
+        return hunks_of(before or "", after)
+    found: list[Hunk] = []
+    for old, new, _ in call.edits or ():
+        found += (hunks := hunks_of(old, new)) or ()
+        if hunks is None:
+            return None
+    return tuple(found) if call.edits else None
 
 
 def _made(
     call: FileCall,
     arguments: Mapping[str, JsonValue],
-    change: ChangeKind | None,
-    texts: tuple[str, ...],
-    hunks: tuple[Hunk, ...],
-    went: tuple[str, ...] = (),
+    place: Place,
+    change: ChangeKind,
+    pieces: tuple[str, ...],
+    labels: tuple[int, ...] = (),
+    *,
+    key: tuple[str, ...] = (),
+    effect: Effect | None = None,
+    reads: tuple[str, ...] = (),
 ) -> Item:
-    """Make the item that is judged in place of a file tool's call.
-
-    `change` is None if nobody can say what the call does to the file.
-    """
-    pieces = (*texts, *went) or (call.path,)
+    """Make the item that is judged in place of a file tool's call."""
     packed = base64.b64encode(zlib.compress(canonical_json(dict(arguments)).encode(), 9)).decode()
     placed: dict[str, JsonValue] = {
         "file": literal(call.path),
         "lines": [f"#{at}" for at in range(len(pieces))],
-        "reads": [literal(hunk.reads) for hunk in hunks if hunk.came],
+        "reads": [literal(one) for one in reads],
         _CALL: packed,
     }
-    # The old texts of replacements stand in the file already, so they only say where the new text
-    # goes.
-    old = {old for old, _, _ in call.edits or ()} | {call.to}
-    named = [*range(len(texts), len(pieces))]
-    named += [at for at, one in enumerate(texts) if change is None and one in old]
+    instructions = is_instructions(place)
+    path = folded_path(call.path)
     return Item(
-        # An unknown change counts as an update of a memory that the gate has never seen: a person
-        # decides.
-        change=change or ChangeKind.UPDATE,
+        change=change,
         arguments=canonical_json(placed),
         pieces=pieces,
-        labels=tuple(sorted(named)),
-        key=_key(call.path, *texts),
-        memory_class=_CLASS,
+        labels=labels,
+        key=f"{path}#{_digest(key)}" if key else path,
+        memory_class=class_in(instructions=instructions),
+        instructions=instructions,
+        effect=effect,
     )
 
 
@@ -173,10 +199,8 @@ def _strings(call: FileCall) -> tuple[str, ...]:
     return tuple(one for one in texts if one)
 
 
-def _key(path: str, *texts: str) -> str:
-    """A key under which an item is filed, made of the file's path and the edit's texts."""
-    digest = hashlib.sha256(canonical_json(list(texts)).encode()).hexdigest()
-    return f"{folded_path(path)}#{digest[:_DIGEST_LEN]}"
+def _digest(parts: tuple[str, ...]) -> str:
+    return hashlib.sha256(canonical_json([*parts]).encode()).hexdigest()[:_DIGEST_LEN]
 
 
 def _edits(

@@ -24,9 +24,6 @@ _MARK: Final = re.compile(r"\s*(?:[-*+\u2022]\s+|\d{1,4}[.)]\s+|#+\s+|>\s*)*")
 _ENDED: Final = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201d\u2019)\]*_`]*\s*$")
 _GOES_ON: Final = re.compile(r"[,:;\u2013\u2014-][*_`]*\s*$")
 _QUOTES: Final = " \t*_\"'([\u201c\u2018\u2026"
-# Finds `@file`, which imports a file. Before the `@`, white space as JavaScript defines it is
-# allowed; Python's definition is narrower.
-_IMPORT: Final = re.compile(r"(?:^|[\s\ufeff(\[\"'`*_])@[^\s@]")
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,8 +35,6 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
     came: tuple[str, ...]
     went: tuple[str, ...]
     reads: str
-    # Whether an added line imports another file, whose text is read in its place.
-    imports: bool
 
 
 def hunks_of(before: str, after: str) -> tuple[Hunk, ...] | None:
@@ -64,7 +59,6 @@ def hunks_of(before: str, after: str) -> tuple[Hunk, ...] | None:
                 came=_said(came),
                 went=_said(went),
                 reads=_beside(new, start + first, start + last),
-                imports=any(map(_IMPORT.search, came)),
             )
         )
     return None if len(found) > HUNKS_MAX else tuple(found)

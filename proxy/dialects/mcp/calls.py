@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, ChangeKind, MemoryClass
-from proxy.dialects.mcp.class_rules import fits
+from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, ChangeKind
+from policy.places import class_in, is_instructions
 from proxy.dialects.mcp.effects import effect_of
 from proxy.dialects.mcp.known_members import check_twins
 from proxy.dialects.mcp.maps import (
@@ -83,7 +83,7 @@ def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
         return _without_memory(tool_map, name, arguments)
     rule = tool_map.tool(name)
     if rule is not None:
-        _check_names(tool_map, rule, arguments)
+        _check_names(rule, arguments)
     if rule is not None and rule.switch is not None:
         rule = _case(rule, arguments)
     if rule is None or rule.kind is None:
@@ -131,9 +131,9 @@ def kept_of(call: Call, refused: frozenset[int]) -> dict[str, JsonValue]:
     return _reduced(call.rule, call.arguments, kept)
 
 
-def _check_names(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> None:
+def _check_names(rule: Tool, arguments: dict[str, JsonValue]) -> None:
     """Refuse a name that a server which folds case would read as one of the map's arguments."""
-    for pattern, known in argument_names(tool_map, rule).items():
+    for pattern, known in argument_names(rule).items():
         try:
             found = list(places(arguments, pattern))
         except MisfitError:
@@ -184,13 +184,15 @@ def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Ite
         taking.add(" ".join(part for part in joined if part))
     if taking.length > TEXT_LEN_MAX:
         raise MalformedRequest("arguments: too much text for one memory", status=413)
+    instructions = _is_instructions(tool_map, rule, named)
     return Item(
         change=_change(rule, named),
         arguments=encoded,
         pieces=tuple(taking.pieces),
         labels=tuple(sorted(taking.labels)),
         key=_key(rule, named),
-        memory_class=_memory_class(tool_map, rule, named),
+        memory_class=class_in(instructions=instructions),
+        instructions=instructions,
         scope_user=_user(rule, named),
         # An unknown argument may make the call do something else.
         effect=None if taking.strange else _effect(rule, taken),
@@ -368,18 +370,18 @@ def _one_path(text: str) -> str:
     return "/" + "/".join(steps)
 
 
-def _memory_class(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> MemoryClass:
-    found = [rule.memory_class or tool_map.memory_class]
-    for class_rule in (*tool_map.class_rules, *rule.class_rules):
-        try:
-            values = list(places(arguments, path(class_rule.path)))
-        except MisfitError:
-            # A class rule of the whole map may name a path that the arguments of this tool do not
-            # have. It is skipped.
-            continue
-        if any(isinstance(value, str) and fits(class_rule, value) for _, value in values):
-            found.append(class_rule.memory_class)
-    return max(found, key=lambda memory_class: memory_class.power)
+def _is_instructions(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> bool:
+    """Whether a call changes what a host reads as instructions, or may do so."""
+    if any(value for text in rule.instructions for _, value in _places(arguments, path(text))):
+        return True
+    known = tool_map.all_places
+    named = (value for text in rule.places for _, value in _places(arguments, path(text)))
+    return any(
+        is_instructions(place)
+        for name in named
+        if isinstance(name, str)
+        for place in (known.of_block(name), known.of_path(name))
+    )
 
 
 def _user(rule: Tool, arguments: dict[str, JsonValue]) -> str | None:

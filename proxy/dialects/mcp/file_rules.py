@@ -1,6 +1,6 @@
 """What a tool map says of a tool that reads, writes or moves files, memory or not.
 
-Only changes of memory files (`memory_paths`) are judged. The map's entry for such a tool may have
+Only changes of places (`policy.places`) are judged. The map's entry for such a tool may have
 the keys of this file and no others.
 """
 

@@ -8,10 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from proxy.dialects.mcp.calls import read_call
-from proxy.dialects.mcp.class_rules import fits
 from proxy.dialects.mcp.paths import MisfitError, parse_path, places
 from proxy.dialects.strict_json.in_text import read_container
 from proxy.dialects.strict_json.strict import canonical_json
@@ -60,24 +57,12 @@ def items_listed(tool_map: ToolMap, result: JsonValue) -> Listed:
             unreadable += 1
             continue
         for item in items:
-            found.setdefault(digest_of_item(item), _by_name(tool_map, adopts.write, item))
+            found.setdefault(digest_of_item(item), item)
         if len(found) > LISTED_MAX:
             raise MalformedRequest(f"the server keeps more than {LISTED_MAX} memories")
     if unreadable and not found:
         raise MalformedRequest("no item in the answer is of the form that the map says")
     return Listed(tuple(found.values()), unreadable)
-
-
-def _by_name(tool_map: ToolMap, tool: str, item: Item) -> Item:
-    """The item, in a class that can change behaviour if its key names a place that does.
-
-    The map's class rules test the type that the item has on the server; whoever filled the server
-    could choose that type, so here the same rules test the item's key as well.
-    """
-    rule = tool_map.tool(tool)
-    classes = [one.memory_class for one in rule.class_rules if fits(one, item.key)] if rule else []
-    raised = min((*classes, item.memory_class), key=lambda one: one.value)
-    return msgspec.structs.replace(item, memory_class=raised)
 
 
 def digest_of_item(item: Item) -> str:

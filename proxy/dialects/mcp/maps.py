@@ -14,30 +14,40 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.model import ChangeKind, MemoryClass
+from policy.model import ChangeKind
+from policy.places import Patterns  # noqa: TC001 - msgspec reads the annotation
 from policy.text.paths import BadPattern
-from proxy.dialects.files.memory_paths import MEMORY_PATHS, MemoryPaths
-from proxy.dialects.mcp.class_rules import ClassRule, Path, RuleError, Word, example_of
+from proxy.dialects.files.shipped_places import places_with
 from proxy.dialects.mcp.effects import EffectRule  # noqa: TC001 - msgspec reads the annotation
 from proxy.dialects.mcp.file_rules import FileRule  # noqa: TC001 - msgspec reads the annotation
 from proxy.dialects.mcp.in_model import InModel
 from proxy.dialects.mcp.paths import ELEMENT, PathError, Pattern, parse_path
-from proxy.dialects.mcp.places import LISTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from policy.places import Places
+
 MAP_BYTES_MAX: Final = 1024 * 1024
 FORMAT: Final = 1
+# What a removed key is answered with: one line that names its successor.
+_SUCCESSORS: Final = {
+    "class_rules": "places (what decides is where a text goes, and no type or tag)",
+    "memory_class": "places (what decides is where a text goes, and no type or tag)",
+    "memory_paths": "instruction_paths, fact_paths",
+    "says": "nothing (an answer decides no label)",
+}
 _OF_A_WRITE: Final = frozenset({None, ChangeKind.CREATE, ChangeKind.UPDATE})
 
 # Settings that only a tool which changes something may have in the map.
 _OF_A_CHANGE: Final = (
     *("change", "update_if", "delete_if", "pass_if", "aliases", "items", "required"),
     *("absent", "texts", "labels", "plain"),
-    *("joined", "key", "user", "memory_class", "class_rules", "reconcile", "effect"),
+    *("joined", "key", "user", "places", "instructions", "reconcile", "effect"),
 )
 
+Path = Annotated[str, Meta(min_length=1, max_length=256)]
+Word = Annotated[str, Meta(min_length=1, max_length=128)]
 Paths = Annotated[tuple[Path, ...], Meta(max_length=64)]
 
 
@@ -191,8 +201,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     key_form: KeyForm = KeyForm.PLAIN
     effect: EffectRule | None = None
     user: Path | None = None
-    memory_class: MemoryClass | None = None
-    class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
+    # Arguments that name the file or block which the call changes.
+    places: Paths = ()
+    # Arguments with which a call changes what goes into a prompt as instructions, or may do so.
+    instructions: Paths = ()
     reconcile: Reconcile | None = None
     shown: Shown | None = None
     # In a map of file tools: the file that the tool reads, writes or moves. A tool without it
@@ -220,18 +232,19 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     posture: Posture = Posture.MEMORY
     # The `serverInfo.name` by which a shipped map is chosen.
     server_names: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
-    # Fixed texts of the server's answers to writes, keys of objects included, which are nobody's
-    # words.
-    says: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
-    # In a map of file tools: patterns of the paths that are memory files.
-    memory_paths: Annotated[tuple[Path, ...], Meta(max_length=256)] = MEMORY_PATHS
-    memory_class: MemoryClass = MemoryClass.L3
-    class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
+    # Places beside those that are shipped (`policy.places`).
+    instruction_paths: Patterns = ()
+    fact_paths: Patterns = ()
     # How to list all that the server keeps, for `mnemogate review adopt`.
     adopts: Adopts | None = None
     shown: Shown = Shown()
     model: InModel = InModel()
     tools: Annotated[dict[Word, Tool], Meta(max_length=1_024)] = {}
+
+    @property
+    def all_places(self) -> Places:
+        """The shipped places, and those of the map."""
+        return places_with(self.instruction_paths, self.fact_paths)
 
     def tool(self, name: str) -> Tool | None:
         """What the map says of a tool; None if it does not name the tool."""
@@ -256,14 +269,17 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
     try:
         found = msgspec.convert(document, ToolMap)
     except msgspec.ValidationError as error:
-        raise MapError(f"{where}: {error}") from None
+        gone = next((one for one in _SUCCESSORS if f"unknown field `{one}`" in str(error)), None)
+        told = "" if gone is None else f"; its successor: {_SUCCESSORS[gone]}"
+        raise MapError(f"{where}: {error}{told}") from None
     if found.format != FORMAT:
         raise MapError(f"{where}: format: must be {FORMAT}")
     if found.posture is Posture.CONTEXT and found.tools:
         raise MapError(f"{where}: tools: a context server's tools all pass; remove them")
-    _check_memory_paths(found.memory_paths, where)
-    named = {text for tool in found.tools.values() for text in _named_paths(tool)}
-    _check_rules(found.class_rules, f"{where}: class_rules", named)
+    try:
+        _ = found.all_places
+    except BadPattern as error:
+        raise MapError(f"{where}: instruction_paths, fact_paths: {error}") from None
     _check_shown(found.shown, f"{where}: shown")
     _check_adopts(found.adopts, f"{where}: adopts", found.tools)
     _check_model(found, f"{where}: model")
@@ -287,11 +303,10 @@ def key_paths(tool: Tool) -> Iterator[str]:
         yield from (part,) if isinstance(part, str) else part
 
 
-def argument_names(tool_map: ToolMap, tool: Tool) -> dict[Pattern, set[str]]:
+def argument_names(tool: Tool) -> dict[Pattern, set[str]]:
     """The argument names that the map mentions, by the object that has them."""
     names: dict[Pattern, set[str]] = {Pattern(()): set()}
-    of_tool = [*_named_paths(tool), *(rule.path for rule in tool.class_rules)]
-    for text in (*of_tool, *(rule.path for rule in tool_map.class_rules)):
+    for text in _named_paths(tool):
         steps = path(text)
         for at, step in enumerate(steps):
             if step != ELEMENT:
@@ -299,13 +314,6 @@ def argument_names(tool_map: ToolMap, tool: Tool) -> dict[Pattern, set[str]]:
     for name, others in tool.aliases.items():
         names[Pattern(())].update((name, *others))
     return names
-
-
-def _check_memory_paths(given: tuple[str, ...], where: str) -> None:
-    try:
-        MemoryPaths(given)
-    except BadPattern as error:
-        raise MapError(f"{where}: memory_paths: {error}") from None
 
 
 def _check_adopts(adopts: Adopts | None, where: str, tools: dict[str, Tool]) -> None:
@@ -371,11 +379,10 @@ def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
         _check_paths(given, f"{where}: {name}")
     if tool.effect is not None and not (tool.effect.fits and tool.key):
         raise MapError(f"{where}: effect: needs a key, `old` to replace, `line` only to insert")
-    _check_one_item(tool, where)
-    _check_rules(tool.class_rules, f"{where}: class_rules", {*_named_paths(tool)})
     if tool.shown is not None:
         _check_shown(tool.shown, f"{where}: shown")
     _check_kind(tool, where)
+    _check_one_item(tool, where)
     if tool.reconcile is not None:
         if len(tool.key) != 1 and "$key" in _said(tool.reconcile):
             raise MapError(f"{where}: reconcile: $key needs a key of one part")
@@ -398,7 +405,7 @@ def _check_kind(tool: Tool, where: str) -> None:
 
 
 def _check_one_item(tool: Tool, where: str) -> None:
-    """Check that key and user have one value for each item: `[]` stands only in arrays of items."""
+    """Check that key and user have one value for each item, and that its places are arguments."""
     for text, shape in tool.plain.items():
         if isinstance(shape, str) and shape not in {"id", "time"}:
             raise MapError(f"{where}: plain.{text}: must be id, time, or a list of words")
@@ -407,6 +414,10 @@ def _check_one_item(tool: Tool, where: str) -> None:
             inside = any(text.startswith(items) for items in tool.items)
             if ("[]" in text and not inside) or text.count("[]") > 1:
                 raise MapError(f"{where}: {name}: {text!r} has many values for one item")
+    unknown = {*tool.places, *tool.instructions} - {*_named_paths(tool)}
+    if unknown:
+        # A mistyped place would hold nothing, without any notice.
+        raise MapError(f"{where}: places, instructions: no argument of the tool: {min(unknown)}")
 
 
 def _check_switch(tool: Tool, switch: Switch, where: str, tools: dict[str, Tool]) -> None:
@@ -456,27 +467,6 @@ def _named_paths(tool: Tool) -> Iterator[str]:
     yield from (*tool.update_if, *tool.delete_if, *tool.pass_if, *tool.absent)
     yield from (tool.user,) if tool.user else ()
     yield from key_paths(tool)
-
-
-def _check_rules(rules: tuple[ClassRule, ...], where: str, named: set[str]) -> None:
-    for rule in rules:
-        _check_paths((rule.path,), where)
-        if rule.path not in named:
-            # A mistyped rule would never apply, without any notice.
-            raise MapError(
-                f"{where}: {rule.path}: no tool is said to have it; name it under texts, labels, "
-                "plain or required as well"
-            )
-        if sum(map(bool, (rule.words, rule.prefixes, rule.pattern))) != 1:
-            raise MapError(f"{where}: {rule.path}: needs one of words, prefixes, pattern")
-        unknown = [word for word in rule.words if word.startswith("$") and word not in LISTS]
-        if unknown:
-            known = ", ".join(LISTS)
-            raise MapError(f"{where}: {rule.path}: words: {unknown[0]!r}: there are {known}")
-        try:
-            example_of(rule)
-        except RuleError as error:
-            raise MapError(f"{where}: {rule.path}: {error}") from None
 
 
 def _check_shown(shown: Shown, where: str) -> None:

@@ -55,9 +55,8 @@ class Maps(msgspec.Struct, frozen=True, kw_only=True):
 
     maps: tuple[ToolMap, ...]
     named: bool = False
-    # Maps of file tools, and the patterns of memory files' paths; see `proxy.dialects.files`.
+    # Maps of file tools; see `proxy.dialects.files`.
     files: tuple[ToolMap, ...] = ()
-    memory_paths: tuple[str, ...] = ()
 
 
 class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):

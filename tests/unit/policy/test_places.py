@@ -6,7 +6,7 @@ import pytest
 
 from policy.places import PlaceKind, Places, parse_hosts
 from policy.text.paths import BadPattern
-from proxy.settings.places import places_with
+from proxy.dialects.files.shipped_places import places_with
 
 PLACES = places_with()
 

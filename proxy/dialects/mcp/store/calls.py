@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.model import ChangeKind, MemoryClass, MemoryId
+from policy.model import ChangeKind, MemoryId
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.results import refused
 from proxy.dialects.mcp.store.graph import (
@@ -70,7 +70,7 @@ class _Additions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreTools:
-    """Plans calls of the tools of store mode; `tool_map` says which class an item has."""
+    """Plans calls of the tools of store mode; `tool_map` says which arguments each takes."""
 
     def __init__(self, tool_map: ToolMap) -> None:
         self._map = tool_map
@@ -98,42 +98,33 @@ class StoreTools:
             raise MalformedRequest("params.arguments: must be an object")
         return found(arguments)
 
-    def _classes(self, tool: str, arguments: Object) -> tuple[MemoryClass, ...]:
-        """The class of each item in a call; its arguments are checked on the way."""
-        call = read_call(self._map, {"name": tool, "arguments": arguments})
-        return tuple(item.memory_class for item in call.items)
+    def _check(self, tool: str, arguments: Object) -> None:
+        read_call(self._map, {"name": tool, "arguments": arguments})
 
     def _create_entities(self, arguments: Object) -> Plan:
-        classes = self._classes("create_entities", arguments)
+        self._check("create_entities", arguments)
         given = convert(arguments, _Entities).entities
         names = tuple(dict.fromkeys(entity.name for entity in given))
         found = yield from find_in_graph(FindInGraph(names=names))
         # If only observations whose entity is gone have the name, the name is free: a new entity
         # may get it.
         made_before = {one.name for one in found.entities if one.memory_ids}
-        new: dict[str, tuple[_NewEntity, MemoryClass]] = {}
-        for entity, memory_class in zip(given, classes, strict=False):
+        new: dict[str, _NewEntity] = {}
+        for entity in given:
             if entity.name not in made_before:
-                new.setdefault(entity.name, (entity, memory_class))
-        written = yield from written_items(
-            [_entity_proposal(entity, memory_class) for entity, memory_class in new.values()]
-        )
+                new.setdefault(entity.name, entity)
+        written = yield from written_items([*map(_entity_proposal, new.values())])
         made: list[_NewEntity] = []
         asked: list[_Observation] = []
         dropped = 0
-        for (entity, memory_class), item in zip(new.values(), written, strict=True):
+        for entity, item in zip(new.values(), written, strict=True):
             said = [text for text in dict.fromkeys(entity.observations) if text]
             if item.decision != ADMITTED or item.memory_id is None:
                 dropped += len(said)
                 continue
             made.append(entity)
             asked.extend(
-                _Observation(
-                    entity_id=item.memory_id,
-                    entity_name=entity.name,
-                    memory_class=memory_class,
-                    text=text,
-                )
+                _Observation(entity_id=item.memory_id, entity_name=entity.name, text=text)
                 for text in said
             )
         observed = yield from _observed(asked)
@@ -153,20 +144,11 @@ class StoreTools:
         return answered({"entities": shown}, shown, (*written, *observed), dropped)
 
     def _create_relations(self, arguments: Object) -> Plan:
-        classes = self._classes("create_relations", arguments)
-        given = convert(arguments, _Relations).relations
-        classed: dict[RelationMark, MemoryClass] = {}
-        for relation, memory_class in zip(given, classes, strict=False):
-            classed.setdefault(relation, memory_class)
-        asked = FindInGraph(relations=tuple(relation.plain() for relation in classed))
+        self._check("create_relations", arguments)
+        given = dict.fromkeys(convert(arguments, _Relations).relations)
+        asked = FindInGraph(relations=tuple(relation.plain() for relation in given))
         found = yield from find_in_graph(asked)
-        new = {
-            relation: memory_class
-            for (relation, memory_class), there in zip(
-                classed.items(), found.relations, strict=True
-            )
-            if not there
-        }
+        new = [one for one, there in zip(given, found.relations, strict=True) if not there]
         written = yield from written_items(
             [
                 Proposal(
@@ -174,9 +156,8 @@ class StoreTools:
                     text=relation.text(),
                     metadata_json=marked(relation),
                     target=RELATIONS,
-                    memory_class=memory_class,
                 )
-                for relation, memory_class in new.items()
+                for relation in new
             ]
         )
         shown: list[JsonValue] = [
@@ -187,30 +168,20 @@ class StoreTools:
         return answered({"relations": shown}, shown, written)
 
     def _add_observations(self, arguments: Object) -> Plan:
-        classes = self._classes("add_observations", arguments)
+        self._check("add_observations", arguments)
         given = convert(arguments, _Additions).observations
-        classed: dict[str, MemoryClass] = {}
-        for added, memory_class in zip(given, classes, strict=False):
-            before = classed.get(added.entity_name, memory_class)
-            classed[added.entity_name] = max(before, memory_class, key=_power)
+        names = tuple(dict.fromkeys(added.entity_name for added in given))
         texts = tuple(
             dict.fromkeys(
                 (added.entity_name, text) for added in given for text in added.contents if text
             )
         )
-        found = yield from find_in_graph(FindInGraph(names=tuple(classed), texts=texts))
+        found = yield from find_in_graph(FindInGraph(names=names, texts=texts))
         entities = {one.name: one for one in found.entities if one.memory_ids}
-        if not entities.keys() >= classed.keys():
+        if not entities.keys() >= {*names}:
             return refused([NO_ENTITY], stateless=False)
         asked = [
-            _Observation(
-                entity_id=entities[name].memory_ids[0],
-                entity_name=name,
-                # An observation has at least its entity's class, and the map may give the entity's
-                # name a higher one.
-                memory_class=max(classed[name], entities[name].memory_class, key=_power),
-                text=text,
-            )
+            _Observation(entity_id=entities[name].memory_ids[0], entity_name=name, text=text)
             for (name, text), there in zip(texts, found.texts, strict=True)
             if not there
         ]
@@ -235,22 +206,16 @@ class _Observation(msgspec.Struct, frozen=True, kw_only=True):
 
     entity_id: MemoryId
     entity_name: str
-    memory_class: MemoryClass
     text: str
 
 
-def _power(memory_class: MemoryClass) -> int:
-    return memory_class.power
-
-
-def _entity_proposal(entity: _NewEntity, memory_class: MemoryClass) -> Proposal:
+def _entity_proposal(entity: _NewEntity) -> Proposal:
     mark = EntityMark(name=entity.name, entity_type=entity.entity_type)
     return Proposal(
         change=ChangeKind.CREATE,
         text=f"{entity.name} ({entity.entity_type})",
         metadata_json=marked(mark),
         target=ENTITIES,
-        memory_class=memory_class,
     )
 
 
@@ -264,7 +229,6 @@ def _observed(asked: Sequence[_Observation]) -> Step[tuple[WrittenItem, ...]]:
                     ObservationMark(entity_id=one.entity_id, entity_name=one.entity_name)
                 ),
                 target=OBSERVATIONS,
-                memory_class=one.memory_class,
             )
             for one in asked
         ]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from policy.model import MemoryClass
 from policy.query import Compare, Field, Test
 from proxy.dialects.strict_json.strict import canonical_json
 from proxy.seams.operation import GraphEntity, GraphShown, InGraph, KnownEntity
@@ -230,11 +229,9 @@ class GraphIndex:
 
     def _known(self, name: str, *, hanging: bool) -> KnownEntity:
         made = [*self._made.get(name, {}).values()]
-        strongest = max((one.memory_class for one in made), key=_power, default=MemoryClass.L4)
         return KnownEntity(
             name=name,
             memory_ids=_ids_of(sorted(made, key=_hardest)),
-            memory_class=strongest,
             hanging=self._hanging(name) if hanging else (),
         )
 
@@ -276,10 +273,6 @@ class GraphIndex:
             relations=tuple(relation for _, relation in relations),
         )
         return Shown(answer=answer, memories=tuple(memories))
-
-
-def _power(memory_class: MemoryClass) -> int:
-    return memory_class.power
 
 
 def _hardest(memory: Memory) -> tuple[int, int]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from policy.model import MemoryClass
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import (
     MAP_BYTES_MAX,
@@ -118,9 +117,9 @@ def test_the_document_lists_every_map_with_the_names_that_choose_it() -> None:
 def test_the_documents_own_map_is_one() -> None:
     example = DOCUMENT.split("```toml\n")[1].split("```")[0]
     found = parse_map(example)
-    arguments: JsonValue = {"notes": [{"title": "Tea", "text": "green", "topic": "house policy"}]}
+    arguments: JsonValue = {"notes": [{"title": "Tea", "text": "green", "file": "a/CLAUDE.md"}]}
     call = read_call(found, {"name": "add_notes", "arguments": arguments})
-    assert [(item.key, item.memory_class) for item in call.items] == [("Tea", MemoryClass.L2)]
+    assert [(item.key, item.instructions) for item in call.items] == [("Tea", True)]
 
 
 def test_the_document_says_what_every_key_of_a_tool_means() -> None:

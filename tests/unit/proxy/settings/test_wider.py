@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policy.ruleset import parse_ruleset
-from proxy.dialects.files.memory_paths import MEMORY_PATHS
 from proxy.settings.load import load_settings
 from proxy.settings.wider import wider_rules, wider_settings
 from tests.integration.running import running
@@ -78,26 +77,6 @@ def test_each_setting_that_lets_others_near_is_named(tmp_path: Path) -> None:
     (tmp_path / "key.pem").touch(0o600)
     files: dict[str, Raw] = {f"tls_{one}": str(tmp_path / f"{one}.pem") for one in ("cert", "key")}
     assert told(tmp_path, listen="0.0.0.0:0", **files) == [], "control"
-
-
-def test_memory_files_that_a_list_of_ones_own_leaves_out_are_named(tmp_path: Path) -> None:
-    def said(memory_paths: str | None) -> list[str]:
-        config = tmp_path / "mnemogate.toml"
-        table = '[[model]]\nname = "a"\napi = "openai"\nurl = "https://a.example"\n'
-        config.write_text(table + (f"memory_paths = {memory_paths}\n" if memory_paths else ""))
-        flags: dict[str, Raw] = {"state": str(tmp_path / "state")}
-        home = {"HOME": str(tmp_path)}
-        return [*wider_settings(load_settings(flags, environment=home, config=config))]
-
-    assert said(None) == []
-    assert said(str([*MEMORY_PATHS, "NOTES.md"]).replace("'", '"')) == []
-    (one,) = said('["NOTES.md", "CLAUDE*.md", ".cursor/**"]')
-    assert one.startswith("[[model]] a: memory_paths: nobody judges what is written to MEMORY.md, ")
-    assert "AGENTS.md" in one
-    assert "CLAUDE" not in one
-    assert ".cursor/" not in one
-    (none,) = said("[]")
-    assert all(pattern in none for pattern in MEMORY_PATHS)
 
 
 async def test_a_start_says_in_its_log_and_readiness_what_is_wider(

@@ -90,21 +90,6 @@ def test_a_half_before_a_rule_is_read_with_it_over_a_blank_line() -> None:
         assert read_text(hunks[0].reads, None).flagged is flagged
 
 
-@pytest.mark.parametrize(
-    "line", ["@docs/more.md", "- see @~/tea.md", "(@./x)", "`@a/b`", "**@rules.md**", "a\ufeff@b"]
-)
-def test_a_line_that_has_another_file_read_is_said_to(line: str) -> None:
-    hunks = hunks_of("tea\n", f"tea\n{line}\n")
-    assert hunks is not None
-    assert hunks[0].imports
-
-
-def test_an_address_has_no_file_read() -> None:
-    hunks = hunks_of("tea\n", "tea\nwrite to ada@example.com\n")
-    assert hunks is not None
-    assert not hunks[0].imports
-
-
 def test_too_many_changes_are_not_told_apart() -> None:
     many = int(CELLS_MAX**0.5) + 1
     before = "\n".join(f"a{at}" for at in range(many))

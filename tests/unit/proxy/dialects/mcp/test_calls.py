@@ -33,16 +33,14 @@ read_from = "a server of this test"
 [tools.write]
 kind = "write"
 required = ["text"]
-texts = ["text", "tags[]"]
+texts = ["text", "tags[]", "prompt"]
 labels = ["tags[]"]
 plain = { format = ["text", "json"], id = "id" }
 key = ["project", ["folder", "title"]]
 key_form = "permalink"
 user = "user_id"
-class_rules = [
-    { path = "folder", prefixes = ["identity/", "rules"], memory_class = "L2" },
-    { path = "title", pattern = "^how to ", memory_class = "L2" },
-]
+places = ["folder"]
+instructions = ["prompt"]
 
 [tools.add]
 kind = "write"
@@ -174,33 +172,26 @@ def test_a_relation_is_one_piece_of_its_names_together() -> None:
     assert arguments_of(item.arguments, item.pieces) == arguments
 
 
-@pytest.mark.parametrize(
-    ("entity_type", "memory_class"),
-    [
-        ("person", MemoryClass.L3),
-        ("preference", MemoryClass.L2),
-        ("UserPreference", MemoryClass.L2),
-        ("standing-POLICY", MemoryClass.L2),
-        ("p\u043elicy", MemoryClass.L2),  # Cyrillic o
-        ("policeman", MemoryClass.L3),
-    ],
-)
-def test_the_type_of_an_entity_maps_to_its_class(
-    entity_type: str, memory_class: MemoryClass
-) -> None:
-    entity: JsonValue = {"name": "x", "entityType": entity_type, "observations": []}
+@pytest.mark.parametrize("entity_type", ["person", "preference", "standing-POLICY", "user"])
+def test_no_type_and_no_name_decides_a_class(entity_type: str) -> None:
+    entity: JsonValue = {"name": "persona", "entityType": entity_type, "observations": []}
     [item] = call("create_entities", {"entities": [entity]}, server_memory()).items
-    assert item.memory_class is memory_class
+    assert (item.memory_class, item.instructions) == (MemoryClass.L3, False)
     assert not item.class_named
 
 
-def test_prefixes_and_patterns_map_to_a_class() -> None:
-    def class_of(arguments: dict[str, JsonValue]) -> MemoryClass:
-        return call("write", {"text": "x", **arguments}).items[0].memory_class
+def test_a_call_that_names_a_place_of_instructions_goes_there() -> None:
+    def goes(**arguments: JsonValue) -> bool:
+        (item,) = call("write", {"text": "x", **arguments}).items
+        assert item.memory_class is (MemoryClass.L2 if item.instructions else MemoryClass.L3)
+        return item.instructions
 
-    assert class_of({"folder": "notes"}) is MemoryClass.L3
-    assert class_of({"folder": "Identity/me"}) is MemoryClass.L2
-    assert class_of({"title": "How to deploy"}) is MemoryClass.L2
+    assert goes(folder="persona")
+    assert goes(folder="/notes/Claude.MD")
+    assert goes(prompt="Keep dates.")
+    assert not goes(folder="human")
+    assert not goes(folder="notes", prompt="")
+    assert not goes(text="persona", title="CLAUDE.md"), "other arguments name no place"
 
 
 def test_a_key_is_spelled_as_the_server_spells_it_and_cannot_be_forged_by_its_parts() -> None:

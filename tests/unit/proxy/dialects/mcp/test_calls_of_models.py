@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.model import ChangeKind, MemoryClass
+from policy.model import ChangeKind
 from proxy.dialects.mcp.calls import Call, kept_of, read_call
 from proxy.dialects.mcp.maps import MapError, ToolKind, parse_map
 from proxy.seams.faults import MalformedRequest
@@ -24,8 +24,8 @@ def call(server: str, tool: str, **arguments: JsonValue) -> Call:
     return read_call(tool_map, {"name": tool, "arguments": arguments})
 
 
-def changes(found: Call) -> list[tuple[ChangeKind, str, MemoryClass]]:
-    return [(item.change, item.key, item.memory_class) for item in found.items]
+def changes(found: Call) -> list[tuple[ChangeKind, str, bool]]:
+    return [(item.change, item.key, item.instructions) for item in found.items]
 
 
 def test_a_batch_of_hermes_is_one_item_per_operation() -> None:
@@ -40,9 +40,9 @@ def test_a_batch_of_hermes_is_one_item_per_operation() -> None:
         ],
     )
     assert changes(found) == [
-        (ChangeKind.CREATE, "tea", MemoryClass.L2),
-        (ChangeKind.UPDATE, "tea", MemoryClass.L2),
-        (ChangeKind.DELETE, "milk", MemoryClass.L2),
+        (ChangeKind.CREATE, "tea", False),
+        (ChangeKind.UPDATE, "tea", False),
+        (ChangeKind.DELETE, "milk", False),
     ]
 
 
@@ -69,23 +69,26 @@ def test_a_long_entry_is_found_again_by_its_whole_text() -> None:
 
 def test_a_block_of_letta_has_one_key_whichever_tool_changes_it() -> None:
     appended = call("letta-agent", "core_memory_append", label="human", content="tea")
-    assert changes(appended) == [(ChangeKind.CREATE, "human", MemoryClass.L2)]
+    assert changes(appended) == [(ChangeKind.CREATE, "human", False)]
     for tool, more in (
         ("core_memory_replace", {"old_content": "tea", "new_content": "milk"}),
         ("memory_replace", {"old_string": "tea", "new_string": ""}),
         ("memory_rethink", {"new_memory": "milk"}),
         ("memory_apply_patch", {"patch": "-tea\n+milk"}),
     ):
-        arguments: dict[str, JsonValue] = {"label": "human", **more}
-        found = call("letta-agent", tool, **arguments)
-        assert changes(found) == [(ChangeKind.UPDATE, "human", MemoryClass.L2)]
+        for label, rules in (("human", False), ("persona", True)):
+            arguments: dict[str, JsonValue] = {"label": label, **more}
+            found = call("letta-agent", tool, **arguments)
+            # Which blocks a patch changes, only its text tells.
+            expected = rules or tool == "memory_apply_patch"
+            assert changes(found) == [(ChangeKind.UPDATE, label, expected)]
 
 
 def test_a_rename_is_of_the_old_name() -> None:
     both = call("letta-agent", "memory", command="rename", old_path="/a", new_path="/system")
-    assert changes(both) == [(ChangeKind.UPDATE, "/a", MemoryClass.L2)]
+    assert changes(both) == [(ChangeKind.UPDATE, "/a", True)]
     described = call("letta-agent", "memory", command="rename", path="/a", description="x")
-    assert changes(described) == [(ChangeKind.UPDATE, "/a", MemoryClass.L3)]
+    assert changes(described) == [(ChangeKind.UPDATE, "/a", False)]
 
 
 def test_langmem_writes_without_an_action_are_new_memories() -> None:
@@ -101,7 +104,7 @@ def test_plugins_of_hermes_are_told_apart_by_what_they_are_asked() -> None:
     assert call("hermes", "fact_store", action="add", content="tea").kind is ToolKind.WRITE
     assert call("hermes", "honcho_conclude", list=True).kind is ToolKind.READ
     assert changes(call("hermes", "honcho_conclude", delete_id="7")) == [
-        (ChangeKind.UPDATE, "7", MemoryClass.L3)
+        (ChangeKind.UPDATE, "7", False)
     ]
 
 

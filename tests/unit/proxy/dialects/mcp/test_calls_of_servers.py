@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.model import ChangeKind, MemoryClass
+from policy.model import ChangeKind
 from proxy.dialects.mcp.calls import Call, read_call
 from proxy.dialects.mcp.maps import ToolKind
 from proxy.seams.faults import MalformedRequest
@@ -111,48 +111,67 @@ def test_deletes_and_edits_of_an_id_say_which() -> None:
     assert [found.key for found in documents.items] == ['["c","x"]', '["c","y"]']
 
 
-CLASSES: list[tuple[str, str, dict[str, JsonValue], MemoryClass]] = [
-    ("superlocalmemory", "remember", {"content": "x", "kind": "rule"}, MemoryClass.L2),
-    ("superlocalmemory", "remember", {"content": "x", "kind": "episodic"}, MemoryClass.L3),
-    ("superlocalmemory", "remember", {"content": "x", "tags": "food,policy"}, MemoryClass.L2),
+PLACES: list[tuple[str, str, dict[str, JsonValue], bool]] = [
+    ("superlocalmemory", "remember", {"content": "x", "kind": "rule", "tags": "policy"}, False),
     (
         "letta",
         "letta_memory_unified",
         {"operation": "create_block", "label": "persona", "value": "x"},
-        MemoryClass.L2,
+        True,
+    ),
+    (
+        "letta",
+        "letta_memory_unified",
+        {"operation": "create_block", "label": "human", "value": "x"},
+        False,
+    ),
+    # Which block it is, an id does not tell.
+    (
+        "letta",
+        "letta_memory_unified",
+        {"operation": "update_block", "block_id": "block-1", "value": "x"},
+        True,
     ),
     (
         "letta",
         "letta_memory_unified",
         {"operation": "create_passage", "agent_id": "agent-1", "text": "x"},
-        MemoryClass.L3,
+        False,
     ),
     (
         "anthropic-memory",
         "memory",
         {"command": "create", "path": "/memories/user_preferences.md", "file_text": "x"},
-        MemoryClass.L2,
+        False,
     ),
     (
         "anthropic-memory",
         "memory",
-        {"command": "create", "path": "/memories/tea.md", "file_text": "x"},
-        MemoryClass.L3,
+        {"command": "create", "path": "/memories/x/../SOUL.md", "file_text": "x"},
+        True,
     ),
+    (
+        "anthropic-memory",
+        "memory",
+        {"command": "rename", "old_path": "/memories/a.md", "new_path": "/memories/AGENTS.md"},
+        True,
+    ),
+    ("anthropic-memory", "memory", {"command": "delete", "path": "/memories/AGENTS.md"}, True),
     (
         "graphiti",
         "add_memory",
         {"name": "n", "episode_body": "x", "custom_extraction_instructions": "keep dates"},
-        MemoryClass.L2,
+        True,
     ),
+    ("graphiti", "add_memory", {"name": "n", "episode_body": "x"}, False),
 ]
 
 
-@pytest.mark.parametrize(("server", "tool", "arguments", "memory_class"), CLASSES)
-def test_what_steers_an_agent_is_classed_by_where_it_goes(
-    server: str, tool: str, arguments: JsonValue, memory_class: MemoryClass
+@pytest.mark.parametrize(("server", "tool", "arguments", "instructions"), PLACES)
+def test_what_a_host_reads_as_instructions_is_known_by_where_it_goes(
+    server: str, tool: str, arguments: JsonValue, *, instructions: bool
 ) -> None:
-    assert item(server, tool, arguments).memory_class is memory_class
+    assert item(server, tool, arguments).instructions is instructions
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.model import MemoryClass
 from proxy.dialects.mcp.kept_before import digest_of_all, items_listed
 from proxy.seams.faults import MalformedRequest
 from proxy.settings.tool_maps import shipped_map
@@ -39,15 +38,6 @@ def test_each_observation_is_an_item_under_its_name_and_none_is_there_twice() ->
         ("Ada", "was in Porto"),
         ("tea", "preference"),
     ]
-    assert items[-1].memory_class is MemoryClass.L2
-
-
-def test_a_thing_that_is_named_like_a_place_is_of_its_class_whatever_its_kind() -> None:
-    named = ("user", "My Preferences", "user_profile")
-    items = items_listed(_map(), _answer(*(_entity(one, "likes tea") for one in named))).items
-    assert {one.memory_class for one in items} == {MemoryClass.L2}
-    (ada,) = items_listed(_map(), _answer(_entity("Ada", "likes tea"))).items
-    assert ada.memory_class is MemoryClass.L3, "control"
 
 
 def test_the_text_of_an_answer_is_read_where_it_has_no_structure() -> None:

@@ -30,15 +30,14 @@ HEAD = 'format = 1\nname = "m"\nread_from = "here"\n'
         (HEAD + '[tools.t]\nkind = "delete"\nchange = "update"', "deletes"),
         (HEAD + '[tools.t]\nkind = "read"\nkey = ["a"]', "only for a write"),
         (HEAD + '[tools.t]\nkind = "write"\nreconcile = { tool = "u" }', "not a read"),
+        (HEAD + '[tools.t]\nkind = "write"\nplaces = ["a"]', "no argument of the tool: a"),
+        (HEAD + '[tools.t]\nkind = "read"\nplaces = ["a"]', "only for a write"),
+        (HEAD + 'fact_paths = ["../a"]', "fact_paths: '../a'"),
+        (HEAD + 'memory_paths = ["a"]', "its successor: instruction_paths, fact_paths"),
+        (HEAD + 'says = ["a"]', "its successor: nothing"),
         (
-            HEAD + '[tools.t]\nkind = "write"\nlabels = ["a"]\n'
-            'class_rules = [{path = "a", memory_class = "L2"}]',
-            "needs one of",
-        ),
-        (
-            HEAD + '[tools.t]\nkind = "write"\nlabels = ["a"]\n'
-            'class_rules = [{path = "a", memory_class = "L2", pattern = "("}]',
-            "pattern",
+            HEAD + '[tools.t]\nkind = "write"\nlabels = ["a"]\nclass_rules = []',
+            "its successor: places",
         ),
         (HEAD + '[tools.t.switch]\npath = "a"\ncases = {}', "switch"),
         (

@@ -1,0 +1,38 @@
+"""Files that an instructions file imports (`@path`): a host reads their text in its place."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from policy.text.paths import readings_of_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Finds `@file`. Before the `@`, white space as JavaScript defines it is allowed, which is more than
+# Python's.
+_IMPORT: Final = re.compile(r"(?:^|[\s\ufeff(\[\"'`*_])@((?:[^\s\\@]|\\.)+)", re.MULTILINE)
+_ESCAPE: Final = re.compile(r"\\(.)")
+_BEHIND: Final = ".,;:!?)]}\"'`*_"
+
+
+def imports_of(path: str, text: str) -> Iterator[str]:
+    """The paths of the files that this text of a file imports; one below `~` is relative."""
+    folder = path.replace("\\", "/").rpartition("/")[0]
+    for found in _IMPORT.findall(text):
+        for name in {found, found.partition("#")[0].rstrip(_BEHIND)}:
+            meant = _ESCAPE.sub(r"\1", name)
+            if meant.startswith("~/"):
+                yield meant.removeprefix("~/")
+            elif meant:
+                yield meant if meant.startswith("/") or not folder else f"{folder}/{meant}"
+
+
+def may_be_one(path: str, other: str) -> bool:
+    """Whether two paths may lead to the same file. A relative path may begin in any folder."""
+    return any(
+        one == two or one.endswith(f"/{two}") or two.endswith(f"/{one}")
+        for one in readings_of_path(path)
+        for two in readings_of_path(other)
+    )
