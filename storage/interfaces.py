@@ -64,7 +64,6 @@ if TYPE_CHECKING:
         Contents,
         Hand,
         KeptBehind,
-        Moved,
         Objection,
         Pending,
         Pinned,
@@ -497,10 +496,6 @@ class Followed(Protocol):
 
     def decided(self, candidate_id: CandidateId) -> Decided | None:
         """The newest verdict on a candidate among the last leaves; None where there is none."""
-        ...
-
-    def held(self) -> tuple[Moved, ...]:
-        """All candidates that wait for a person now."""
         ...
 
 

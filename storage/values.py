@@ -32,7 +32,7 @@ from policy.model import (
     Tenant,
 )
 from policy.verdict import Hold, Reason, Reject
-from policy.withheld.prints import ShortPrint
+from policy.withheld.pieces import Piece
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -367,8 +367,6 @@ class Hand(msgspec.Struct, frozen=True, kw_only=True):
 class Stands(enum.Enum):
     """The state of a change that is meant for another server."""
 
-    HELD = "held"
-    DENIED = "denied"
     FORWARDING = "forwarding"
     LIVE = "live"
     QUARANTINED = "quarantined"
@@ -378,34 +376,32 @@ class Stands(enum.Enum):
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """One change of a memory on a server behind, and whether it counts by now.
 
-    `candidate` is None if its content is gone, or was not asked for.
-
-    `name` is the candidate's id while it waits for a person, else the memory's.
+    `candidate` is None if its content is gone, or was not asked for. `name` is the memory's id.
     """
 
     name: str
     stands: Stands
     tenant: Tenant | None = None
     candidate: Candidate | None = None
-    # The label of a memory's newest row; None for a candidate that waits, and without content.
+    # The label of the memory's newest row; None without content.
     source: SourceKind | None = None
     # The key under which the server behind files it; "" if it has none.
     key: str = ""
     # The ordinal of the row that was sent.
     ordinal: int = 0
+    # The rules that convicted a quarantined memory; () where somebody hides it for another reason.
+    rule_ids: tuple[str, ...] = ()
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
-    """Prints of a text that ended here, and that its server may have all the same.
+    """The pieces of a text that ended here, and that its server may have all the same.
 
-    `step` is the ordinal of the change that ended it, `hidden` whether it was under quarantine.
+    Each comes with the ordinal below which another memory's row shows it all the same.
     """
 
-    step: int
     tenant: Tenant
     target: str
-    hidden: bool
-    prints: tuple[ShortPrint, ...]
+    pieces: dict[Piece, int]
 
 
 class ClosedKey(NamedTuple):
@@ -439,6 +435,9 @@ class QuarantinedText(msgspec.Struct, frozen=True, kw_only=True):
     candidate_id: CandidateId
     memory_class: MemoryClass
     candidate: Candidate
+    ordinal: int
+    # As in `Moved`.
+    rule_ids: tuple[str, ...] = ()
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):

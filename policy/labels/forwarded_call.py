@@ -47,6 +47,17 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     effect: Effect | None = None
     # SHA-256 (hex) of bytes that are sent with the call, such as a vector; "" if there are none.
     blob: str = ""
+    # The numbers of the pieces that only name something shared (an entity, a type, a tag).
+    labels: tuple[int, ...] = ()
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The pieces that the call adds to what its server keeps.
+
+        What only names something shared is none of them, nor a text that the call replaces.
+        """
+        left = {*self.labels} if self.effect is None else {*self.labels, self.effect.old}
+        return tuple(piece for number, piece in enumerate(self.pieces) if number not in left)
 
     @property
     def sets_all(self) -> bool:
@@ -62,6 +73,7 @@ class _Metadata(
     blob: str = ""
     effect: Effect | None = None
     key: str
+    labels: tuple[int, ...] = ()
     lengths: tuple[int, ...]
     tool: str
 
@@ -98,6 +110,7 @@ def texts_of(call: ForwardedCall) -> tuple[str, str]:
             blob=call.blob,
             effect=call.effect,
             key=call.key,
+            labels=call.labels,
             lengths=tuple(len(piece) for piece in call.pieces),
             tool=call.tool,
         )
@@ -134,6 +147,7 @@ def call_of(candidate: Candidate) -> ForwardedCall | None:
         key=found.key,
         pieces=tuple(pieces),
         effect=found.effect,
+        labels=found.labels,
     )
 
 

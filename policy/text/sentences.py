@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from hashlib import blake2b
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
 from policy.text.sentence_words import ABBREVIATIONS
@@ -111,20 +111,20 @@ def _normal(sentence: str) -> str:
     return bare + "?" if "?" in sentence[len(bare) :] else bare
 
 
+def ends_of(text: str) -> Iterator[int]:
+    """The places in a paragraph at which a sentence certainly ends, but for its own end."""
+    start = 0
+    for mark in _TERMINAL.finditer(text):
+        if _is_end(text, start, mark):
+            start = mark.end()
+            yield start
+
+
 def _parts(text: str) -> list[str]:
     """The parts of a paragraph, cut only at places where a sentence certainly ends."""
-    parts: list[str] = []
-    start = 0
     text = text.rstrip()
-    for mark in _TERMINAL.finditer(text):
-        if not _is_end(text, start, mark):
-            continue
-        parts.append(text[start : mark.end()])
-        start = mark.end()
-    rest = text[start:]
-    if rest.strip():
-        parts.append(rest)
-    return parts
+    cuts = (0, *ends_of(text), len(text))
+    return [text[start:end] for start, end in pairwise(cuts) if text[start:end].strip()]
 
 
 def _is_end(text: str, start: int, mark: re.Match[str]) -> bool:

@@ -10,10 +10,13 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from policy.after.rule_judge import JudgedMemory, RuleJudge
 from policy.anchors import line_of_name
 from policy.labels.forwarded_call import call_of
 from policy.model import Channel, MemoryId, SourceKind
+from policy.withheld.pieces import sentences_of
 from proxy.aftermath.rule_signals import judged_memory, judged_step, rules_of
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ class TenantRules:
         self._judge: RuleJudge | None = None
         self._verdicts: _Verdicts = {} if verdicts is None else verdicts
         self._mark = object()
+        self._alone: dict[tuple[str, ...], RuleJudge] = {}
 
     def failed_by(self, memory: Memory) -> tuple[str, ...]:
         """The ids of the anchors that a memory contradicts and that are trusted more than it is."""
@@ -73,11 +77,11 @@ class TenantRules:
         """The ids of the anchors that a finished reply contradicts by what it says."""
         return self._judging().failed_by("\n".join(said))
 
-    def deny_row(self, moved: Moved) -> bool:
-        """Whether a memory behind a server contradicts an anchor above it by what it sent there."""
+    def failed_by_row(self, moved: Moved) -> tuple[str, ...]:
+        """The anchors that a memory behind a server contradicts by what it sent there."""
         call = None if moved.candidate is None else call_of(moved.candidate)
         if call is None or moved.candidate is None or moved.source is None:
-            return False
+            return ()
         text = "\n".join(call.pieces)
         row = (moved.name, hash(text), moved.source)
         known = self._verdicts.get((self._mark, row))
@@ -89,7 +93,26 @@ class TenantRules:
                 memory_class=moved.candidate.memory_class,
             )
             known = self._noted(row, self._tried(tried))
-        return bool(known)
+        return known
+
+    def convicting(self, texts: tuple[str, ...], rule_ids: tuple[str, ...]) -> tuple[str, ...]:
+        """The sentences of some texts that fail these rules; all the texts if no sentence does."""
+        rules = self._alone.get(rule_ids)
+        if rules is None:
+            # The class for which a matcher is meant was that of the memory.
+            rules = self._alone[rule_ids] = RuleJudge(
+                [
+                    replace(one, matcher=one.matcher and replace(one.matcher, memory_class=None))
+                    for one in self._judging().rules
+                    if one.rule_id in rule_ids
+                ]
+            )
+        said = dict.fromkeys(one for text in texts for one in sentences_of(text))
+        guilty = rules.failing(
+            JudgedMemory(memory_id=MemoryId(one), text=one, label=SourceKind.UNKNOWN)
+            for one in said
+        )
+        return tuple(str(one.memory_id) for one in guilty) or texts
 
     def _noted(self, row: _Row, verdict: tuple[str, ...]) -> tuple[str, ...]:
         if len(self._verdicts) >= _VERDICTS_MAX:
@@ -198,7 +221,14 @@ class Screening:
         """A value that is another one after each change of what the tenant's reads may show."""
         return self._rules.of(tenant)
 
-    def shows(self, moved: Moved, tenant: Tenant) -> bool:
-        """Whether the answers of a server may show a live memory that is kept there."""
+    def failed_by(self, moved: Moved, tenant: Tenant) -> tuple[str, ...]:
+        """The rules by which the answers of a server may not show a live memory; () if they may."""
         rules = self._rules.of(tenant)
-        return rules is None or not rules.deny_row(moved)
+        return () if rules is None else rules.failed_by_row(moved)
+
+    def convicting(
+        self, tenant: Tenant, texts: tuple[str, ...], rule_ids: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """The sentences of a memory's texts that fail these rules; all texts if none does."""
+        rules = self._rules.of(tenant)
+        return texts if rules is None else rules.convicting(texts, rule_ids)

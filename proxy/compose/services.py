@@ -286,9 +286,6 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         """The guards of servers behind, one for each protocol."""
         store = self.store
         sieve = Sieve(store.followed.since, self.screening(watch))
-        # The texts of held items are recorded at once, because the text of a refused candidate can
-        # be read no more.
-        sieve.take(store.followed.held())
         mcp, http = (
             self._guard(one, writing, sieve=sieve, ledger=ledger, confirms=confirms, watch=watch)
             for one in (MCP, HTTP)

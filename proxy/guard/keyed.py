@@ -59,7 +59,8 @@ class GuardingKeys:
         Raises:
             StorageError: The answer is unknown; withhold all of it.
         """
-        strings = tuple(text for one in shown for text in one.strings)
+        # A part of an answer that is filed under no key is known by its pieces alone.
+        strings = tuple(text for one in shown if not one.key for text in one.strings)
         target = target_of(self._target_prefix, server)
         flags = iter(await self._guard.sifting.withheld(principal, target, strings))
         owned = await self._owned(principal, server, shown)
@@ -70,7 +71,7 @@ class GuardingKeys:
             others = self._sieve.say_other((principal.tenant, target), items)
         hidden: list[bool] = []
         for one, whose, other in zip(shown, owned, others, strict=True):
-            withheld = [next(flags) for _ in one.strings]
+            withheld = [] if one.key else [next(flags) for _ in one.strings]
             known_only = hides_unknown or one.is_marked
             unknown = known_only and bool(one.key) and whose is Owned.NOBODYS
             gone = whose in {Owned.HIDDEN, Owned.OTHERS}

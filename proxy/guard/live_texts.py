@@ -7,15 +7,16 @@ a memory that has only names and kinds counts if all of them do.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from policy.withheld.prints import CONTAINED_LEN_MIN, digest_of, shape_of
-from proxy.guard.prints import Print, print_of
+from policy.withheld.pieces import digest_of, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 FOUND_MAX: Final = 1_000
 """Memories of one answer that are named."""
@@ -23,6 +24,42 @@ _SHARED_MAX: Final = 256
 """A name or kind that more memories share says nothing about any of them."""
 _KEPT_MAX: Final = 8
 _KEPT_LEN_MAX: Final = 64 * 1024
+_CONTAINED_LEN_MIN: Final = 8
+"""A shorter piece is known only as a whole string, not inside another one."""
+# A piece of one word is a name or a kind: a text that mentions it does not repeat the memory.
+_ONE_WORD: Final = re.compile(r"[^\W\d_]+")
+
+
+class Print(NamedTuple):
+    """The fingerprint of one piece of a memory's text, without the text.
+
+    It has a hash to search by, the length, and a digest that must be equal.
+    """
+
+    anchor: int
+    length: int
+    digest: bytes
+    whole: bool  # whether only an equal string matches, and not one that contains the piece
+
+
+def prints_of_pieces(pieces: tuple[str, ...]) -> tuple[Print, ...]:
+    """The prints of the pieces that tell a memory from others.
+
+    If one piece has a meaning by itself, the pieces beside it are names and kinds, which any memory
+    may share.
+    """
+    shapes = {shape: piece for piece in pieces if (shape := shape_of(piece))}
+    tell = [shape for shape, piece in shapes.items() if _tells(piece.strip(), shape)]
+    return tuple(_print_of(shape, whole=not tell) for shape in sorted(tell or shapes))
+
+
+def _tells(piece: str, shape: str) -> bool:
+    return len(shape) >= _CONTAINED_LEN_MIN and _ONE_WORD.fullmatch(piece) is None
+
+
+def _print_of(shape: str, *, whole: bool) -> Print:
+    anchor = 0 if whole else hash(shape[:_CONTAINED_LEN_MIN])
+    return Print(anchor=anchor, length=len(shape), digest=digest_of(shape), whole=whole)
 
 
 class LiveTexts:
@@ -43,10 +80,6 @@ class LiveTexts:
     def __len__(self) -> int:
         """How many memories are live."""
         return len(self._prints)
-
-    def __contains__(self, one: Print) -> bool:
-        """Whether a live memory has this piece."""
-        return one in self._names
 
     def add(self, name: str, prints: tuple[Print, ...]) -> None:
         """Take in a live memory."""
@@ -106,7 +139,7 @@ class LiveTexts:
         for text in strings:
             shape = shape_of(text)
             if shape:
-                seen[print_of(shape, whole=True)] = None
+                seen[_print_of(shape, whole=True)] = None
                 seen.update(dict.fromkeys(self._pieces_in(shape)))
         found: dict[str, None] = {}
         for one in seen:
@@ -124,9 +157,9 @@ class LiveTexts:
     def _pieces_in(self, shape: str) -> Iterator[Print]:
         """The pieces that stand in a shape, from the beginning of a word to the end of one."""
         lengths_by_anchor = self._lengths
-        at, last = 0, len(shape) - CONTAINED_LEN_MIN
+        at, last = 0, len(shape) - _CONTAINED_LEN_MIN
         while 0 <= at <= last:
-            anchor = hash(shape[at : at + CONTAINED_LEN_MIN])
+            anchor = hash(shape[at : at + _CONTAINED_LEN_MIN])
             if anchor in lengths_by_anchor:
                 with self._lock:
                     lengths = tuple(lengths_by_anchor.get(anchor, ()))

@@ -120,7 +120,6 @@ class Guarding:
         self._forwards = forwards
         self._followed = followed
         self._pins = pins
-        self._sieve = sieve
         # What agents may see of a server's answers.
         self.sifting = Sifting(sieve, showing, left_out)
         self._ledger = ledger
@@ -192,10 +191,6 @@ class Guarding:
         for one, item in zip(proposals, call.items, strict=True):
             answer = self._judged(next(rest)) if isinstance(one, Proposal) else _refused(one, item)
             judged.append(answer)
-            if answer.decision == Decision.HOLD.value and item.change is not ChangeKind.DELETE:
-                scope = (principal.tenant, self._target(call.server))
-                async with self._sieve.turn:
-                    self._sieve.hold(str(answer.candidate_id), scope, item.pieces)
         return tuple(judged)
 
     def _proposal(self, principal: Principal, call: GuardedCall, item: Item) -> Proposal | Reason:
@@ -213,6 +208,7 @@ class Guarding:
             pieces=item.pieces,
             effect=item.effect,
             blob=_digest(item.blob),
+            labels=item.labels,
         )
         # Stored arguments must have one reading only, because after a release they are sent as they
         # are stored.

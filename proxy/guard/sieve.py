@@ -1,46 +1,44 @@
-"""Which strings of another server's answers must not reach the agent (docs/architecture.md#mcp).
+"""Which parts of a server's answers must not reach the agent (docs/architecture.md#mcp).
 
-Memories that are held, denied, quarantined or not settled yet do not exist for the agent: whatever
-their own server returns of them is hidden. Each server of each tenant is searched for its own
-memories only, so a copy on another server is not hidden here. The sieve keeps prints of their
-pieces and never the text: an index of refused texts would be one more place to find them in. Words
-are compared in every reading of withholding, so punctuation, escapes, tags and base64 hide nothing.
+On a server that files memories under keys, a memory is known by its key. An MCP server shows texts
+alone: there a memory is known by its pieces (`policy.withheld.pieces`), each equal as a whole. A
+piece of a convicted memory is hidden while no proven memory has it, nor one that was there before
+it. Pieces are digests: an index of hidden texts would be one more place to find them in.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-import itertools
 from bisect import bisect_left
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from policy.labels.forwarded_call import HTTP, call_of
 from policy.model import SourceKind
-from policy.text.readings import readings_of
-from policy.withheld.prints import CONTAINED_LEN_MIN, DIGEST_LEN, digest_of, shape_of
-from proxy.guard.forgotten_texts import ForgottenTexts
-from proxy.guard.live_texts import LiveTexts
-from proxy.guard.prints import Print, print_of, prints_of, prints_of_pieces, said_by
+from policy.withheld.pieces import (
+    DIGEST_LEN,
+    EVER,
+    Piece,
+    count_of,
+    digest_of,
+    hidden_pieces,
+    pieces_in,
+    pieces_of,
+)
+from proxy.guard.live_texts import LiveTexts, Print, prints_of_pieces
 from storage.values import Stands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from policy.model import Tenant
+    from policy.model import Candidate, Tenant
     from proxy.seams.recalls import ScreensRows
     from storage.values import Forgotten, Moved, News
 
-DENIED_MAX: Final = 10_000
-SIFTED_MAX: Final = 32_768
-"""Answers that are remembered, of all scopes together; about 8 MB."""
-# Also the label of what a person let in.
-_PERSONS: Final = frozenset({SourceKind.USER_INPUT, SourceKind.OPERATOR})
-_WITHHELD: Final = frozenset({Stands.HELD, Stands.DENIED, Stands.FORWARDING, Stands.QUARANTINED})
-
-# A memory in such a state is on the server, or may be; one that waits for a person is not.
+ANSWERS_MAX: Final = 32_768
+# A memory in such a state is on the server, or may be.
 _THERE: Final = frozenset({Stands.LIVE, Stands.FORWARDING, Stands.QUARANTINED})
-
 # Most keys have one memory, so they share these counts.
 _ALONE: Final = {stands: Counter((stands,)) for stands in Stands}
 
@@ -59,56 +57,56 @@ class Owned(enum.Enum):
 class _Known(NamedTuple):
     scope: Scope
     stands: Stands
-    prints: tuple[Print, ...]
-    key: str = ""
-    ordinal: int = 0
-    by_person: bool = False
+    key: str
+    ordinal: int
+    # A memory counts from its ordinal on; a proven one as if it had always been there.
+    age: int
+    prints: tuple[Print, ...] = ()
     said: bytes = b""
+    # Of a live memory all pieces, of a hidden one those that convicted it, and the name that it
+    # gave: each with the age from which on another memory does not show it.
+    pieces: tuple[tuple[Piece, int], ...] = ()
 
 
-class _Sifted:
-    """Recent answers of the sieve, because an agent reads its whole memory again and again.
-
-    A text is stored as its hash alone. An answer holds for one generation of a scope's prints. Each
-    change of the prints begins a new generation, so that no outdated answer is used.
-    """
+class _Ages:
+    """For each piece, the ages of the memories that have it; most pieces have one."""
 
     def __init__(self) -> None:
-        self._generations = itertools.count()
-        self._answers: OrderedDict[tuple[int, bytes], bool] = OrderedDict()
+        self._ages: dict[Piece, tuple[int, ...]] = {}
 
-    def generation(self) -> int:
-        return next(self._generations)
+    def add(self, piece: Piece, age: int) -> None:
+        self._ages[piece] = (*self._ages.get(piece, ()), age)
 
-    def answer(self, generation: int, digest: bytes) -> bool | None:
-        return self._answers.get((generation, digest))
+    def drop(self, piece: Piece, age: int) -> None:
+        left = list(self._ages.pop(piece, ()))
+        left.remove(age)
+        if left:
+            self._ages[piece] = tuple(left)
 
-    def keep(self, generation: int, digest: bytes, *, answer: bool) -> None:
-        self._answers[generation, digest] = answer
-        if len(self._answers) > SIFTED_MAX:
-            self._answers.popitem(last=False)
+    def first(self, piece: Piece) -> int:
+        return min(self._ages.get(piece, ()), default=EVER)
+
+    def has(self, piece: Piece) -> bool:
+        return piece in self._ages
 
 
-class _Withheld:
-    """Prints of one tenant's pieces behind one server.
+class _OfServer:
+    """The memories of one tenant on one server."""
 
-    For each print: how many hidden memories have the piece, and which shown ones.
-    """
-
-    def __init__(self, sifted: _Sifted) -> None:
-        self.withheld: Counter[Print] = Counter()
+    def __init__(self) -> None:
         self.shown = LiveTexts()
-        self.forgotten = ForgottenTexts()
         # For each key under which the server files a memory: how many memories stand how. The
         # counts are shared and never changed.
         self.keys: dict[str, Counter[Stands]] = {}
         # For each such key: what was judged with each live memory, by the memory's ordinal.
         self.said: dict[str, dict[int, bytes]] = {}
+        self._live = _Ages()
+        self._hidden = _Ages()
+        self._counts: Counter[int] = Counter()
+        # Answers by the digests of texts, until something changes: an agent reads all of its memory
+        # again and again.
+        self._answers: dict[bytes, bool] = {}
         self._sorted: list[str] | None = None
-        self._anchors: dict[int, list[Print]] | None = None
-        self._wholes: frozenset[Print] = frozenset()
-        self._sifted = sifted
-        self._generation = sifted.generation()
 
     def standing(self, key: str, *, is_prefix: bool) -> Counter[Stands]:
         """How the memories under a key stand, or those under every key that begins with it."""
@@ -127,7 +125,7 @@ class _Withheld:
         """Count a memory under its key, or with -1 count it no longer."""
         if not key:
             return
-        counts = Counter(self.keys.get(key))
+        counts: Counter[Stands] = Counter(self.keys.get(key, ()))
         counts[stands] += count
         counts = +counts
         if counts:
@@ -145,55 +143,58 @@ class _Withheld:
         newest = {said[at : at + DIGEST_LEN] for at in range(0, len(said), DIGEST_LEN)}
         return any(digest_of(text) not in newest for text in strings)
 
-    def touch(self) -> None:
-        self._anchors = None
-        self._generation = self._sifted.generation()
+    def hide(self, piece: Piece, until: int) -> None:
+        """Hide a piece while no memory that is older than `until` shows it."""
+        self._answers.clear()
+        self._hidden.add(piece, until)
+        self._counts[count_of(piece)] += 1
 
-    def holds_back(self, text: str) -> bool:
-        anchors = self._anchors
-        if anchors is None:
-            anchors = self._build()
-        if not anchors and not self._wholes and not self.forgotten:
+    def put(self, name: str, known: _Known) -> None:
+        self._answers.clear()
+        self.file(known.key, known.stands, 1)
+        if known.stands is Stands.LIVE:
+            self.shown.add(name, known.prints)
+            for piece, age in known.pieces:
+                self._live.add(piece, age)
+            if known.said:
+                self.said.setdefault(known.key, {})[known.ordinal] = known.said
+        else:
+            for piece, until in known.pieces:
+                self.hide(piece, until)
+
+    def drop(self, name: str, known: _Known) -> None:
+        self._answers.clear()
+        self.file(known.key, known.stands, -1)
+        if known.stands is Stands.LIVE:
+            self.shown.drop(name)
+            judged = self.said.get(known.key, {})
+            judged.pop(known.ordinal, None)
+            if not judged:
+                self.said.pop(known.key, None)
+        ages = self._live if known.stands is Stands.LIVE else self._hidden
+        for piece, age in known.pieces:
+            ages.drop(piece, age)
+            if ages is self._hidden:
+                self._counts[count_of(piece)] -= 1
+                self._counts += Counter()  # without those of which none is left
+
+    def hides(self, text: str) -> bool:
+        """Whether a text, or some lines or sentences of it, are a hidden piece."""
+        if not self._counts:
             return False
-        digest = digest_of(text)
-        answer = self._sifted.answer(self._generation, digest)
-        if answer is None:
-            answer = self._read(text, anchors)
-            self._sifted.keep(self._generation, digest, answer=answer)
-        return answer
-
-    def _read(self, text: str, anchors: dict[int, list[Print]]) -> bool:
-        shapes = dict.fromkeys(shape_of(reading) for reading in readings_of(text))
-        if self._wholes and any(print_of(shape, whole=True) in self._wholes for shape in shapes):
-            return True
-        if anchors and any(self._contains(shape, anchors) for shape in shapes):
-            return True
-        return bool(self.forgotten) and self.forgotten.stand_in(shapes)
-
-    def _build(self) -> dict[int, list[Print]]:
-        # A piece that also stands in a shown memory is not withheld. Otherwise a steered agent
-        # could hide a memory by proposing its text again so that it is held.
-        acting = [one for one in self.withheld if one not in self.shown]
-        self._wholes = frozenset(one for one in acting if one.whole)
-        anchors: dict[int, list[Print]] = {}
-        for one in acting:
-            if not one.whole:
-                anchors.setdefault(one.anchor, []).append(one)
-        self._anchors = anchors
-        return anchors
-
-    @staticmethod
-    def _contains(shape: str, anchors: dict[int, list[Print]]) -> bool:
-        for at in range(len(shape) - CONTAINED_LEN_MIN + 1):
-            for one in anchors.get(hash(shape[at : at + CONTAINED_LEN_MIN]), ()):
-                part = shape[at : at + one.length]
-                if len(part) == one.length and digest_of(part) == one.digest:
-                    return True
-        return False
+        name = digest_of(text)
+        if name not in self._answers:
+            if len(self._answers) >= ANSWERS_MAX:
+                self._answers.clear()
+            self._answers[name] = any(
+                self._hidden.has(piece) and self._live.first(piece) >= self._hidden.first(piece)
+                for piece in pieces_in(text, self._counts)
+            )
+        return self._answers[name]
 
 
 class Sieve:
-    """Knows the prints of hidden memories, derived from the store, in memory.
+    """The memories on servers behind the gate, derived from the store, in memory.
 
     Any thread, but only the caller that holds `turn`. `news` returns the changes since a number of
     leaves; for -1, everything. `screen` tells which live memories may not be shown either.
@@ -208,9 +209,7 @@ class Sieve:
         self._left_out: dict[str, Tenant] = {}
         self._leaf_count = -1
         self._known: dict[str, _Known] = {}
-        self._scopes: dict[Scope, _Withheld] = {}
-        self._sifted = _Sifted()
-        self._denied: deque[str] = deque()
+        self._scopes: dict[Scope, _OfServer] = {}
         # By server, how often anything changed that is known of it; and how often all of it did.
         self._moves = Counter[str]()
         self._begun = 0
@@ -222,10 +221,10 @@ class Sieve:
             StorageError: The answer is unknown; withhold all of it.
         """
         self.refresh()
-        withheld = self._scopes.get(scope)
-        if withheld is None:
+        of_server = self._scopes.get(scope)
+        if of_server is None:
             return tuple(False for _ in strings)
-        return tuple(withheld.holds_back(one) for one in strings)
+        return tuple(map(of_server.hides, strings))
 
     def moves(self, target: str) -> tuple[int, int]:
         """What changes as soon as one of this sieve's answers about a server may have changed."""
@@ -272,8 +271,11 @@ class Sieve:
         """Take in the changes of the store since the last refresh."""
         news = self._news(self._leaf_count)
         if news.whole:
-            self._begin_anew()
-        self._forget(news.forgotten)
+            self._begun += 1
+            self._known.clear()
+            self._scopes.clear()
+        for one in news.forgotten:
+            self._forget(one)
         for moved in news.moved:
             self._take(moved)
         self._leaf_count = news.leaf_count
@@ -295,134 +297,69 @@ class Sieve:
         """Whether the next refresh reads everything, which is too slow for the event loop."""
         return self._leaf_count < 0
 
-    def hold(self, name: str, scope: Scope, pieces: tuple[str, ...]) -> None:
-        """Take in a candidate that was held a moment ago, while its text is at hand.
+    def _forget(self, forgotten: Forgotten) -> None:
+        """Hide what was purged here, and what its server may show all the same."""
+        self._moves[forgotten.target] += 1
+        of_server = self._of(forgotten.tenant, forgotten.target)
+        for piece, until in forgotten.pieces.items():
+            of_server.hide(piece, until)
 
-        If a person refuses it before the next refresh, its text is stored nowhere any more, so the
-        prints are taken now.
-        """
-        self._drop(name)
-        self._put(name, _Known(scope=scope, stands=Stands.HELD, prints=prints_of_pieces(pieces)))
-
-    def take(self, moved: tuple[Moved, ...]) -> None:
-        """Take in candidates whose texts are at hand, before the first refresh."""
-        for one in moved:
-            self._take(one)
-
-    def _forget(self, forgotten: tuple[Forgotten, ...]) -> None:
-        """Hide texts that were purged here, and that their server may show all the same."""
-        scopes: set[Scope] = set()
-        for one in forgotten:
-            scope = (one.tenant, one.target)
-            self._scopes.setdefault(scope, _Withheld(self._sifted)).forgotten.add(one)
-            scopes.add(scope)
-        for scope in scopes:
-            self._scopes[scope].forgotten.forget_openers()
-            self._scopes[scope].touch()
-        for known in self._known.values() if scopes else ():
-            if known.scope in scopes:
-                self._count(known, 1)
-
-    def _count(self, known: _Known, count: int) -> None:
-        """Have a live memory open the forgotten texts that it says, or with -1 no longer."""
-        forgotten = self._scopes[known.scope].forgotten
-        if forgotten and known.stands not in _WITHHELD:
-            forgotten.count(known.prints, known.ordinal, by_person=known.by_person, count=count)
-
-    def _begin_anew(self) -> None:
-        self._begun += 1
-        # Prints of refused texts exist only here, so they are kept. Prints of held texts are
-        # dropped, because the store reports all texts that are still held again.
-        gone = {
-            name: known._replace(stands=Stands.DENIED)
-            for name, known in self._known.items()
-            if known.stands in {Stands.HELD, Stands.DENIED}
-        }
-        self._known.clear()
-        self._scopes.clear()
-        self._denied.clear()
-        for name, known in gone.items():
-            self._put(name, known)
-            self._bound(name)
+    def _of(self, tenant: Tenant, target: str) -> _OfServer:
+        return self._scopes.setdefault((tenant, target), _OfServer())
 
     def _take(self, moved: Moved) -> None:
-        before = self._known.get(moved.name)
+        before = self._known.pop(moved.name, None)
+        if before is not None:
+            self._moves[before.scope[1]] += 1
+            self._of(*before.scope).drop(moved.name, before)
+        if moved.stands is Stands.GONE:
+            return
         if moved.candidate is not None and moved.tenant is not None:
-            known = _Known(
-                scope=(moved.tenant, moved.candidate.target),
-                stands=self._standing(moved, moved.tenant),
-                prints=prints_of(moved.candidate),
-                key=moved.key,
-                ordinal=moved.ordinal,
-                by_person=moved.source in _PERSONS,
-                said=said_by(moved.candidate),
-            )
+            known = self._read(moved, moved.candidate, moved.tenant)
         elif before is not None:
             known = before._replace(stands=moved.stands)
         else:
             return
-        self._drop(moved.name)
-        if moved.stands is not Stands.GONE:
-            self._put(moved.name, known)
-        if moved.stands is Stands.DENIED:
-            self._bound(moved.name)
-
-    def _standing(self, moved: Moved, tenant: Tenant) -> Stands:
-        """How a memory stands; a live one that may not be shown stands as if it were hidden."""
-        if self._screen is None or moved.stands is not Stands.LIVE:
-            return moved.stands
-        if self._screen.shows(moved, tenant):
-            return moved.stands
-        self._left_out[moved.name] = tenant
-        return Stands.QUARANTINED
-
-    def _bound(self, name: str) -> None:
-        self._denied.append(name)
-        if len(self._denied) > DENIED_MAX:
-            oldest = self._denied.popleft()
-            known = self._known.get(oldest)
-            if known is not None and known.stands is Stands.DENIED:
-                self._drop(oldest)
-
-    def _put(self, name: str, known: _Known) -> None:
-        self._known[name] = known
+        self._known[moved.name] = known
         self._moves[known.scope[1]] += 1
-        scope = self._scopes.setdefault(known.scope, _Withheld(self._sifted))
-        if known.stands in _WITHHELD:
-            scope.withheld.update(known.prints)
-        else:
-            scope.shown.add(name, known.prints)
-            self._count(known, 1)
-        scope.file(known.key, known.stands, 1)
-        if known.stands is Stands.LIVE and known.said:
-            scope.said.setdefault(known.key, {})[known.ordinal] = known.said
-        scope.touch()
+        self._of(*known.scope).put(moved.name, known)
 
-    def _drop(self, name: str) -> None:
-        known = self._known.pop(name, None)
-        if known is None:
-            return
-        self._moves[known.scope[1]] += 1
-        scope = self._scopes[known.scope]
-        scope.touch()
-        scope.file(known.key, known.stands, -1)
-        judged = scope.said.get(known.key, {})
-        judged.pop(known.ordinal, None)
-        if not judged:
-            scope.said.pop(known.key, None)
-        if known.stands not in _WITHHELD:
-            scope.shown.drop(name)
-            self._count(known, -1)
-            return
-        for one in known.prints:
-            scope.withheld[one] -= 1
-            if scope.withheld[one] <= 0:
-                del scope.withheld[one]
+    def _read(self, moved: Moved, candidate: Candidate, tenant: Tenant) -> _Known:
+        stands, rule_ids = moved.stands, moved.rule_ids
+        if stands is Stands.LIVE and self._screen is not None:
+            rule_ids = self._screen.failed_by(moved, tenant)
+            if rule_ids:
+                # A live memory that may not be shown stands as if it were hidden.
+                stands = Stands.QUARANTINED
+                self._left_out[moved.name] = tenant
+        is_proven = moved.source is not None and moved.source.trust >= SourceKind.USER_INPUT.trust
+        known = _Known(
+            scope=(tenant, candidate.target),
+            stands=stands,
+            key=moved.key,
+            ordinal=moved.ordinal,
+            age=~moved.ordinal if is_proven else moved.ordinal,
+        )
+        call = call_of(candidate)
+        if call is None:
+            return known
+        if stands is Stands.LIVE:
+            judged = b"".join(map(digest_of, dict.fromkeys(call.pieces)))
+            return known._replace(
+                prints=prints_of_pieces(call.pieces),
+                said=judged if candidate.target.startswith(HTTP) else b"",
+                pieces=tuple((one, known.age) for one in pieces_of(call.pieces)),
+            )
+        texts = call.said
+        if rule_ids and self._screen is not None:
+            texts = self._screen.convicting(tenant, texts, rule_ids)
+        hidden = hidden_pieces(texts, call.key, moved.ordinal)
+        return known._replace(pieces=tuple(hidden.items()))
 
 
 def _owned(
-    mine: _Withheld | None,
-    others: list[_Withheld],
+    mine: _OfServer | None,
+    others: list[_OfServer],
     key: str,
     counted: frozenset[Stands],
     *,

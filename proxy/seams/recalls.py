@@ -81,8 +81,17 @@ class ScreensRows(Protocol):
         """A value that is another one after each change of what the tenant's reads may show."""
         ...
 
-    def shows(self, moved: Moved, tenant: Tenant) -> bool:
-        """Whether the answers of a server may show a live memory that is kept there."""
+    def failed_by(self, moved: Moved, tenant: Tenant) -> tuple[str, ...]:
+        """The rules by which the answers of a server may not show a live memory; () if they may."""
+        ...
+
+    def convicting(
+        self, tenant: Tenant, texts: tuple[str, ...], rule_ids: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """The sentences of a memory's texts that fail these rules; all texts if no sentence does.
+
+        A memory may fail a rule only as a whole, and a rule may be gone.
+        """
         ...
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from policy.canonical import decode_canonical
 from policy.labels.forwarded_call import call_of
-from policy.model import CandidateId, ChangeKind, MemoryStatus
+from policy.model import ChangeKind, MemoryStatus
 from storage.audit import (
     Decided,
     IncidentLeaf,
@@ -21,15 +20,17 @@ from storage.audit import (
 )
 from storage.errors import StoreCorrupt
 from storage.tables.change import read_leaf
-from storage.tables.codec import NO_ORDINAL, decode_evidence, decode_held
+from storage.tables.codec import NO_ORDINAL
 from storage.tables.forgotten_texts import forgotten_texts
-from storage.tables.lmdb_store import FORGOTTEN, HELD, KEYED
-from storage.tables.rows import GuardedRow, candidate_of, guarded_row, held_key, read_id, read_row
+from storage.tables.lmdb_store import FORGOTTEN, KEYED
+from storage.tables.rows import GuardedRow, candidate_of, guarded_row, read_id, read_row
 from storage.values import PAROLE, QUARANTINE, VOUCH, Decision, Forgotten, Moved, News, Stands
+from storage.write.hands import convicted_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from policy.model import CandidateId
     from storage.audit import Leaf
     from storage.tables.lmdb_store import View
     from storage.write.engine import Engine
@@ -103,26 +104,17 @@ class EmbeddedFollowed:
         for key in view.keys(KEYED):
             row = guarded_row(view, self._names, int.from_bytes(key[-_ORDINAL_LEN:], "big"))
             if not row.sent.erased:
-                yield _of_row(row)
-        for key in view.keys(HELD):
-            yield from self._held(view, CandidateId(key.hex()))
+                yield _of_row(view, row)
 
     def _of_leaf(self, view: View, leaf: Leaf) -> Iterator[Moved]:
         match leaf:
-            case VerdictLeaf(decision=Decision.HOLD):
-                yield from self._held(view, leaf.candidate_id)
-            case VerdictLeaf(decision=Decision.REJECT):
-                # The refusal of a candidate is only reported if the candidate was held before: then
-                # a person refused it, or the gate did when a person released it.
-                yield Moved(name=leaf.candidate_id, stands=Stands.DENIED)
-            case VerdictLeaf():
-                yield Moved(name=leaf.candidate_id, stands=Stands.GONE)
+            case VerdictLeaf(decision=Decision.ADMIT):
                 yield from self._admitted(view, leaf)
             case ResultLeaf():
                 verdict = read_leaf(view, leaf.verdict_index)
                 if isinstance(verdict, VerdictLeaf):
                     yield from self._admitted(view, verdict)
-            case InterceptedLeaf() | OperatorLeaf() | IncidentLeaf():
+            case VerdictLeaf() | InterceptedLeaf() | OperatorLeaf() | IncidentLeaf():
                 return
 
     def _forgotten(self, view: View, index: int, leaf: Leaf) -> Iterable[Forgotten] | None:
@@ -163,55 +155,31 @@ class EmbeddedFollowed:
             yield Moved(name=leaf.memory_id, stands=_OF_STATUS[known.status])
             return
         if row.change is not ChangeKind.DELETE:
-            yield _of_row(guarded_row(view, self._names, known.ordinal))
+            yield _of_row(view, guarded_row(view, self._names, known.ordinal))
             return
         for key, _ in view.scan(KEYED, row.keyed):
             if not key.startswith(row.keyed):
                 return
             ordinal = int.from_bytes(key[-_ORDINAL_LEN:], "big")
-            yield _of_row(guarded_row(view, self._names, ordinal))
-
-    def _held(self, view: View, candidate_id: CandidateId) -> Iterator[Moved]:
-        key = held_key(candidate_id)
-        payload = None if key is None else view.get(HELD, key)
-        if payload is None:
-            # The candidate was decided meanwhile, so it is no longer held; a later leaf has the
-            # outcome.
-            return
-        contents = self._engine.parts.staging.read_held(candidate_id)
-        if contents is None:
-            return
-        candidate = decode_canonical(contents.canonical)
-        guarded = decode_evidence(contents.evidence).guarded_key is not None
-        # A held deletion names a memory that still exists. That memory is reported beside it.
-        if guarded and candidate.change is not ChangeKind.DELETE:
-            yield Moved(
-                name=candidate_id,
-                stands=Stands.HELD,
-                tenant=decode_held(payload).tenant,
-                candidate=candidate,
-            )
-
-    def held(self) -> tuple[Moved, ...]:
-        """All candidates that wait for a person now."""
-        with self._store.reading() as view:
-            ids = [CandidateId(key.hex()) for key in view.keys(HELD)]
-            return tuple(moved for one in ids for moved in self._held(view, one))
+            yield _of_row(view, guarded_row(view, self._names, ordinal))
 
 
-def _of_row(row: GuardedRow) -> Moved:
+def _of_row(view: View, row: GuardedRow) -> Moved:
     # A deletion's row has no text that a read could show, so there is nothing to report of it.
     removal = row.sent.change is ChangeKind.DELETE
     candidate = candidate_of(row.sent)
     call = call_of(candidate)
+    stands = Stands.GONE if removal else _OF_STATUS[row.status]
+    hidden = stands is Stands.QUARANTINED
     return Moved(
         name=row.sent.memory_id,
-        stands=Stands.GONE if removal else _OF_STATUS[row.status],
+        stands=stands,
         tenant=row.sent.tenant,
         candidate=candidate,
         key=row.sent.assigned_key or ("" if call is None else call.key),
         source=row.row.source,
         ordinal=row.ordinal,
+        rule_ids=convicted_by(view, row.name, row.known) if hidden else (),
     )
 
 

@@ -1,8 +1,8 @@
-"""Prints of the texts that the gate has erased, and that a memory server of tools may still have.
+"""The pieces of texts that the gate has erased, and that a memory server of tools may still have.
 
 A purge sends nothing to a server behind. Where its answers have keys, the key is closed
-(`storage.tables.closed_keys`); an MCP server answers with words alone. So the purge leaves prints
-of the words behind, in its own transaction, by which they stay hidden.
+(`storage.tables.closed_keys`); an MCP server answers with words alone. So the purge keeps digests
+of the text's pieces, in its own transaction, by which they stay hidden.
 
 A record holds no text. It is sealed under a key made of the store's secret, so that who has the
 database file alone learns a length in bytes, and can test no guess. There is at most one for each
@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from policy.labels.forwarded_call import MCP, call_of
 from policy.model import ChangeKind, Tenant
-from policy.withheld.prints import ShortPrint, short_prints_of
+from policy.withheld.pieces import EVER, Piece, hidden_pieces
 from storage.errors import StoreCorrupt
 from storage.ground.randomness import random_bytes
 from storage.tables.codec import encode, ordinal_key
@@ -41,8 +41,7 @@ _NONCE_LEN: Final = 12
 class _Record(msgspec.Struct, frozen=True, array_like=True):
     tenant: Tenant
     target: str
-    hidden: bool
-    prints: tuple[ShortPrint, ...]
+    pieces: dict[Piece, int]
 
 
 _DECODE: Final = msgspec.msgpack.Decoder(_Record).decode
@@ -51,10 +50,10 @@ _DECODE: Final = msgspec.msgpack.Decoder(_Record).decode
 def forget_text(
     change: Change, names: KeyedNames, step: int, ordinal: int, row: Row, *, hidden: bool
 ) -> None:
-    """Keep prints of a row that ends here and not on its MCP server.
+    """Keep the pieces of a row that ends here and not on its MCP server.
 
     `step` is the ordinal of the change that ends it, `ordinal` the row's own. `hidden`: it was
-    under quarantine.
+    under quarantine, and no later memory shows its pieces again.
     """
     if not row.keyed or row.erased or row.change is ChangeKind.DELETE:
         return
@@ -62,8 +61,8 @@ def forget_text(
     call = call_of(candidate)
     if call is None or not candidate.target.startswith(MCP):
         return
-    prints = short_prints_of(call.pieces)
-    record = encode(_Record(row.tenant, candidate.target, hidden, prints))
+    pieces = hidden_pieces(call.said, call.key, ordinal if hidden else EVER)
+    record = encode(_Record(row.tenant, candidate.target, pieces))
     key, nonce = ordinal_key(step) + ordinal_key(ordinal), random_bytes(_NONCE_LEN)
     sealed = nonce + AESGCM(names.seal("forgotten")).encrypt(nonce, record, key)
     change.draft.put(FORGOTTEN, key, sealed)
@@ -85,10 +84,4 @@ def forgotten_texts(view: View, names: KeyedNames, step: int | None = None) -> I
             found = _DECODE(cipher.decrypt(sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], key))
         except (InvalidTag, msgspec.MsgspecError):
             raise StoreCorrupt("a record of a forgotten text does not open") from None
-        yield Forgotten(
-            step=int.from_bytes(key[: len(ordinal_key(0))], "big"),
-            tenant=found.tenant,
-            target=found.target,
-            hidden=found.hidden,
-            prints=found.prints,
-        )
+        yield Forgotten(tenant=found.tenant, target=found.target, pieces=found.pieces)

@@ -116,7 +116,12 @@ class GuardedRow(msgspec.Struct, frozen=True, kw_only=True):
     ordinal: int
     sent: Row
     row: Row
-    status: MemoryStatus
+    known: IdRecord
+
+    @property
+    def status(self) -> MemoryStatus:
+        """The memory's state now."""
+        return self.known.status
 
 
 def guarded_rows(
@@ -147,7 +152,7 @@ def guarded_row(view: View, names: KeyedNames, ordinal: int) -> GuardedRow:
     if known is None:
         raise StoreCorrupt(f"row {ordinal} has lost its id")
     row = sent if known.ordinal == ordinal else read_row(view, known.ordinal)
-    return GuardedRow(name=name, ordinal=ordinal, sent=sent, row=row, status=known.status)
+    return GuardedRow(name=name, ordinal=ordinal, sent=sent, row=row, known=known)
 
 
 def children_of(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policy.model import MemoryStatus
-from storage.tables.codec import OPERATOR, decode_hidden_by
-from storage.tables.lmdb_store import QUARANTINES
+from storage.tables.codec import OPERATOR, decode_case, decode_hidden_by
+from storage.tables.lmdb_store import CASES, QUARANTINES
 
 if TYPE_CHECKING:
     from storage.tables.codec import IdRecord
@@ -22,3 +22,15 @@ def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:
     if payload is not None:
         return frozenset(decode_hidden_by(payload).by)
     return frozenset({OPERATOR} if known.status is MemoryStatus.QUARANTINED else ())
+
+
+def convicted_by(view: View, name: bytes, known: IdRecord) -> tuple[str, ...]:
+    """The rules for which alone a memory is hidden; () if somebody hides it for another reason."""
+    rule_ids: list[str] = []
+    for by in sorted(hidden_by(view, name, known)):
+        case = None if by == OPERATOR else view.get(CASES, bytes.fromhex(by))
+        rule_id = "" if case is None else decode_case(case).anchor_id
+        if not rule_id:
+            return ()
+        rule_ids.append(rule_id)
+    return tuple(rule_ids)

@@ -24,7 +24,7 @@ import numpy as np
 
 from policy.labels.forwarded_call import HTTP, ForwardedCall, target_of, texts_of
 from policy.model import Candidate, ChangeKind, PrincipalId, Tenant
-from proxy.guard.prints import prints_of
+from proxy.guard.live_texts import prints_of_pieces
 from proxy.guard.sieve import Sieve
 from storage.values import Moved, News, Stands
 from tests.benchmarks.pairs import ratio_of
@@ -200,12 +200,12 @@ class _Bench:
 def _memory() -> str:
     """One line: what a gate that runs keeps in memory of each live memory behind a server."""
     scope = (Tenant("default"), target_of(HTTP, "b"))
-    sieve = Sieve(lambda _: News(leaf_count=0, moved=()))
     known = tuple(_moved(number, *scope) for number in range(MEMORIES))
-    prints = sum(len(prints_of(one.candidate)) for one in known if one.candidate is not None)
+    sieve = Sieve(lambda _: News(leaf_count=0, moved=known))
+    prints = sum(len(prints_of_pieces((_text(number),))) for number in range(MEMORIES))
     tracemalloc.start()
     try:
-        sieve.take(known)
+        sieve.refresh()
         taken = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()

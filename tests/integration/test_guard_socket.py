@@ -46,7 +46,7 @@ from proxy.seams.operation import (
 )
 from storage.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
-from tests.unit.proxy.guarded import AGENT, BY, GOOD, SERVER, STEERING, call, item
+from tests.unit.proxy.guarded import AGENT, GOOD, SERVER, STEERING, call, item
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -162,15 +162,6 @@ async def test_a_gate_that_is_gone_is_said_to_be_and_one_that_came_back_answers(
         async with running(tmp_path):
             (judged,) = await client.judge(AGENT, call(item(GOOD)))
             assert judged.decision == "admit"
-
-
-async def test_what_is_refused_right_after_a_start_is_withheld(tmp_path: Path) -> None:
-    async with gated(tmp_path) as gate:
-        (held,) = await gate.client.judge(AGENT, call(item(STEERING)))
-    async with gated(tmp_path) as gate:
-        assert held.candidate_id is not None
-        await gate.live.sidecar.store.writer.deny(held.candidate_id, BY)
-        assert await gate.client.sift(AGENT, SERVER, (STEERING, GOOD)) == (True, False)
 
 
 async def test_an_answer_that_does_not_come_is_an_unknown_outcome(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ _BEARER: Final = "bearer "
 _KNOWN: Final = frozenset({"namespace", "key", "value"})
 _EVENTS: Final = "text/event-stream"
 _NOT_SHOWN: Final = (
-    "withheld: this answer says what is held or was refused, and no part of it can be left out"
+    "withheld: this answer repeats a memory that is hidden, and no part of it can be left out"
 )
 
 

@@ -94,7 +94,7 @@ class Structure:
             if left is text:
                 continue
             unit = self._unit(location)
-            if unit is None:
+            if unit is None or (left != WITHHELD and not self._is_whole(unit)):
                 replaced[location] = left
             else:
                 gone.add(unit)
@@ -142,6 +142,11 @@ class Structure:
             if isinstance(location[end - 1], int):
                 return location[:end]
         return None
+
+    def _is_whole(self, unit: Location) -> bool:
+        """Whether an element is removed whole with a part of any string in it."""
+        at = pattern_of(unit)
+        return any(ends_with(at, path(text)) for text in self._shown.whole)
 
     def _joined(self) -> Iterator[tuple[Location, str]]:
         for joined in self._shown.joined:

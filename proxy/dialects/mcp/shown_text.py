@@ -1,8 +1,7 @@
 """One text of an answer: what has to be looked up about it, and what remains of it.
 
-A text is looked up among withheld memories as it stands. The look-up considers every reading that a
-model may give it: a withheld memory that comes back inside JSON, or inside a link, is still that
-memory.
+A text is looked up as a whole. Of one that is withheld, the lines and sentences are looked up: only
+those that are withheld leave it.
 """
 
 from __future__ import annotations
@@ -13,12 +12,14 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from policy.withheld.pieces import runs_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WITHHELD: Final = "[withheld]"
-_PARAGRAPHS = re.compile(r"(\n[^\S\n]*\n+)")
-_LINES = re.compile(r"(\n)")
+# What is left of a line of which all was taken out.
+_EMPTY: Final = re.compile(r"(?m)^[^\w\n]*\0[^\w\n]*(?:\n|\Z)")
 
 Known: TypeAlias = Mapping[str, bool]
 """What has been asked, and whether it is withheld."""
@@ -37,32 +38,43 @@ def is_withheld(text: str, known: Known) -> bool:
 def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
     """Yield what still has to be looked up of a text: first the whole text.
 
-    If the whole is withheld, its lines and paragraphs are looked up one by one.
+    If the whole is withheld, its lines and sentences are looked up, and then several in a row.
     """
     plain = asked(text)
     if plain and plain not in known:
         yield plain
-    if not whole and "\n" in text and is_withheld(text, known):
-        for part in (*_LINES.split(text), *_PARAGRAPHS.split(text)):
-            plain = asked(part)
-            if plain and plain not in known:
-                yield plain
+    if whole or not is_withheld(text, known):
+        return
+    for runs in runs_of(text):
+        unknown = [one for run in runs if (one := asked(run)) and one not in known]
+        yield from unknown
+        if unknown or any(is_withheld(run, known) for run in runs):
+            return
 
 
 def cut(text: str, known: Known) -> str:
-    """The text without its withheld lines, or without its withheld paragraphs, or none of it.
+    """The text without its withheld lines and sentences, or none of it.
 
-    What is left may still contain a withheld memory of several lines, so the caller looks it up
-    again.
+    What is left may still contain a withheld memory, so the caller looks it up again.
     """
     if not is_withheld(text, known):
         return text
-    for separators in (_LINES, _PARAGRAPHS):
-        parts = separators.split(text)
-        kept = _kept(parts, known)
-        if len(kept) < len(parts):
-            return "".join(kept).strip("\n") or WITHHELD
+    for runs in runs_of(text):
+        gone = [span for run, spans in runs.items() if is_withheld(run, known) for span in spans]
+        if gone:
+            return _EMPTY.sub("", _without(text, gone)).replace("\0", "").strip("\n") or WITHHELD
     return WITHHELD
+
+
+def _without(text: str, gone: list[tuple[int, int]]) -> str:
+    """The text with a NUL in place of each of these parts, which may overlap."""
+    left: list[str] = []
+    at = 0
+    for start, end in sorted(gone):
+        if start >= at:
+            left += (text[at:start], "\0")
+        at = max(at, end)
+    return "".join((*left, text[at:]))
 
 
 def read_blob(data: str) -> str | None:
@@ -81,15 +93,3 @@ def read_blob(data: str) -> str | None:
 def write_blob(text: str) -> str:
     """Encode a text as base64."""
     return base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
-
-
-def _kept(parts: list[str], known: Known) -> list[str]:
-    """Parts of a text and their separators, without withheld parts and their separators."""
-    kept: list[str] = []
-    for index in range(0, len(parts), 2):
-        if is_withheld(parts[index], known):
-            continue
-        if index:
-            kept.append(parts[index - 1])
-        kept.append(parts[index])
-    return kept

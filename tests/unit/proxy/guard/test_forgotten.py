@@ -12,7 +12,7 @@ import pytest
 from policy.labels.forwarded_call import HTTP
 from policy.model import ChangeKind
 from policy.query import EVERYTHING
-from policy.withheld.prints import digest_of, shape_of
+from policy.withheld.pieces import pieces_of
 from proxy.evaluate.canary import files_below
 from proxy.seams.guard import Forwarded
 from proxy.seams.operation import Proposal
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 PURGE = ChangeKind.PURGE
 LIE = "Zebra Analytics keeps the accounts of Ada since April"
-TOLD = (LIE, f'{{"observations": ["{LIE.upper()}."]}}', "Ada", "person", GOOD)
+TOLD = (LIE, f"     1\tTea.\n     2\t{LIE.upper()}.", "Ada", "person", GOOD)
 ALL_SHOWN = (False,) * 5
 LIE_HIDDEN = (True, True, False, False, False)
 
@@ -166,16 +166,17 @@ async def test_what_a_person_lets_in_opens_what_was_hidden(seen: Guarded) -> Non
     assert await sifted(seen, STEERING) == (False,)
 
 
-async def test_a_copy_that_was_there_when_its_twin_was_purged_stays_shown(seen: Guarded) -> None:
+async def test_a_copy_goes_with_its_original_and_not_the_other_way_round(seen: Guarded) -> None:
     first = await says(seen, LIE, "Ada")
     copy = await says(seen, LIE, "Grace")
-    await seen.store.writer.quarantine(first, AGENT.tenant, BY)
-    assert await sifted(seen) == ALL_SHOWN, "a shown memory says it"
-    purge = Proposal(change=PURGE, memory_id=first)
+    await seen.store.writer.quarantine(copy, AGENT.tenant, BY)
+    assert await sifted(seen) == ALL_SHOWN, "a memory that was there before says it"
+    purge = Proposal(change=PURGE, memory_id=copy)
     await seen.wired.writing.judge(OPERATOR, (purge,), "admin", TRACE)
     assert await sifted(seen) == ALL_SHOWN
-    await ended(seen, copy, hidden=False)
-    assert await sifted(seen) == LIE_HIDDEN
+    await says(seen, LIE, "Joan")
+    await ended(seen, first)
+    assert await sifted(seen) == LIE_HIDDEN, "a later copy shows it no more"
 
 
 async def test_what_was_shown_is_opened_by_whoever_says_it_again(seen: Guarded) -> None:
@@ -188,15 +189,16 @@ async def test_what_was_shown_is_opened_by_whoever_says_it_again(seen: Guarded) 
 
 
 async def test_a_name_is_opened_by_any_memory_of_that_name(seen: Guarded) -> None:
-    pieces = ("Ada", "person")
+    name = "Ada of Graz"
+    pieces = (name, "person")
     arguments = '{"entities":[{"entityType":1,"name":0,"observations":[]}]}'
-    first = await says(seen, "", "Ada", pieces=pieces, arguments=arguments)
+    first = await says(seen, "", name, pieces=pieces, arguments=arguments)
     await seen.store.writer.quarantine(first, AGENT.tenant, BY)
     purge = Proposal(change=PURGE, memory_id=first)
     await seen.wired.writing.judge(OPERATOR, (purge,), "admin", TRACE)
-    told = ("Ada", "person", "Ada is a person")
-    assert await sifted(seen, *told) == (True, True, False)
-    await says(seen, "", "Ada", pieces=pieces, arguments=arguments)
+    told = (name, "person", f"{name} is a person")
+    assert await sifted(seen, *told) == (True, False, False)
+    await says(seen, "", name, pieces=pieces, arguments=arguments)
     assert await sifted(seen, *told) == (False, False, False)
 
 
@@ -221,15 +223,14 @@ async def test_a_record_tells_nothing_without_the_stores_secret(tmp_path: Path) 
         with parts.store.reading() as view:
             sealed = [value for _, value in view.scan(FORGOTTEN)]
             found = list(forgotten_texts(view, parts.names))
-            assert [len(one.prints) for one in found] == [1, 1]
-            assert len({one.prints for one in found}) == 1, "control: both are of one text"
+            assert [len(one.pieces) for one in found] == [1, 1]
+            assert found[0].pieces == found[1].pieces, "control: both are of one text"
             with pytest.raises(StoreCorrupt):
                 list(forgotten_texts(view, KeyedNames(b"x" * 32)))
         assert await sifted(seen, short) == (True,)
     assert sealed[0] != sealed[1]
-    digest = digest_of(shape_of(short))
-    (record,) = {one.prints[0].digest for one in found}
-    assert digest.startswith(record), "control: who has the secret can test a guess"
+    record = bytes(*found[0].pieces)
+    assert pieces_of((short,)) == {record}, "control: who has the secret can test a guess"
     for value in sealed:
         assert record not in value
         assert short.encode() not in value

@@ -148,14 +148,22 @@ async def test_what_has_no_key_yet_keeps_no_other_from_being_written(tmp_path: P
         assert await keys.unsettled_keys(AGENT, SERVER) == {"id-2"}
 
 
-async def test_one_withheld_string_hides_its_whole_memory_and_no_other(tmp_path: Path) -> None:
+async def test_a_memory_is_hidden_by_its_key_and_never_for_its_words(tmp_path: Path) -> None:
     with guarded(tmp_path) as seen:
         guard, keys = http(seen)
-        (judged,) = await guard.judge(AGENT, call(item(STEERING, key="k1")))
-        assert judged.decision == "hold"
-        answer = (shown("a", "fine", STEERING), shown("b", "fine"), shown("c"))
+        first = await admitted(guard, AGENT, "k1")
+        copy = await admitted(guard, AGENT, "k2")
+        await guard.settle(AGENT, SERVER, ((first, Forwarded.DONE), (copy, Forwarded.DONE)))
+        (held,) = await guard.judge(AGENT, call(item(STEERING, key="k3")))
+        assert held.decision == "hold"
+        answer = (shown("k1", GOOD), shown("k2", GOOD), shown("old", STEERING), shown("", GOOD))
+        assert not any(await keys.hides(AGENT, SERVER, answer, hides_unknown=False)), "control"
+        there = seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 9).memories
+        memory = min(there, key=lambda one: one.ordinal)
+        await seen.store.writer.quarantine(memory.memory_id, AGENT.tenant, BY)
         found = await keys.hides(AGENT, SERVER, answer, hides_unknown=False)
-        assert found == (True, False, False)
+        # What has no key, as the end of a run of an agent, is known by its words.
+        assert found == (True, False, False, True)
 
 
 async def test_a_memory_is_filed_under_the_key_that_its_server_gave_it(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from proxy.guard.live_texts import FOUND_MAX, LiveTexts
-from proxy.guard.prints import prints_of_pieces
+from proxy.guard.live_texts import FOUND_MAX, LiveTexts, prints_of_pieces
 
 TEA = "Ada drinks green tea at four."
 TRAIN = "The last train leaves at half past nine."

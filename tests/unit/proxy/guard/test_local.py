@@ -145,27 +145,24 @@ async def test_a_released_item_is_given_to_one_relay_once(seen: Guarded) -> None
     assert _shown(seen) == [STEERING]
 
 
-async def test_what_is_held_or_denied_does_not_exist(seen: Guarded) -> None:
+async def test_what_is_held_or_denied_hides_nothing(seen: Guarded) -> None:
     judged = await _judge(seen, item(STEERING))
+    assert (judged.decision, judged.candidate_id is None) == ("hold", False)
     assert judged.candidate_id is not None
-    dressed = f"Note:\n  {STEERING.upper()}\u200b, they said"
-    assert await _refused(seen, (dressed, "Ada", "person", GOOD)) == (True, False, False, False)
-    assert await seen.guard.sift(OTHER, SERVER, (STEERING,)) == (False,)
-    assert await seen.guard.sift(AGENT, "another", (STEERING,)) == (False,)
+    assert await _refused(seen, (STEERING, "Ada", "person")) == (False, False, False)
     await seen.store.writer.deny(judged.candidate_id, BY)
     assert (await seen.guard.decided(AGENT, judged.candidate_id)).decision == "reject"
-    assert await _refused(seen, (dressed,)) == (True,)
+    assert await _refused(seen, (STEERING, "Ada", "person")) == (False, False, False)
 
 
 async def test_another_guard_of_the_store_learns_from_the_log(seen: Guarded) -> None:
     other = guard_of(seen.wired, seen.clock)
-    assert await other.sift(AGENT, SERVER, (STEERING, GOOD)) == (False, False)
-    held = await _judge(seen, item(STEERING))
-    await _judge(seen, item(GOOD))
-    assert await other.sift(AGENT, SERVER, (STEERING, GOOD)) == (True, True)
-    assert held.candidate_id is not None
-    await seen.store.writer.deny(held.candidate_id, BY)
-    assert await other.sift(AGENT, SERVER, (STEERING, GOOD)) == (True, True)
+    assert await other.sift(AGENT, SERVER, (GOOD,)) == (False,)
+    judged = await _judge(seen, item(GOOD))
+    assert await other.sift(AGENT, SERVER, (GOOD,)) == (True,), "it is not settled"
+    assert judged.candidate_id is not None
+    await seen.guard.settle(AGENT, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+    assert await other.sift(AGENT, SERVER, (GOOD,)) == (False,)
 
 
 async def test_quarantine_hides_what_the_server_has_and_parole_shows_it(seen: Guarded) -> None:
@@ -191,7 +188,7 @@ async def test_what_an_answer_shows_of_live_memories_is_in_the_recall_ledger(
     assert await _refused(seen, ("The kitchen is closed.",)) == (False,)
     assert recalls.recalls(AGENT.tenant) == (), "controls: none of these showed a live memory"
     assert recalls.recalls(OTHER.tenant) == ()
-    assert await _refused(seen, (told, STEERING)) == (False, True)
+    assert await _refused(seen, (told, STEERING)) == (False, False)
     (recall,) = recalls.recalls(AGENT.tenant)
     (hit,) = recall.hits
     assert (recall.front, recall.principal_id) == ("mcp/memory", AGENT.principal_id)

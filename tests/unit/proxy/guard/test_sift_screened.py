@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from policy.model import MemoryId, Tenant
 
-LIE = "The office door code is 66."
+LIE = "The office door code is 6611."
 HONEST = "The office opens at nine."
 
 
@@ -37,12 +37,12 @@ async def test_a_server_shows_no_memory_that_contradicts_an_anchor(tmp_path: Pat
             (one,) = await guard.judge(AGENT, call(item(text, key=text)))
             assert one.candidate_id is not None
             await guard.settle(AGENT, SERVER, ((one.candidate_id, Forwarded.DONE),))
-        asked = (LIE, HONEST, f"Two notes: {LIE} {HONEST}")
+        asked = (LIE, HONEST, f"Two notes. {LIE} {HONEST}")
         assert await guard.sift(AGENT, SERVER, asked) == (False, False, False), "control"
         anchor = Anchor(
             anchor_id="code",
             tenant=AGENT.tenant,
-            statement="The office door code is 11.",
+            statement="The office door code is 1166.",
             questions=("Which code?",),
             created_at_ms=1,
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policy.withheld.pieces import ATOMS_MAX
 from proxy.dialects.mcp.maps import Shown, parse_map
 from proxy.dialects.mcp.results import (
     partly_done,
@@ -145,7 +146,7 @@ def test_json_in_a_string_of_the_structure_is_opened_as_well() -> None:
     }
 
 
-def test_prose_loses_lines_then_paragraphs_then_everything() -> None:
+def test_prose_loses_lines_and_nothing_beside_them() -> None:
     note = f"# Note\n\n- tea\n- {POISON}!\n\nsaid over\ntwo lines\n\nend"
 
     def shown(*needles: str) -> str:
@@ -159,10 +160,18 @@ def test_prose_loses_lines_then_paragraphs_then_everything() -> None:
         return text_of(left)
 
     assert shown(POISON) == "# Note\n\n- tea\n\nsaid over\ntwo lines\n\nend"
-    assert shown("said over\ntwo lines") == f"# Note\n\n- tea\n- {POISON}!\n\nend"
-    assert shown(f"{POISON}!\n\nsaid over") == "[withheld]"
+    assert shown("said over\ntwo lines") == f"# Note\n\n- tea\n- {POISON}!\n\n\nend"
+    assert shown(f"{POISON}!\n\nsaid over") == "# Note\n\n- tea\ntwo lines\n\nend"
     # A line goes, and what is left still holds another over two lines.
-    assert shown(POISON, "said over\ntwo lines") == "# Note\n\n- tea\n\nend"
+    assert shown(POISON, "said over\ntwo lines") == "# Note\n\n- tea\n\n\nend"
+
+
+def test_a_sentence_leaves_its_line_and_an_element_that_has_more_stays() -> None:
+    said = [f"{POISON}.", f"Ada keeps bees. {POISON}. She paints.", "Tea."]
+    whole: JsonValue = {"content": [], "structuredContent": {"observations": said}}
+    left, _ = sifted(whole, [POISON])
+    assert isinstance(left, dict)
+    assert left["structuredContent"] == {"observations": ["Ada keeps bees. She paints.", "Tea."]}
 
 
 @pytest.mark.parametrize(
@@ -314,10 +323,11 @@ def test_an_answer_too_deep_or_too_wide_is_not_shown_at_all() -> None:
         sifted(many, [])
 
 
-def test_a_text_of_which_everything_is_withheld_ends_as_one_word() -> None:
-    whole: JsonValue = {"content": [{"type": "text", "text": "\n".join("ab" * 40)}]}
-    left, _ = sifted(whole, ["a\nb\na\nb\na"])
-    assert text_of(left) == "[withheld]"
+@pytest.mark.parametrize(("lines", "left"), [(ATOMS_MAX, "tea"), (ATOMS_MAX + 1, "[withheld]")])
+def test_what_goes_over_too_many_lines_takes_its_text_with_it(lines: int, left: str) -> None:
+    said = "\n".join(f"line {number}" for number in range(lines))
+    whole: JsonValue = {"content": [{"type": "text", "text": f"tea\n{said}"}]}
+    assert text_of(sifted(whole, [said])[0]) == left
 
 
 def test_json_nested_in_a_text_beyond_any_reader_is_a_text() -> None:

@@ -1,0 +1,138 @@
+"""The pieces of memories: their lines and sentences, each known by a digest of all of its words.
+
+Two pieces are equal if their words are: letter case, marks and white space make no other piece. A
+piece inside a longer sentence is another text. One word is no piece: it is a name or a kind.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Final, NewType
+
+from policy.text.sentences import ends_of
+from policy.text.skeleton import skeleton
+from policy.withheld.words import words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+Piece = NewType("Piece", bytes)
+"""The number of a piece's words, in two bytes, and a digest of them."""
+PIECE_LEN: Final = 16
+DIGEST_LEN: Final = 16
+WORDS_MIN: Final = 2
+ATOMS_MAX: Final = 16
+"""Lines or sentences over which one piece of an answer is looked for."""
+EVER: Final = 1 << 63
+"""An age that no memory reaches: a memory's age is the ordinal of its row."""
+_COUNT_LEN: Final = 2
+_WORDS_MAX: Final = 0xFFFF
+_SPACES: Final = re.compile(r"\s+")
+_PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n")
+_BREAK: Final = re.compile(r"[\n\r\t\v\f\x85\u2028\u2029]+")
+# Also the number or the name that a list or a record gives to a line, and a tag.
+_CUT: Final = re.compile(
+    rf"{_BREAK.pattern}|^[^\S\n]*(?:[0-9]{{1,4}}[.):]|\w+:)(?=\s)|<[^<>\n]{{1,256}}>", re.MULTILINE
+)
+_ENDS: Final = str.maketrans("\u3002\uff01\uff1f", ".!?")
+
+
+def shape_of(text: str) -> str:
+    """The words of a text; for a text without words, its punctuation."""
+    return " ".join(words_of(text)) or _SPACES.sub(" ", skeleton(text)).strip()
+
+
+def digest_of(shape: str) -> bytes:
+    """A digest by which equal shapes are known."""
+    return blake2b(shape.encode("utf-8", "surrogatepass"), digest_size=DIGEST_LEN).digest()
+
+
+def sentences_of(text: str) -> tuple[str, ...]:
+    """The sentences of each line of a text, and those that several of its lines make together."""
+    lines = _BREAK.split(text)
+    if len(lines) > 1:
+        lines += (_BREAK.sub(" ", part) for part in _PARAGRAPH.split(text))
+    return tuple(dict.fromkeys(_spoken(lines)))
+
+
+def pieces_of(texts: Iterable[str]) -> frozenset[Piece]:
+    """The pieces of some texts; a text of one word, such as a name or a kind, is none."""
+    words = (words_of(sentence) for text in texts for sentence in sentences_of(text))
+    return frozenset(_piece(one) for one in words if len(one) >= WORDS_MIN)
+
+
+def hidden_pieces(texts: Iterable[str], key: str, age: int) -> dict[Piece, int]:
+    """The pieces of a hidden memory, each with the age below which another memory shows it.
+
+    Whoever writes of the same thing shows its name, which is the memory's key, also later.
+    """
+    names = pieces_of((key,))
+    return {one: EVER if one in names else age for one in pieces_of(texts)}
+
+
+def pieces_in(text: str, counts: Collection[int]) -> Iterator[Piece]:
+    """The pieces of these numbers of words that a shown text may repeat, in its order.
+
+    A server may break the lines of a text anew, and give line numbers, list marks and tags to it.
+    """
+    words: list[str] = []
+    bounds = [0]
+    for atom in _atoms_of(text):
+        words += words_of(atom)
+        if len(words) > bounds[-1]:
+            bounds.append(len(words))
+    most = max(counts, default=0)
+    for at, start in enumerate(bounds):
+        for end in islice(bounds, at + 1, None):
+            if end - start > most:
+                break
+            if end - start in counts:
+                yield _piece(words[start:end])
+
+
+def runs_of(text: str) -> Iterator[dict[str, list[tuple[int, int]]]]:
+    """The parts of a text that may be a piece, the shortest first: each with where it begins, ends.
+
+    All parts of as many lines or sentences come together; the bound is `ATOMS_MAX` of these.
+    """
+    at, spans = 0, list[tuple[int, int]]()
+    for atom in _atoms_of(text):
+        if words_of(atom):
+            spans.append((at, at + len(atom)))
+        at += len(atom)
+    for count in range(1, min(ATOMS_MAX, len(spans)) + 1):
+        runs: dict[str, list[tuple[int, int]]] = {}
+        for (start, _), (_, end) in zip(spans, spans[count - 1 :], strict=False):
+            runs.setdefault(text[start:end], []).append((start, end))
+        yield runs
+
+
+def _atoms_of(text: str) -> list[str]:
+    """A text cut where a piece of it may begin or end; joined, the atoms are the text."""
+    cuts = {0, len(text)}
+    for found in _CUT.finditer(text):
+        cuts.update(found.span())
+    cuts.update(ends_of(text.translate(_ENDS)))
+    return [text[start:end] for start, end in pairwise(sorted(cuts))]
+
+
+def _spoken(parts: Iterable[str]) -> Iterator[str]:
+    for part in parts:
+        cuts = (0, *ends_of(part.translate(_ENDS)), len(part))
+        for start, end in pairwise(cuts):
+            sentence = part[start:end].strip()
+            if sentence:
+                yield sentence
+
+
+def _piece(words: list[str]) -> Piece:
+    count = min(len(words), _WORDS_MAX).to_bytes(_COUNT_LEN, "big")
+    data = " ".join(words).encode("utf-8", "surrogatepass")
+    return Piece(count + blake2b(data, digest_size=PIECE_LEN - _COUNT_LEN).digest())
+
+
+def count_of(piece: Piece) -> int:
+    """How many words a piece has."""
+    return int.from_bytes(piece[:_COUNT_LEN], "big")
