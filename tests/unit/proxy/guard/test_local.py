@@ -198,7 +198,8 @@ async def test_what_an_answer_shows_of_live_memories_is_in_the_recall_ledger(
 
 async def test_proposing_a_shown_memory_again_does_not_hide_it(seen: Guarded) -> None:
     await _lands(seen, item(GOOD))
-    held = item(GOOD, memory_class=MemoryClass.L2)
+    arguments = '{"entities":[{"entityType":1,"name":0,"observations":[2,3]}]}'
+    held = item("", pieces=("Ada", "person", GOOD, STEERING), arguments=arguments)
     assert (await _judge(seen, held)).decision == "hold"
     assert await _refused(seen, (GOOD,)) == (False,)
 
