@@ -95,8 +95,7 @@ def admitted() -> Outcome:
         step=None,
         memory_class=MemoryClass.L3,
         source=MODEL,
-        ceiling=MODEL,
-        basis=Basis.CONTAINMENT,
+        basis=Basis.UNPROVEN,
         passed=(),
         structural=False,
         version=1,
@@ -148,10 +147,9 @@ class Ledger:
         memory_id: str,
         text: str,
         source: SourceKind,
-        ceiling: SourceKind | None = None,
         metadata_json: str | None = None,
     ) -> None:
-        """A memory is served to Ada's agent; where no ceiling is given, its source is one."""
+        """A memory is served to Ada's agent."""
         memory = Memory(
             memory_id=MemoryId(memory_id),
             tenant=ADA.tenant,
@@ -162,8 +160,7 @@ class Ledger:
             target="memories",
             memory_class=MemoryClass.L3,
             source=source,
-            ceiling=ceiling or source,
-            basis=Basis.UNJOINED,
+            basis=Basis.UNPROVEN,
             status=MemoryStatus.LIVE,
             version=1,
             created_at_ms=0,

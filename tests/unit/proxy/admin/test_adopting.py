@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from policy.model import Memory
     from proxy.admin.wire.upkeep import AdoptedView
 
-HERS = (SourceKind.USER_INPUT, SourceKind.USER_INPUT)
+HERS = SourceKind.USER_INPUT
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def test_an_order_is_taken_in_by_the_word_of_a_person_and_once(seen: Guard
     (again,) = await _adopt(seen, STEERING, vouch=True)
     (memory,) = _kept(seen)
     assert (one.state, again.memory_id) == ("user_input", memory.memory_id)
-    assert (memory.source, memory.ceiling, memory.memory_class) == (*HERS, MemoryClass.L2)
+    assert (memory.source, memory.memory_class) == (HERS, MemoryClass.L2)
     (verdict,) = map(decode_leaf, seen.store.audit.leaves(one.leaf_index, 1))
     assert isinstance(verdict, VerdictLeaf)
     assert verdict.approved_by == BY
@@ -76,7 +76,7 @@ async def test_a_plain_item_that_a_person_vouches_for_is_hers(seen: Guarded) -> 
     await _adopt(seen, GOOD)
     (one,) = await _adopt(seen, GOOD, vouch=True)
     (memory,) = _kept(seen)
-    assert (one.state, memory.source, memory.ceiling) == ("user_input", *HERS)
+    assert (one.state, memory.source) == ("user_input", HERS)
 
 
 @pytest.mark.parametrize(("text", "vouch"), [(GOOD, False), (STEERING, True)])
@@ -111,5 +111,5 @@ async def test_what_was_held_meanwhile_is_decided_in_review_and_not_sent(seen: G
     (waiting,) = seen.store.reader.held()
     await seen.store.writer.release(waiting.candidate_id, BY)
     (memory,) = _kept(seen)
-    assert (memory.source, memory.ceiling) == HERS
+    assert memory.source is HERS
     assert await seen.guard.unsettled(AGENT, SERVER) == ()

@@ -227,7 +227,6 @@ def test_what_was_true_once_comes_back_one_class_lower_and_a_lie_does_not(bench:
     assert back is not None
     assert (back.text, back.memory_class.power) == (OLD, max(1, was.power - 1))
     assert back.source is memory.memory.source  # and it is trusted no more than before
-    assert back.ceiling is memory.memory.ceiling
     assert store.reader.origin_trust(TENANT, "web", "fetch") == origin
     assert store.reader.all_trust() == trust
     assert [action for action, _ in told(store)] == ["parole_refused"] * 2 + ["parole"]

@@ -357,7 +357,7 @@ def test_an_admission_over_an_objection_counts_only_between_the_modes_two_leaves
         step=1,
         memory_class=MemoryClass.L1,
         source=SourceKind.UNKNOWN,
-        basis=Basis.UNJOINED,
+        basis=Basis.UNPROVEN,
         version=1,
         memory_id=None,
         approved_by=OBSERVED_HOLD,
@@ -387,7 +387,7 @@ def test_a_class_that_was_lowered_where_no_gate_may_do_that_is_named(
     say(store, "Ada prefers tea.", **asked)
     store.close()
     assert _verify(bench).sound, "control: by the rule it is sound"
-    monkeypatch.setattr("policy.checks.may_be_lowered", _always)
+    monkeypatch.setattr("policy.checks.is_unproven", _always)
     store = bench.open()
     say(store, "Ada prefers rum.", VOUCHED, **asked, claimed_source=SourceKind.TOOL_RESULT)
     store.close()

@@ -230,7 +230,7 @@ async def test_a_persons_words_beside_words_that_nobody_judged_have_the_lowest_l
 ) -> None:
     await _lands(seen, item(GOOD, change=change, effect=effect), PERSON)
     (kept,) = seen.store.reader.page(PERSON.tenant, EVERYTHING, 0, 9).memories
-    assert (kept.source, kept.ceiling) == (label, label)
+    assert kept.source is label
 
 
 async def test_a_change_needs_a_source_as_trusted_as_what_stands(seen: Guarded) -> None:
@@ -341,7 +341,7 @@ async def test_a_candidate_found_in_a_result_names_it_in_leaf_and_trace(seen: Gu
     leaves = [decode_leaf(data) for data in seen.store.audit.leaves(0, 10_000)]
     (leaf,) = [one for one in leaves if isinstance(one, VerdictLeaf)]
     assert leaf.culprit == Culprit(SourceKind.TOOL_RESULT, "web", "search", "toolu_01")
-    assert (leaf.source, leaf.basis) == (SourceKind.UNKNOWN, Basis.UNJOINED), "the label stays low"
+    assert (leaf.source, leaf.basis) == (SourceKind.UNKNOWN, Basis.UNPROVEN), "the label stays low"
     (event,) = [one for one in seen.wired.events if isinstance(one, VerdictRecorded)]
     assert (event.culprit_server, event.culprit_call_id) == ("web", "toolu_01")
 
@@ -353,5 +353,5 @@ async def test_a_person_s_own_words_are_lowered_to_where_they_were_found(seen: G
     await _judge(seen, item("Ada plays the cello on Sundays"), PERSON)
     leaves = [decode_leaf(data) for data in seen.store.audit.leaves(0, 10_000)]
     found, own = [one for one in leaves if isinstance(one, VerdictLeaf)]
-    assert (found.source, found.basis) == (SourceKind.TOOL_RESULT, Basis.CONTAINMENT)
+    assert (found.source, found.basis) == (SourceKind.TOOL_RESULT, Basis.UNPROVEN)
     assert (own.source, own.basis, own.culprit) == (SourceKind.USER_INPUT, Basis.CHANNEL, None)

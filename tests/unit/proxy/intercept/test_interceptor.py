@@ -192,9 +192,9 @@ class Looked:
         self.whole.append(memory_id)
         return self._inner.get(tenant, memory_id)
 
-    def ceiling(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
+    def source(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
         self.labels.append(memory_id)
-        return self._inner.ceiling(tenant, memory_id)
+        return self._inner.source(tenant, memory_id)
 
 
 async def test_a_batch_looks_each_parent_up_once_and_reads_no_text_of_it(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ async def test_a_batch_looks_each_parent_up_once_and_reads_no_text_of_it(tmp_pat
         looked[0].labels.clear()
         children = [create(f"t{n}", derived_from=(parent.memory_id,) * 64) for n in range(20)]
         items = await judge(live, *children)
-        assert {(item.decision, item.ceiling) for item in items} == {("admit", parent.ceiling)}
+        assert {(item.decision, item.source) for item in items} == {("admit", parent.source)}
         assert (looked[0].labels, looked[0].whole) == ([parent.memory_id], [])
 
 

@@ -94,7 +94,7 @@ def test_a_whole_incident_names_its_memories_by_their_ids() -> None:
         "act": "quarantine",
         "memory_class": "L3",
         "source": "tool_result",
-        "basis": "taint",
+        "basis": "unproven",
         "leaf_index": 4,
         "server": "web",
         "tool": "fetch",

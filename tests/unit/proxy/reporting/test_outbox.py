@@ -82,7 +82,7 @@ def verdict(candidate_id: CandidateId, at_ms: int, decision: Decision) -> Verdic
         step=1,
         memory_class=MemoryClass.L1,
         source=SourceKind.UNKNOWN,
-        basis=Basis.UNJOINED,
+        basis=Basis.UNPROVEN,
         version=1,
         memory_id=None,
         approved_by=None,

@@ -31,7 +31,6 @@ def named(old: str, new: str) -> tuple[str, ...]:
         ('unknown         = { L1 = "refuse"', 'unknown = { L1 = "admit"', "matrix.unknown.L1"),
         ('unknown         = { L1 = "refuse"', 'unknown = { L1 = "hold"', "matrix.unknown.L1"),
         ('{ L1 = "token",  L2', '{ L1 = "admit",  L2', "matrix.user_input.L1"),
-        ('L1 = "taint"', 'L1 = "containment"', "labels.L1"),
         ("L1 = 0.5", "L1 = 0.4", "trust.soft_score_min.L1"),
         ("text_bytes_max = 65536", "text_bytes_max = 65537", "budgets.text_bytes_max"),
         ("window_s = 60", "window_s = 59", "budgets.writes_per_window_max"),

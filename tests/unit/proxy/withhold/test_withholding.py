@@ -430,7 +430,7 @@ async def test_what_a_person_stores_after_a_refusal_is_withheld_no_longer(one: R
     assert item.decision == "admit"
     assert one.withholding.carries(AGENT.principal_id, memory), "a model opens nothing"
     assert item.memory is not None
-    hers = msgspec.structs.replace(item.memory, ceiling=SourceKind.USER_INPUT)
+    hers = msgspec.structs.replace(item.memory, source=SourceKind.USER_INPUT)
     one.withholding.shown(AGENT.principal_id, (hers,))
     assert not one.withholding.carries(AGENT.principal_id, memory)
 
