@@ -118,40 +118,22 @@ class ClassMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Which memory class each word of one dialect stands for."""
 
     default: MemoryClass
-    agent_scoped: MemoryClass
     metadata_keys: Annotated[tuple[Word, ...], Meta(max_length=16)]
-    memory_type: dict[Word, MemoryClass]
     names: dict[Word, MemoryClass]
 
-    def choose(
-        self,
-        memory_type: str | None = None,
-        metadata: dict[str, object] | None = None,
-        *,
-        agent_scoped: bool = False,
-    ) -> ClassChoice | None:
-        """The class a write is aimed at; None where `memory_type` is a word nobody mapped.
+    def choose(self, metadata: dict[str, object] | None = None) -> ClassChoice:
+        """The class a write is aimed at.
 
         Of several words the most powerful class counts: a client cannot hide one word behind
-        another. In the metadata only the word for a class names one. `memory_type` is the dialect's
-        own word, which the operator's table maps, so it names no class here: the sender cannot know
-        what the table says. A metadata value that names no class is ordinary metadata.
+        another. A metadata value that names no class is ordinary metadata.
         """
-        mapped: MemoryClass | None = None
-        if memory_type is not None:
-            mapped = self.memory_type.get(memory_type)
-            if mapped is None:
-                return None
         given = metadata or {}
         words = [self.named(given[key]) for key in self.metadata_keys if key in given]
         named = [word for word in words if word is not None]
-        if named:
-            most = max(named, key=lambda memory_class: memory_class.power)
-            if mapped is None or most.power >= mapped.power:
-                return ClassChoice(memory_class=most, named=True)
-        if mapped is None:
-            mapped = self.agent_scoped if agent_scoped else self.default
-        return ClassChoice(memory_class=mapped, named=False)
+        if not named:
+            return ClassChoice(memory_class=self.default, named=False)
+        most = max(named, key=lambda memory_class: memory_class.power)
+        return ClassChoice(memory_class=most, named=True)
 
     def named(self, word: object) -> MemoryClass | None:
         """The class that a metadata value names; None for a value that names no class."""
@@ -194,7 +176,10 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
         return Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)
 
 
+_NO_TYPE: Final = "there is no such key; no type and no id decides a class"
 _SUCCESSORS: Final = {
+    "agent_scoped": _NO_TYPE,
+    "memory_type": _NO_TYPE,
     "labels": "there is no such section; a text that nothing proves lands as [matrix] says of "
     "tool_result and unknown",
     "drift": "there is no such section; shown_of_ten and shown_on_probation are keys of [reads], "
@@ -220,9 +205,6 @@ def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
         # The errors that the TOML reader raises at its own limits: thousands of digits, a thousand
         # brackets, lone surrogates.
         raise RulesetError("not TOML: a number too long, or nested too deeply") from None
-    for section, successor in _SUCCESSORS.items():
-        if section in tables:
-            raise RulesetError(f"line {_line_of(text, [section])}: {section}: {successor}")
     try:
         document = msgspec.convert(tables, _Document)
     except msgspec.ValidationError as error:
@@ -263,7 +245,11 @@ def _explained(text: str, message: str) -> str:
     what, path = (found["what"], found["path"] or "") if found else (message, "")
     keys = [key for key in path.replace("[...]", "").split(".") if key]
     unknown = _UNKNOWN_FIELD.search(what) or _BAD_WORD.search(what)
-    line = _line_of(text, keys, unknown[1] if unknown else None)
+    word = unknown[1] if unknown else None
+    if word in _SUCCESSORS:
+        where = _line_of(text, [*keys, word])
+        return f"line {where}: {'.'.join([*keys, word])}: {_SUCCESSORS[word]}"
+    line = _line_of(text, keys, word)
     return f"line {line}: {'.'.join(keys) or 'ruleset'}: {what}"
 
 
@@ -336,23 +322,13 @@ def _weaker(place: str, mine: ClassMap | None, shipped: ClassMap) -> list[str]:
     """The dialect's words that now map to a less powerful class than before, or to no class."""
     if mine is None:
         return []
-    found = [
-        f"{place}.{name}"
-        for name, now, then in (
-            ("default", mine.default, shipped.default),
-            ("agent_scoped", mine.agent_scoped, shipped.agent_scoped),
-        )
-        if now.power < then.power
-    ]
+    found = [f"{place}.default"] if mine.default.power < shipped.default.power else []
     if not set(shipped.metadata_keys) <= set(mine.metadata_keys):
         found.append(f"{place}.metadata_keys")
-    for table, now, then in (
-        ("memory_type", mine.memory_type, shipped.memory_type),
-        ("names", mine.names, shipped.names),
-    ):
-        found += [
-            f"{place}.{table}.{word}"
-            for word, memory_class in then.items()
-            if word in now and now[word].power < memory_class.power
-        ]
+    now = mine.names
+    found += [
+        f"{place}.names.{word}"
+        for word, memory_class in shipped.names.items()
+        if word in now and now[word].power < memory_class.power
+    ]
     return found

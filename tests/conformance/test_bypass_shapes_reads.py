@@ -82,7 +82,6 @@ SENT: tuple[tuple[str, str, str], ...] = (
 MEM0_SENT: tuple[tuple[str, str, str], ...] = (
     ("POST", "/v1/memories/", '{"messages": "x", "user_id": "a", "WORD": "WORD"}'),
     ("POST", "/v1/memories/", '{"messages": [{"role": "WORD", "WORD": "WORD"}], "user_id": "a"}'),
-    ("POST", "/v1/memories/", '{"messages": "x", "user_id": "a", "memory_type": "WORD"}'),
     ("POST", "/v2/memories/", '{"filters": {"WORD": {"WORD": "WORD"}}}'),
     ("PUT", "/v1/memories/WORD/", '{"text": "WORD"}'),
     ("POST", "/v1/WORD/", '{"WORD": "WORD"}'),

@@ -216,15 +216,14 @@ async def test_a_class_by_rule_is_held_and_one_that_a_client_names_is_lowered_an
                 answer: Json = await response.json()
                 return answer
 
-        await add({"memory_type": "procedural_memory"})
-        (held,) = live.sidecar.store.reader.held()
-        assert held.memory_class.value == "L2"
+        typed = await add({"memory_type": "procedural_memory"})
+        assert typed["results"][0]["memory_class"] == "L3"
         assert trust(PrincipalId("honest")).violations_count == 0
-        assert live.version() == 0
+        assert live.version() == 1
         lowered = await add({"metadata": {"mnemogate_class": "L2"}})
         assert lowered["results"][0]["class_lowered"] is True
         assert lowered["results"][0]["memory_class"] == "L3"
-        assert live.version() == 1
+        assert live.version() == 2
         refused = await add({"metadata": {"mnemogate_class": "L1"}})
         assert refused["reason"] == "source_class_forbidden"
         assert trust(PrincipalId("honest")).violations_count == 0

@@ -40,6 +40,8 @@ IGNORED_ADD: Final = IGNORED_EVERYWHERE | {
     "enable_graph",
     # A time stamp of the client is ignored, so that it cannot backdate a memory.
     "timestamp",
+    # A type decides no class.
+    "memory_type",
 }
 """Accepted by add, without effect."""
 
@@ -90,7 +92,6 @@ class AddBody(Ids, frozen=True, kw_only=True):
     filters: _Object | None = None
     metadata: _Object | None = None
     infer: bool | None = None
-    memory_type: _Name | None = None
     expiration_date: str | None = None
 
 

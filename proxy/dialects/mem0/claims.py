@@ -32,14 +32,8 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     metadata_json: str | None
 
 
-def claims_of(
-    classes: ClassMap,
-    metadata: dict[str, Any] | None,
-    *,
-    memory_type: str | None = None,
-    scope: Scope | None = None,
-) -> Claims:
-    """A write's class (by rule or as the client says), its claimed source, and its other metadata.
+def claims_of(classes: ClassMap, metadata: dict[str, Any] | None) -> Claims:
+    """A write's class, its claimed source, and its other metadata.
 
     `mnemogate_source` and `mnemogate_class` are taken out of the metadata: the digest covers them
     as claims, and a stored copy would look like a label that the gate gave. Reads show the true
@@ -48,10 +42,7 @@ def claims_of(
     Raises:
         MalformedRequest: An unknown word for a class or a source, or oversize metadata.
     """
-    agent_scoped = scope is not None and scope.agent_id is not None and scope.user_id is None
-    choice = classes.choose(memory_type, metadata, agent_scoped=agent_scoped)
-    if choice is None:
-        raise MalformedRequest("memory_type: not mapped to a memory class here")
+    choice = classes.choose(metadata)
     own = {key for key in classes.metadata_keys if key.startswith(OWN_PREFIX)}
     given = {} if metadata is None else metadata
     if any(classes.named(given[key]) is None for key in own & given.keys()):

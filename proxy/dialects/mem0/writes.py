@@ -58,7 +58,7 @@ def add(call: Mem0Call, classes: ClassMap, route: str, *, needs_id: str = NEEDS_
     scope = scope_of(body, body.filters)
     if scope == Scope():
         raise MalformedRequest(needs_id, status=400)
-    claims = claims_of(classes, body.metadata, memory_type=body.memory_type, scope=scope)
+    claims = claims_of(classes, body.metadata)
     expires_at = None
     if body.expiration_date is not None:
         expires_at = expiry_or_utc(body.expiration_date, "expiration_date")

@@ -10,7 +10,7 @@ WORDS = words(
     """
     [matrix] [budgets] [trust] [anchors] [classes.mem0] [matrix.unknown] L1 L2 L3 L4
     operator "admit" "enhanced" "token" "hold" "refuse" text_bytes_max window_s over_rate
-    reject = soft_score_min scoring outrank_margin memory_type names default agent_scoped
+    reject = soft_score_min scoring outrank_margin names default
     """
 )
 

@@ -70,7 +70,7 @@ def test_every_missing_line_of_the_default_is_noticed_or_changes_nothing_but_nam
             continue
         text = "\n".join([*lines[:at], *lines[at + 1 :]])
         section = _section_of(lines, at)
-        if section in {"classes.mem0.memory_type", "classes.mem0.names", "reads"}:
+        if section in {"classes.mem0.names", "reads"}:
             assert parse_ruleset(text).matrix == RULESET.matrix
             continue
         with pytest.raises(RulesetError):
@@ -101,32 +101,28 @@ def test_a_pair_that_is_nowhere_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory_type", "metadata", "agent_scoped", "chosen"),
+    ("metadata", "chosen"),
     [
-        (None, None, False, ("L3", False)),
-        (None, None, True, ("L2", False)),
-        ("procedural_memory", None, False, ("L2", False)),
-        ("episodic_memory", {}, True, ("L4", False)),
-        ("procedural_memory", {"memory_class": "L4"}, False, ("L2", False)),
-        ("procedural_memory", {"memory_class": "L2"}, False, ("L2", True)),
-        (None, {"memory_class": "policy"}, False, ("L1", True)),
-        (None, {"memory_class": " L1 "}, True, ("L1", True)),
-        (None, {"memory_class": "premium"}, False, ("L3", False)),
-        (None, {"memory_class": 1, "other": "policy"}, False, ("L3", False)),
-        ("episodic_memory", {"mnemogate_class": "policy"}, False, ("L1", True)),
-        (None, {"memory_class": "L4", "mnemogate_class": "L2"}, False, ("L2", True)),
+        (None, ("L3", False)),
+        ({}, ("L3", False)),
+        ({"memory_class": "L2"}, ("L2", True)),
+        ({"memory_class": "policy"}, ("L1", True)),
+        ({"memory_class": " L1 "}, ("L1", True)),
+        ({"memory_class": "premium"}, ("L3", False)),
+        ({"memory_class": 1, "other": "policy"}, ("L3", False)),
+        ({"memory_class": "L4", "mnemogate_class": "L2"}, ("L2", True)),
     ],
 )
 def test_a_dialects_words_choose_the_class(
-    memory_type: str | None,
-    metadata: dict[str, object] | None,
-    agent_scoped: bool,  # noqa: FBT001
-    chosen: tuple[str, bool],
+    metadata: dict[str, object] | None, chosen: tuple[str, bool]
 ) -> None:
-    classes = RULESET.classes["mem0"]
-    choice = classes.choose(memory_type, metadata, agent_scoped=agent_scoped)
+    choice = RULESET.classes["mem0"].choose(metadata)
     assert choice == ClassChoice(memory_class=MemoryClass(chosen[0]), named=chosen[1])
 
 
-def test_a_memory_type_nobody_mapped_chooses_nothing() -> None:
-    assert RULESET.classes["mem0"].choose("secret_memory") is None
+@pytest.mark.parametrize("key", ['agent_scoped = "L2"', 'memory_type = { a = "L2" }'])
+def test_a_key_that_went_is_an_error_in_one_line(key: str) -> None:
+    text = DEFAULT_TOML.replace('default = "L3"', f'default = "L3"\n{key}')
+    with pytest.raises(RulesetError, match=r"classes\.\w+: there is no such key") as caught:
+        parse_ruleset(text)
+    assert len(str(caught.value).splitlines()) == 1

@@ -14,7 +14,6 @@ from tests.unit.proxy.dialects.mem0.sample import (
     FIRST_ID,
     OSS,
     PLATFORM,
-    RULESET,
     TOKEN,
     request,
 )
@@ -147,7 +146,8 @@ def test_a_bare_tool_call_beside_text_is_skipped_and_not_stored() -> None:
     ("extra", "expected"),
     [
         ({}, (MemoryClass.L3, False)),
-        ({"memory_type": "procedural_memory"}, (MemoryClass.L2, False)),
+        ({"memory_type": "procedural_memory"}, (MemoryClass.L3, False)),
+        ({"memory_type": "secret", "agent_id": "a1"}, (MemoryClass.L3, False)),
         ({"metadata": {"mnemogate_class": "L1"}}, (MemoryClass.L1, True)),
         ({"metadata": {"memory_class": "episode"}}, (MemoryClass.L4, True)),
         (
@@ -163,10 +163,9 @@ def test_the_class_comes_from_the_rulesets_map(
     assert (proposal.memory_class, proposal.class_named) == expected
 
 
-def test_a_write_for_an_agent_alone_gets_the_agents_class_by_rule() -> None:
+def test_an_id_decides_no_class() -> None:
     (proposal,) = added({"messages": "tea", "agent_id": "a1"})
-    by_rule = RULESET.classes["mem0"].agent_scoped
-    assert (proposal.memory_class, proposal.class_named) == (by_rule, False)
+    assert (proposal.memory_class, proposal.class_named) == (MemoryClass.L3, False)
 
 
 def test_claim_keys_are_claims_and_never_stored_as_metadata() -> None:
