@@ -83,9 +83,9 @@ class StoredText(NamedTuple):
     memory_id: str
     # The version of the store when the memory was written.
     version: int
-    # Whether all of the memory's context was the person's own: then it also exempts texts that were
-    # refused before it was written.
-    firm: bool
+    # Whether a proof stands behind the memory's label: then it also exempts texts that were refused
+    # before it was written.
+    proven: bool
 
 
 class Span(NamedTuple):
@@ -230,7 +230,7 @@ class Looking:
     """What is withheld at one place of a conversation.
 
     `typed` are the words that a person typed there: they exempt refused texts that still wait for a
-    person.
+    person. `own` are refused stretches that the agent's program says there itself.
     """
 
     def __init__(
@@ -238,10 +238,12 @@ class Looking:
         withheld: Withheld,
         sight: Sight = Sight(),  # noqa: B008 - a value that nobody changes
         typed: Callable[[], Iterable[bytes]] = tuple,
+        own: Callable[[], Iterable[bytes]] = tuple,
     ) -> None:
         self._withheld = withheld
         self.sight = sight
         self._typed = typed
+        self._own = own
 
     def stretches(self, numbers: Sequence[int]) -> list[Span]:
         """The refused stretches of a text at this place, also those that may be shown."""
@@ -261,7 +263,10 @@ class Looking:
 
     def is_open(self, stretch: Sequence[int]) -> bool:
         """Whether some text that may be shown contains this stretch whole (`Withheld.is_open`)."""
-        return self._withheld.is_open(stretch, self.sight, self._typed)
+        words = packed(stretch)
+        return any(_contains(shown, words) for shown in self._own()) or self._withheld.is_open(
+            stretch, self.sight, self._typed
+        )
 
 
 class Withheld:
@@ -408,7 +413,7 @@ class Withheld:
         self._open_stored(numbers, stored)
 
     def _open_stored(self, numbers: Sequence[int], stored: StoredText) -> None:
-        for span in self._index.find(numbers, _any):
+        for span in self.anywhere(numbers):
             entry = packed(numbers[span.start : span.end]), stored
             if entry not in self._stored_open:
                 self._stored_open[entry] = None
@@ -448,7 +453,7 @@ class Withheld:
 
         Of the trusted text, only these stretches are kept.
         """
-        for span in self._index.find(numbers, _any):
+        for span in self.anywhere(numbers):
             words = packed(numbers[span.start : span.end])
             if words not in self._open:
                 self._open[words] = None
@@ -477,7 +482,7 @@ class Withheld:
         return any(
             _contains(shown, words)
             for shown, stored in self._stored_open
-            if stored.firm or stored.version <= first
+            if stored.proven or stored.version <= first
         )
 
     # ---- searching for refused texts -------------------------------------------------------------
@@ -495,6 +500,10 @@ class Withheld:
     def stretches(self, numbers: Sequence[int], sight: Sight) -> list[Span]:
         """The refused stretches of a text at this place, also those that may be shown."""
         return self._index.find(numbers, self._applying(sight))
+
+    def anywhere(self, numbers: Sequence[int]) -> list[Span]:
+        """The stretches of a text that any refused text has, at whatever place it is withheld."""
+        return self._index.find(numbers, _any)
 
     def whole(self, numbers: Sequence[int], looking: Looking) -> int | None:
         """The key of a plain refused text that has exactly the given words; None if there is none.

@@ -9,9 +9,9 @@ import msgspec
 
 from policy.model import SourceKind, meet
 from proxy.dialects.model.transcript import Turn, Voice
-from proxy.ledger.by_identity import ByIdentity
 from proxy.ledger.state import OPEN_MS, key_with_arguments
 from proxy.ledger.texts import strings_in
+from proxy.seams.by_identity import ByIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator

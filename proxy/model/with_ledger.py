@@ -10,31 +10,24 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.model import SourceKind
-from proxy.dialects.model.transcript import Voice
 from proxy.dialects.model.withheld import Leave
 from proxy.model.clean_turns import CleanTurns
 from proxy.withhold.asking import Conversation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from policy.model import Principal, PrincipalId
-    from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Said, Where
+    from proxy.dialects.model.transcript import ModelCall, ModelReply
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.ledger.sessions import Entered, Sessions
-    from proxy.ledger.turn_values import LabelledSpan
     from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
     from proxy.model.replaying import ModelReplays
     from proxy.model.reply_notes import ReplyNotes
     from proxy.seams.cases import ChecksReplies
+    from proxy.withhold.first_speakers import RequestWords
     from proxy.withhold.withholding import Withholding
 
 QUIET_S: Final = 20.0
 """How long a request waits for candidates in flight; then they are refused."""
-# A text of the agent's program has the same label as a model's words; only the channel tells the
-# two apart.
-_LEFT: Final = frozenset({SourceKind.OPERATOR, SourceKind.USER_INPUT, SourceKind.AGENT_SELF_EDIT})
 
 
 class Coupled:
@@ -70,48 +63,45 @@ class Coupled:
         # verdict is known.
         await self._withholding.quiet(principal_id, QUIET_S)
         entered = await self._sessions.entered(
-            principal,
-            request,
-            self._smuggling(principal, request),
-            asked.user_turns,
-            asked.system_text,
+            principal, request, frozenset(), asked.user_turns, asked.system_text
         )
+        heard = await self._withholding.entered(principal_id, request)
         # This waits again, for candidates that arrived while the ledger wrote to disk.
         await self._withholding.quiet(principal_id, QUIET_S)
-        conversation = self._conversation(principal_id, request, entered)
-        body = await self._withheld(prepared, entered, conversation)
+        conversation = self._conversation(principal_id, entered, heard)
+        body = await self._withheld(prepared, heard, conversation)
         return msgspec.structs.replace(
             prepared,
             body=body,
             session=entered.session,
             conversation=conversation,
-            leave=left_alone(request, entered) if self._replays.keeps(asked) else Leave(),
+            leave=heard.leave() if self._replays.keeps(asked) else Leave(),
             memories=self._replies.in_context(principal, request, entered),
         )
 
     def _conversation(
-        self, principal_id: PrincipalId, request: ModelRequest, entered: Entered
+        self, principal_id: PrincipalId, entered: Entered, heard: RequestWords
     ) -> Conversation:
-        """The conversation of the request, and what a person typed in it."""
+        """The conversation of the request, and what the person says in it."""
         others = self._withholding.sessions(principal_id)
         kin = frozenset(one for one in others if self._sessions.are_kin(one, entered.session))
-        return Conversation(kin | {entered.session}, lambda: _typed(request, entered))
+        return Conversation(kin | {entered.session}, heard.typed, heard.hosts)
 
     async def _withheld(
-        self, prepared: Prepared, entered: Entered, conversation: Conversation
+        self, prepared: Prepared, heard: RequestWords, conversation: Conversation
     ) -> dict[str, Json]:
         asked, request = prepared.asked, prepared.request
         withholding, principal_id = self._withholding, asked.principal.principal_id
         looked_at: list[tuple[tuple[int, ...], frozenset[int]]] = []
 
         def stamp() -> tuple[int, ...]:
-            return (*withholding.stamp(principal_id), hash(conversation.sessions))
+            return withholding.stamp(principal_id, conversation)
 
         def left() -> Leave:
             now = stamp()
-            clean = self._clean.of(now, request, entered)
+            clean = self._clean.of(now, request)
             looked_at.append((now, clean))
-            return left_alone(request, entered, clean)
+            return heard.leave(clean)
 
         came = prepared.body
         went = await withholding.apply(
@@ -119,23 +109,8 @@ class Coupled:
         )
         for then, clean in looked_at:
             if then == stamp():
-                self._clean.note(then, request, entered, clean=clean, body=came, edited=went)
+                self._clean.note(then, request, clean=clean, body=came, edited=went)
         return went
-
-    def _smuggling(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
-        """New tools whose descriptions contain refused texts.
-
-        A server may add a tool at any time, and use its description to carry a refused text.
-        """
-        unseen = self._sessions.unseen_tools(principal, request)
-        return frozenset(
-            name
-            for name, texts in request.catalogue
-            if name in unseen
-            and self._withholding.carries(
-                principal.principal_id, "\n".join((name, *(said.text for said in texts)))
-            )
-        )
 
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
@@ -152,12 +127,14 @@ class Coupled:
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
         """Note what the model said and called, before the agent can act on it."""
-        await self._sessions.replied(prepared.asked.principal, prepared.session, reply)
+        principal = prepared.asked.principal
+        await self._sessions.replied(principal, prepared.session, reply)
+        await self._withholding.replied(principal.principal_id, reply)
         self._replies.replied(prepared, reply)
         self._replays.keep(prepared, reply.reply_id or "")
         if prepared.memories and reply.reply_id:
             ids = tuple(one.memory_id for one in prepared.memories if one.memory_id is not None)
-            self._checks.replied(prepared.asked.principal, reply.reply_id, reply.said, ids)
+            self._checks.replied(principal, reply.reply_id, reply.said, ids)
 
     def filter(self, prepared: Prepared) -> Filter:
         """Implements `Coupling.filter`: a filter for the events of one streamed reply."""
@@ -192,70 +169,3 @@ class Coupled:
     def passing(self, principal: Principal) -> Filter:
         """Implements `Coupling.passing`: a filter for the events of a stream in an unknown API."""
         return self._withholding.reply(principal.principal_id, "")
-
-
-def left_alone(
-    request: ModelRequest, entered: Entered, clean: frozenset[int] = frozenset()
-) -> Leave:
-    """The strings that withholding leaves unchanged: typed by persons, or by the agent's program.
-
-    A person's turns stay under any label: people paste texts, and the beginning of a conversation
-    may be unseen. Turns known to be clean (`clean`) stay too.
-
-    A system prompt, a reminder in a user's turn and an approved tool stay as well: otherwise a
-    steered model could have them removed by proposing to remember them.
-    """
-    typed: dict[Where, tuple[tuple[int, int], ...]] = {}
-    trusted: list[tuple[Where, str]] = []
-    for place, said, spans in _labelled(request, entered, clean):
-        if said.voice is Voice.USER:
-            own = tuple(
-                (span.start, span.end) for span in spans if span.typed or span.label in _LEFT
-            )
-            if own:
-                typed[place] = own
-        elif said.voice is Voice.SYSTEM and spans and all(span.label in _LEFT for span in spans):
-            trusted.append((place, said.text))
-    trusted += [
-        (said.where, said.text)
-        for name, texts in request.catalogue
-        if name not in entered.changed_tools
-        for said in texts
-    ]
-    return Leave(
-        typed=typed,
-        trusted=frozenset(place for place, _ in trusted),
-        stands=tuple(text for _, text in trusted),
-        clean=clean,
-    )
-
-
-def _typed(request: ModelRequest, entered: Entered) -> Iterator[str]:
-    """Texts that a person typed and that nobody had said before."""
-    for _, said, spans in _turns(request, entered, frozenset()):
-        if said.voice is Voice.USER:
-            for span in spans:
-                if span.label is SourceKind.USER_INPUT:
-                    yield said.text[span.start : span.end]
-
-
-def _labelled(
-    request: ModelRequest, entered: Entered, clean: frozenset[int]
-) -> Iterator[tuple[Where, Said, tuple[LabelledSpan, ...]]]:
-    """Every string of prompt and conversation, with its place in the body and its labels."""
-    for said, spans in zip(request.system, entered.system.spans, strict=False):
-        yield said.where, said, spans
-    yield from _turns(request, entered, clean)
-
-
-def _turns(
-    request: ModelRequest, entered: Entered, clean: frozenset[int]
-) -> Iterator[tuple[Where, Said, tuple[LabelledSpan, ...]]]:
-    """Every string of the conversation, with its place in the body and its labels."""
-    for at, (turn, read) in enumerate(zip(request.turns, entered.turns, strict=False)):
-        if at in clean:
-            continue
-        for said, spans in zip(turn.said, read.spans, strict=False):
-            # If the conversation is a bare string in the body, its place has no index.
-            place = (*request.prefix, at, *said.where) if request.prefix else said.where
-            yield place, said, spans

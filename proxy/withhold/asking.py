@@ -8,7 +8,7 @@ after a restart.
 from __future__ import annotations
 
 import re
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.model import MemoryClass
@@ -42,24 +42,47 @@ _LINES: Final = "lines"
 
 
 class Conversation:
-    """The conversation that a request belongs to: its ids, and what a person typed in it."""
+    """The conversation that a request belongs to, its person's words, and those of its program."""
 
     def __init__(
-        self, sessions: frozenset[str] = frozenset(), typed: Callable[[], Iterable[str]] = tuple
+        self,
+        sessions: frozenset[str] = frozenset(),
+        typed: Callable[[], Iterable[str]] = tuple,
+        own: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`typed` returns the person's words.
+        """`sessions` are its ids; `typed` returns the person's words.
 
-        It is called only where some text waits for a person.
+        `typed` is called only where some text waits for a person. `own` returns what the agent's
+        program says above the turns: refused words in it may be shown in the whole conversation.
         """
         self.sessions = sessions
         self._typed = typed
+        self._own = own
         self._words: tuple[bytes, ...] | None = None
+        self._opened: tuple[int, tuple[bytes, ...]] = (-1, ())
 
     def words(self, printer: Printer) -> tuple[bytes, ...]:
         """The typed words as hashes; they are compared only with texts that wait for a person."""
         if self._words is None:
             self._words = tuple(packed(printer.numbers(text)) for text in self._typed())
         return self._words
+
+    def opened(self, kept: Kept, printer: Printer) -> tuple[bytes, ...]:
+        """The refused stretches that stand in the program's own words."""
+        now = kept.withheld.generation
+        if self._opened[0] != now:
+            found: dict[bytes, None] = {}
+            for text in self._own() if kept.told else ():
+                name = printer.digest(text)
+                at, stretches = kept.stood.get(name, (-1, ()))
+                if at != now:
+                    numbers = printer.numbers(text)
+                    spans = kept.withheld.anywhere(numbers)
+                    stretches = tuple(packed(numbers[one.start : one.end]) for one in spans)
+                    put(kept.stood, name, (now, stretches))
+                found.update(dict.fromkeys(stretches))
+            self._opened = now, tuple(found)
+        return self._opened[1]
 
 
 NOWHERE: Final = Conversation()
@@ -106,7 +129,12 @@ class Asking:
         looking = self._shared.looking.get(by_model)
         if looking is None:
             sight = Sight(conversation.sessions, by_model)
-            looking = Looking(kept.withheld, sight, lambda: conversation.words(printer))
+            looking = Looking(
+                kept.withheld,
+                sight,
+                lambda: conversation.words(printer),
+                lambda: conversation.opened(kept, printer),
+            )
             self._shared.looking[by_model] = looking
         self.looking, self._sight = looking, looking.sight
 
@@ -170,7 +198,9 @@ class Asking:
         sight, places = self._sight, self._shared.places
         place = places.get(sight.by_model)
         if place is None:
-            place = self._printer.digest(*sorted(sight.sessions), str(sight.by_model))
+            own = self._conversation.opened(self._kept, self._printer)
+            named = sorted((*sight.sessions, *map(bytes.hex, own)))
+            place = self._printer.digest(*named, str(sight.by_model))
             places[sight.by_model] = place
         return place
 
@@ -185,6 +215,20 @@ class Asking:
     def carries(self, text: str) -> bool:
         """Whether a text contains withheld words; nothing is recorded."""
         return self._key_in(text) is not None
+
+    def carriers(self, parts: Sequence[str]) -> frozenset[int]:
+        """The numbers of those parts of a text that share words with any refused text.
+
+        Texts that wait, and those of other conversations, count as well.
+        """
+        numbers = [self._printer.numbers(one) for one in parts]
+        spans = self._kept.withheld.anywhere([*chain.from_iterable(numbers)])
+        ends = [0, *accumulate(map(len, numbers))]
+        return frozenset(
+            at
+            for at, (start, end) in enumerate(pairwise(ends))
+            if any(span.start < end and start < span.end for span in spans)
+        )
 
     def notice_of(self, key: int) -> str:
         """The notice that takes the place of a withheld stretch of this text."""

@@ -47,7 +47,7 @@ def without(
     ]
     kept.withdraw(withdrawn, 0)
     for one in present:
-        stored = StoredText(one.memory_id, 0, firm=True)
+        stored = StoredText(one.memory_id, 0, proven=True)
         for text in (one.text, *strings_of(one.metadata_json)):
             kept.withheld.show(printer.numbers(text), stored)
     for text in leave.stands:

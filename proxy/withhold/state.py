@@ -118,19 +118,34 @@ class Stuck(msgspec.Struct, frozen=True, array_like=True):
     session: str = ""  # the only conversation in which this is withheld; "" stands for all
 
 
+class Spoke(msgspec.Struct, frozen=True, array_like=True):
+    """The record of sentences, with the mark of the first speaker of each."""
+
+    principal: str
+    prints: bytes
+    marks: bytes
+
+
 Record = Begun | Refused | Waits | Cleared | Stuck
-TAGS: Final[dict[int, type[Record]]] = {64: Begun, 65: Refused, 66: Waits, 67: Cleared, 68: Stuck}
+TAGS: Final[dict[int, type[Record | Spoke]]] = {
+    64: Begun,
+    65: Refused,
+    66: Waits,
+    67: Cleared,
+    68: Stuck,
+    69: Spoke,
+}
 _TAG_OF: Final = {kind: bytes([tag]) for tag, kind in TAGS.items()}
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODERS: Final = {tag: msgspec.msgpack.Decoder(kind) for tag, kind in TAGS.items()}
 
 
-def encode(record: Record) -> bytes:
+def encode(record: Record | Spoke) -> bytes:
     """Encode a record of this component as bytes."""
     return _TAG_OF[type(record)] + _ENCODER.encode(record)
 
 
-def decode(data: bytes) -> Record | None:
+def decode(data: bytes) -> Record | Spoke | None:
     """The record of these bytes; None for the bytes of another component's record.
 
     Raises:
@@ -195,7 +210,8 @@ class Kept:
         self.uncovered: dict[bytes, int] = {}
         # For each text the generation at which it was found to have nothing to withhold.
         self.clean: OrderedDict[bytes, int] = OrderedDict()
-        self.stood: OrderedDict[bytes, int] = OrderedDict()
+        # For each text of the agent's program the refused stretches in it, at a generation.
+        self.stood: OrderedDict[bytes, tuple[int, tuple[bytes, ...]]] = OrderedDict()
         # The refused candidates whose refusal a person took back.
         self.forgiven: OrderedDict[str, None] = OrderedDict()
 

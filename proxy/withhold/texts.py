@@ -42,9 +42,13 @@ def texts_of(candidate: Candidate) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def strings_of(metadata_json: str | None) -> Iterator[str]:
     """Every string in the metadata, including the keys."""
-    if metadata_json is None:
-        return
-    pending: list[object] = [msgspec.json.decode(metadata_json)]
+    if metadata_json is not None:
+        yield from strings_in(msgspec.json.decode(metadata_json))
+
+
+def strings_in(value: object) -> Iterator[str]:
+    """Every string in a JSON value, including the keys."""
+    pending = [value]
     while pending:
         part = pending.pop()
         if isinstance(part, str):
@@ -52,8 +56,8 @@ def strings_of(metadata_json: str | None) -> Iterator[str]:
         elif isinstance(part, list):
             pending += cast("list[object]", part)
         elif isinstance(part, dict):
-            for key, value in cast("dict[str, object]", part).items():
-                pending += (key, value)
+            for key, inner in cast("dict[str, object]", part).items():
+                pending += (key, inner)
 
 
 def candidate_prints(printer: Printer, candidate: Candidate) -> list[Print]:

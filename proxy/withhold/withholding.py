@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
@@ -32,6 +33,7 @@ from proxy.dialects.model.withheld import sieved, sieved_body, written
 from proxy.seams.faults import NotFound
 from proxy.seams.pace import Pace
 from proxy.withhold.asking import NOWHERE, Asking, Conversation, Replies
+from proxy.withhold.first_speakers import MODEL, AllSpeakers
 from proxy.withhold.state import (
     Begun,
     Cleared,
@@ -39,13 +41,14 @@ from proxy.withhold.state import (
     Record,
     Refused,
     Ruling,
+    Spoke,
     Told,
     Waits,
     decode,
     encode,
-    put,
 )
 from proxy.withhold.texts import candidate_prints, own_texts, strings_of, texts_of
+from proxy.withhold.voices import Listener
 from proxy.withhold.withdrawn import WithdrawnTexts
 from storage.deadline import Due
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
@@ -55,10 +58,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from policy.model import Memory, Principal, PrincipalId, Tenant
-    from proxy.dialects.model.transcript import ModelCall
+    from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest
     from proxy.dialects.model.withheld import Leave
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.seams.observations import ReviewPage
+    from proxy.withhold.first_speakers import RequestWords
     from storage.values import QuarantinedText, Submission
 
 BEGUN_S: Final = 10.0
@@ -134,6 +138,7 @@ class Withholding:
         self._kept: dict[str, Kept] = {}
         self._flights: dict[str, _Flight] = {}
         self._seen_leaves: dict[str, int] = {}
+        self._speakers = AllSpeakers(Listener(key))
         self._withdrawn = WithdrawnTexts(self._printer, verdicts.quarantined)
         # For each principal, the change of the withdrawn texts up to which its state is current.
         self._seen_changes: dict[str, int] = {}
@@ -159,7 +164,9 @@ class Withholding:
     def restore(self, record: bytes) -> None:
         """Apply one stored record, in the order of writing."""
         found = decode(record)
-        if found is not None:
+        if isinstance(found, Spoke):
+            self._speakers.restore(found)
+        elif found is not None:
             self._of(found.principal).apply(found)
 
     def resolve(self) -> None:
@@ -181,9 +188,8 @@ class Withholding:
 
     def snapshot(self) -> Iterator[bytes]:
         """The records to which a compacted log is reduced, in place of all that were written."""
-        for kept in self._kept.values():
-            for record in kept.records():
-                yield encode(record)
+        states = (kept.records() for kept in self._kept.values())
+        yield from map(encode, chain(self._speakers.records(), *states))
 
     def _of(self, principal: str) -> Kept:
         kept = self._kept.get(principal)
@@ -297,8 +303,7 @@ class Withholding:
         return _record_of(begun, told, self._verdicts.version())
 
     def _show(self, kept: Kept, memory: Memory) -> None:
-        firm = memory.source.proven
-        stored = StoredText(memory.memory_id, memory.version, firm)
+        stored = StoredText(memory.memory_id, memory.version, memory.source.proven)
         if memory.text:
             kept.withheld.show(self._printer.numbers(memory.text), stored)
         strings = tuple(strings_of(memory.metadata_json))
@@ -309,7 +314,7 @@ class Withholding:
     def _show_released(self, kept: Kept, begun: Begun) -> None:
         # A person released the candidate, and the store has its text by now, so its hashes are
         # enough here.
-        stored = StoredText("", self._verdicts.version(), firm=True)
+        stored = StoredText("", self._verdicts.version(), proven=True)
         for numbers, _ in begun.prints:
             kept.withheld.show(unpacked(numbers), stored)
 
@@ -318,9 +323,14 @@ class Withholding:
 
         If it proposes one of them again, no text is withheld for that.
         """
-        kept = self._of(principal_id)
+        kept, listener = self._of(principal_id), self._speakers.listener
         for memory in memories:
             self._show(kept, memory)
+            said = [one for one in (memory.text, *strings_of(memory.metadata_json)) if one]
+            self._speakers.of(principal_id).note(listener.others(said))
+        # The next model request fails if the disk refuses.
+        with contextlib.suppress(StorageError):
+            self._log.add(map(encode, self._speakers.take(principal_id)))
 
     def refused(self) -> tuple[str, ...]:
         """The candidates whose texts are withheld, and that a person may forgive."""
@@ -397,6 +407,41 @@ class Withholding:
         if begun is not None:
             self._decide(kept, self._record_of(begun, _undecided(MemoryClass.L4)))
 
+    # ---- hearing who said what first -------------------------------------------------------------
+
+    async def entered(self, principal_id: PrincipalId, request: ModelRequest) -> RequestWords:
+        """Note who says what in a model request; durable when this returns.
+
+        Raises:
+            StorageError: The record could not be written.
+        """
+        speakers, kept = self._speakers.of(principal_id), self._of(principal_id)
+        unread = speakers.unread(request)
+        read = await self._pace.aside(
+            principal_id, unread.size, unread.read, self._speakers.listener
+        )
+        heard = speakers.hear(request, unread, read, Asking(kept, self._printer).carriers)
+        await self._noted(principal_id)
+        return heard
+
+    async def replied(self, principal_id: PrincipalId, reply: ModelReply) -> None:
+        """Note what a model says and calls; durable when this returns.
+
+        Raises:
+            StorageError: The record could not be written.
+        """
+        size = sum(map(len, reply.said))
+        listener, speakers = self._speakers.listener, self._speakers.of(principal_id)
+        words = await self._pace.aside(principal_id, size, listener.reply, reply)
+        speakers.note(words.models, MODEL)
+        speakers.note(words.others)
+        await self._noted(principal_id)
+
+    async def _noted(self, principal_id: PrincipalId) -> None:
+        records = self._speakers.take(principal_id)
+        if records:
+            await self._log.append(map(encode, records))
+
     # ---- taking refused texts out of model requests ----------------------------------------------
 
     def sessions(self, principal_id: PrincipalId) -> frozenset[str]:
@@ -425,25 +470,20 @@ class Withholding:
         told = kept.withheld.any_in(sight) or kept.texts or kept.results
         if not told and not (api == "anthropic" and thinks(body)):
             return body
-        leave = left()
-        for text in leave.stands:
-            self._stands(kept, text)
         asking = Asking(kept, self._printer, conversation)
-        made = WITHHOLD.get(api, sieved_body)(body, leave, asking)
+        made = WITHHOLD.get(api, sieved_body)(body, left(), asking)
         if asking.records:
             await self._log.append(map(encode, asking.records))
         return made
 
-    def stamp(self, principal_id: PrincipalId) -> tuple[int, int]:
-        """A counter that rises with every change by which another text may be withheld."""
+    def stamp(
+        self, principal_id: PrincipalId, conversation: Conversation = NOWHERE
+    ) -> tuple[int, ...]:
+        """Numbers that change with everything by which another text may be withheld."""
         kept = self._of(principal_id)
-        return kept.withheld.generation, kept.stuck_count
-
-    def _stands(self, kept: Kept, text: str) -> None:
-        name = self._printer.digest(text)
-        if kept.stood.get(name) != kept.withheld.generation:
-            kept.withheld.open(self._printer.numbers(text))
-            put(kept.stood, name, kept.withheld.generation)
+        own = conversation.opened(kept, self._printer)
+        place = hash((conversation.sessions, own))
+        return kept.withheld.generation, kept.stuck_count, place
 
     async def _look_at_store(self, kept: Kept, tenant: Tenant) -> None:
         """Read from the store how held candidates were decided, and which memories are hidden."""

@@ -122,13 +122,13 @@ async def test_turns_of_a_person_are_sent_as_they_are_whoever_said_it_first(
         for at in (0, 4):
             assert sent(bench)[at] == messages[at]
         assert poison not in json.dumps(sent(bench)[2]), "control: elsewhere it is withheld"
-        # What the model wrote for another one is no turn of a person.
+        # What the model itself wrote for another one is no turn of a person.
     (tmp_path / "task").mkdir()
     async with fronted(tmp_path / "task") as bench:
         await ask(bench, [user("Hello.")], use(1, "Task", prompt=poison))
-        await ask(bench, [user(f"Do this: {poison}")])
+        await ask(bench, [user(poison)])
         await refuse(bench, poison)
-        await ask(bench, [user(f"Do this: {poison}"), said(text("ok")), user("Go on.")])
+        await ask(bench, [user(poison), said(text("ok")), user("Go on.")])
         assert poison not in json.dumps(sent(bench))
 
 

@@ -32,7 +32,7 @@ def withheld(refused: Iterable[str], shown: Iterable[str] = ()) -> Withheld:
     for printed in [one for text in refused for one in prints_of(PRINTER, [text])]:
         made.refuse(printed)
     for text in shown:
-        made.show(PRINTER.numbers(text), StoredText("", 0, firm=True))
+        made.show(PRINTER.numbers(text), StoredText("", 0, proven=True))
     return made
 
 

@@ -155,8 +155,9 @@ async def test_a_trusted_system_prompt_cannot_be_blanked_by_proposing_it(one: Ri
     item = await one.write(rules)
     assert item.decision == "reject"
     body = REQUESTS["anthropic"](f"A page that quotes: {rules}", system=rules)
-    trusted = Leave(trusted=frozenset({("system",)}), stands=(rules,))
-    made = await one.withholding.apply(AGENT, "anthropic", body, lambda: trusted)
+    trusted = Leave(trusted=frozenset({("system",)}))
+    talk = Conversation(own=lambda: (rules,))
+    made = await one.withholding.apply(AGENT, "anthropic", body, lambda: trusted, talk)
     assert made["system"] == rules
     assert rules in json.dumps(made["messages"]), "what the model is told anyway is no secret"
     # Control: where nobody vouches for it, it goes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from proxy.ledger.by_identity import ByIdentity
+from proxy.seams.by_identity import ByIdentity
 
 
 class _Thing:

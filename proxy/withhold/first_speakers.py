@@ -1,0 +1,353 @@
+"""Who said each sentence first to one principal's agent: its program or its person, or another.
+
+What the program (the host) says is its own if no other said it before; otherwise a steered model
+could have a rule of the host taken out by proposing to remember it. The table is bounded: the
+sentence that was not used for longest is forgotten, and then it is no one's.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from policy.withheld.words import packed, unpacked
+from proxy.dialects.model.transcript import Voice
+from proxy.dialects.model.withheld import Leave
+from proxy.seams.by_identity import ByIdentity
+from proxy.withhold.state import Spoke, put
+from proxy.withhold.voices import TurnWords
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from proxy.dialects.model.transcript import ModelRequest, Said, Turn, Where
+    from proxy.withhold.voices import HostSentence, Listener, UserString
+
+    Refused = Callable[[Sequence[str]], frozenset[int]]
+
+OWN, OTHER, MODEL = 0, 1, 2
+"""Marks of sentences: first said by host or person, by others, by a model."""
+SENTENCES_MAX: Final = 120_000
+"""Of one principal; about 12 MB."""
+PRINCIPALS_MAX: Final = 64
+TEXTS_MAX: Final = 4_096
+"""System texts and descriptions of tools that are not cut into sentences again."""
+
+
+class Unread(NamedTuple):
+    """The parts of a request that were not cut into sentences yet."""
+
+    turns: tuple[Turn, ...]
+    texts: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of characters."""
+        said = sum(len(one.text) for turn in self.turns for one in turn.said)
+        return said + sum(map(len, self.texts))
+
+    def read(self, listener: Listener) -> tuple[list[TurnWords], list[tuple[HostSentence, ...]]]:
+        """The words of these parts. Pure; any thread."""
+        return [*map(listener.turn, self.turns)], [*map(listener.host, self.texts)]
+
+
+class FirstSpeakers:
+    """The first speakers of one principal's sentences. Event loop only."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        # Whether any sentence was forgotten.
+        self.forgot = False
+        # Once there are many, the least recently used sentence comes first.
+        self._marks: dict[int, int] = {}
+        self._fresh: dict[int, int] = {}
+        self._turns: ByIdentity[Turn, TurnWords] = ByIdentity()
+        self._texts: OrderedDict[int, tuple[HostSentence, ...]] = OrderedDict()
+
+    def restore(self, record: Spoke) -> None:
+        """Restore sentences from a record."""
+        for one, mark in zip(unpacked(record.prints), record.marks, strict=True):
+            self._note(one, mark)
+        self._fresh.clear()
+        self.forgot = self.forgot or not record.prints or len(self._marks) >= SENTENCES_MAX
+
+    def everything(self) -> tuple[bytes, bytes]:
+        """All sentences and their marks, for a snapshot."""
+        return packed(tuple(self._marks)), bytes(self._marks.values())
+
+    def take(self) -> tuple[bytes, bytes] | None:
+        """The sentences that were noted since the last call of this method; None if none were."""
+        fresh, self._fresh = self._fresh, {}
+        return (packed(tuple(fresh)), bytes(fresh.values())) if fresh else None
+
+    # ---- noting who says what --------------------------------------------------------------------
+
+    @property
+    def _crowded(self) -> bool:
+        return len(self._marks) > SENTENCES_MAX // 2
+
+    def _note(self, one: int, mark: int) -> None:
+        there = self._marks.get(one)
+        if there is None:
+            self._fresh[one] = mark
+            self._marks[one] = mark
+            if len(self._marks) > SENTENCES_MAX:
+                del self._marks[next(iter(self._marks))]
+                self.forgot = True
+        elif self._crowded:
+            del self._marks[one]
+            self._marks[one] = there
+
+    def note(self, prints: Iterable[int], mark: int = OTHER) -> None:
+        """Note sentences; without a mark they are of somebody else than host and person."""
+        for one in prints:
+            self._note(one, mark)
+
+    def unread(self, request: ModelRequest) -> Unread:
+        """The parts of a request that were not cut into sentences yet."""
+        turns = zip(request.turns, self._turns.each(request.turns), strict=True)
+        texts = (said.text for said in _beside(request))
+        return Unread(
+            tuple(turn for turn, words in turns if words is None),
+            tuple(text for text in texts if self._listener.print(text) not in self._texts),
+        )
+
+    def hear(
+        self,
+        request: ModelRequest,
+        unread: Unread,
+        words: tuple[list[TurnWords], list[tuple[HostSentence, ...]]],
+        refused: Refused,
+    ) -> RequestWords:
+        """Note the words of a request; `words` are those of its unread parts.
+
+        Texts above the turns count as said before the turns of a new conversation, and after the
+        new turns of one that goes on. `refused` tells which sentences of a text share words with a
+        refused one.
+        """
+        turns, texts = words
+        fresh = {id(turn): one for turn, one in zip(unread.turns, turns, strict=True)}
+        users = (user for one in turns for user in one.users)
+        goes_on = len(fresh) < len(request.turns) or any(
+            user is not None and user.name in self._marks for user in users
+        )
+        if goes_on:
+            self._turns_of(request, fresh, refused)
+        for text, parts in zip(unread.texts, texts, strict=True):
+            self._host(text, parts, refused)
+            self._texts[self._listener.print(text)] = _bare(parts)
+        if not goes_on:
+            self._turns_of(request, fresh, refused)
+        above = tuple([self._text(said.text) for said in _beside(request)])
+        while len(self._texts) > TEXTS_MAX:
+            self._texts.popitem(last=False)
+        read = tuple([one for one in self._turns.each(request.turns) if one is not None])
+        if self._crowded:
+            # What a request uses is not forgotten.
+            inside = (parts for one in read for parts in _hosts_in(one))
+            self.note(one for parts in (*above, *inside) for part in parts for one in part.prints)
+            self.note(user.name for one in read for user in one.users if user is not None)
+        return RequestWords(self, request, above, read)
+
+    def _text(self, text: str) -> tuple[HostSentence, ...]:
+        # Another request may have taken its place in the meantime.
+        known = self._texts.get(self._listener.print(text))
+        return self._listener.host(text) if known is None else known
+
+    def _turns_of(
+        self, request: ModelRequest, fresh: dict[int, TurnWords], refused: Refused
+    ) -> None:
+        """Note what is said in the turns of a request that were not read before."""
+        begins = True
+        for turn in request.turns:
+            words = self._turns.get(turn)
+            if words is None:
+                words = fresh[id(turn)]
+                for user in words.users:
+                    if user is not None:
+                        self._user(user, begins=begins)
+                self.note(words.models, MODEL)
+                self.note(words.others)
+                for said, user, host in zip(turn.said, words.users, words.hosts, strict=True):
+                    for parts in (host, *(() if user is None else user.reminders)):
+                        self._host(said.text, parts, refused)
+                self._turns[turn] = _worn(words)
+            begins = begins and not words.by_model
+
+    def _user(self, user: UserString, *, begins: bool) -> None:
+        if user.name not in self._marks:
+            # Where a program sums up a conversation and begins anew with the summary, that turn has
+            # more sentences of a model than new ones.
+            marks = [self._marks.get(one) for one in user.prints]
+            sums_up = begins and marks.count(MODEL) > marks.count(None)
+            self._note(user.name, MODEL if sums_up else OWN)
+        self.note(user.prints, OTHER if self.sums_up(user) else OWN)
+
+    def _host(self, text: str, parts: tuple[HostSentence, ...], refused: Refused) -> None:
+        """Note what the host says in a text that was not read before."""
+        marks = self._marks
+        if all(one in marks for part in parts for one in part.prints):
+            return
+        carrying = frozenset[int]()
+        if self.forgot:
+            # It is not known any more whose words these were.
+            carrying = refused([text[part.start : part.end] for part in parts])
+        flows: dict[int, bool] = {}
+        for at, part in enumerate(parts):
+            flow = id(part.flows)
+            if flow not in flows:
+                flows[flow] = any(marks.get(one, OWN) != OWN for one in part.flows)
+            other = at in carrying or flows[flow]
+            other = other or any(marks.get(one, OWN) != OWN for one in part.told)
+            self.note(part.prints, OTHER if other else OWN)
+
+    # ---- asking who said it first ----------------------------------------------------------------
+
+    def sums_up(self, user: UserString) -> bool:
+        """Whether a string of a user turn stands in place of earlier turns."""
+        return self._marks.get(user.name) == MODEL
+
+    def own(self, parts: tuple[HostSentence, ...]) -> tuple[list[tuple[int, int]], bool]:
+        """The stretches of a text that the host was the first to say, and whether that is all."""
+        found: list[tuple[int, int]] = []
+        whole = True
+        goes_on = False
+        for part in parts:
+            if all(self._marks.get(one) == OWN for one in part.prints):
+                start = found.pop()[0] if goes_on else part.start
+                found.append((start, part.end))
+                goes_on = True
+            else:
+                whole = goes_on = False
+        return found, whole
+
+
+class AllSpeakers:
+    """The first speakers of all principals. Event loop only."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self._of: OrderedDict[str, FirstSpeakers] = OrderedDict()
+        # The principals of which everything was forgotten.
+        self._gone: OrderedDict[str, None] = OrderedDict()
+
+    def of(self, principal: str) -> FirstSpeakers:
+        """The first speakers of one principal."""
+        found = self._of.get(principal)
+        if found is None:
+            found = self._of[principal] = FirstSpeakers(self.listener)
+            found.forgot = principal in self._gone
+            if len(self._of) > PRINCIPALS_MAX:
+                put(self._gone, self._of.popitem(last=False)[0], None)
+        self._of.move_to_end(principal)
+        return found
+
+    def restore(self, record: Spoke) -> None:
+        """Restore sentences from a record."""
+        self.of(record.principal).restore(record)
+
+    def records(self) -> Iterator[Spoke]:
+        """The records from which all of this can be rebuilt."""
+        for principal in self._gone:
+            yield Spoke(principal, b"", b"")
+        for principal, one in self._of.items():
+            yield Spoke(principal, *one.everything())
+
+    def take(self, principal: str) -> list[Spoke]:
+        """The records of what was noted of a principal since the last call of this method."""
+        fresh = self.of(principal).take()
+        return [] if fresh is None else [Spoke(principal, *fresh)]
+
+
+class RequestWords:
+    """One request as first speakers see it: what withholding leaves alone in it."""
+
+    def __init__(
+        self,
+        speakers: FirstSpeakers,
+        request: ModelRequest,
+        above: tuple[tuple[HostSentence, ...], ...],
+        turns: tuple[TurnWords, ...],
+    ) -> None:
+        """`above` are the sentences of system texts and tools, `turns` those of each turn."""
+        self._speakers = speakers
+        self._request = request
+        self._above = above
+        self._turns = turns
+
+    def hosts(self) -> Iterator[str]:
+        """What the host says above and between the turns, as far as no other said it before."""
+        for said, (stretches, _) in self._own_above():
+            yield from (said.text[start:end] for start, end in stretches)
+        for _, _, said, _, host in self._strings():
+            stretches, _ = self._speakers.own(host)
+            yield from (said.text[start:end] for start, end in stretches)
+
+    def leave(self, clean: frozenset[int] = frozenset()) -> Leave:
+        """The strings that withholding leaves unchanged; turns in `clean` need no search."""
+        typed: dict[Where, tuple[tuple[int, int], ...]] = {}
+        trusted: list[Where] = []
+        for said, (stretches, whole) in self._own_above():
+            if whole:
+                trusted.append(said.where)
+            elif stretches:
+                typed[said.where] = tuple(stretches)
+        for at, place, said, user, host in self._strings():
+            if at in clean:
+                continue
+            hers = () if user is None or self._speakers.sums_up(user) else user.hers
+            spans = [*hers]
+            for parts in (host, *(() if user is None else user.reminders)):
+                spans += self._speakers.own(parts)[0]
+            if said.voice is Voice.SYSTEM and self._speakers.own(host)[1]:
+                trusted.append(place)
+            elif spans:
+                typed[place] = tuple(spans)
+        stands = tuple(dict.fromkeys(self.hosts()))
+        return Leave(typed=typed, trusted=frozenset(trusted), stands=stands, clean=clean)
+
+    def typed(self) -> Iterator[str]:
+        """What the person says in her turns, outside of tags."""
+        for _, _, said, user, _ in self._strings():
+            if user is not None and not self._speakers.sums_up(user):
+                yield from (said.text[start:end] for start, end in user.hers)
+
+    def _own_above(self) -> Iterator[tuple[Said, tuple[list[tuple[int, int]], bool]]]:
+        for said, parts in zip(_beside(self._request), self._above, strict=True):
+            yield said, self._speakers.own(parts)
+
+    def _strings(
+        self,
+    ) -> Iterator[tuple[int, Where, Said, UserString | None, tuple[HostSentence, ...]]]:
+        prefix = self._request.prefix
+        for at, (turn, words) in enumerate(zip(self._request.turns, self._turns, strict=True)):
+            for said, user, host in zip(turn.said, words.users, words.hosts, strict=True):
+                # If the conversation is a bare string in the body, its place has no index.
+                yield at, (*prefix, at, *said.where) if prefix else said.where, said, user, host
+
+
+def _beside(request: ModelRequest) -> list[Said]:
+    """The host's texts beside the turns: system texts and the descriptions of tools."""
+    return [*request.system, *(said for _, texts in request.catalogue for said in texts)]
+
+
+def _hosts_in(words: TurnWords) -> Iterator[tuple[HostSentence, ...]]:
+    yield from words.hosts
+    for user in words.users:
+        yield from () if user is None else user.reminders
+
+
+def _bare(parts: tuple[HostSentence, ...]) -> tuple[HostSentence, ...]:
+    return tuple([part._replace(told=(), flows=()) for part in parts])
+
+
+def _worn(words: TurnWords) -> TurnWords:
+    """The words of a turn without the prints that were needed to note them once."""
+    users = tuple(
+        user
+        if user is None
+        else user._replace(prints=(), reminders=tuple(map(_bare, user.reminders)))
+        for user in words.users
+    )
+    hosts = tuple(map(_bare, words.hosts))
+    return TurnWords(words.by_model, users, hosts)

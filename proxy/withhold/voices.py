@@ -1,0 +1,209 @@
+"""What each string of a request says, by whose voice it came: fingerprints of sentences. Pure.
+
+A person's turn is hers outside of tags. A `system-reminder` in it, system text and the descriptions
+of tools are of the agent's program (the host), if no one but her said their sentences before.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from policy.text.readings import readings_of
+from policy.text.repeating import flowing, repeated
+from policy.text.sentences import fingerprint, sentences_of, tails_of
+from proxy.dialects.model.transcript import Voice
+from proxy.withhold.tags import tagged
+from proxy.withhold.texts import strings_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from proxy.dialects.model.transcript import ModelReply, Said, Turn
+
+REMINDER: Final = "system-reminder"
+"""The tags between which a host speaks in a person's turn."""
+TAIL: Final = 0x7A11
+"""Tells the print of a part of a sentence from that of a sentence."""
+WHOLE: Final = 0x3C0DE
+"""Tells the print of a whole string from that of a sentence."""
+_LED_IN_WORDS_MIN: Final = 7
+_END_LEN: Final = 640
+_JSON_LEN_MAX: Final = 4_000_000
+_TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
+_PART_END: Final = re.compile(r"\n\s*|(?<=[.!?\u3002\uff01\uff1f])\s+|(?<=[\u3002\uff01\uff1f])")
+_PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
+_JSON: Final = msgspec.json.Decoder()
+
+
+class HostSentence(NamedTuple):
+    """A sentence or line of a host's text, and its place.
+
+    `told` are the prints by which another's copy of it is known, because parts may be quoted alone.
+    `flows` are those of the sentences of its paragraph without line ends, one tuple for all parts.
+    """
+
+    start: int
+    end: int
+    prints: tuple[int, ...]
+    told: tuple[int, ...] = ()
+    flows: tuple[int, ...] = ()
+
+
+class UserString(NamedTuple):
+    """A string of a user turn: the parts outside of tags, and the reminders of a host in it."""
+
+    name: int
+    hers: tuple[tuple[int, int], ...]
+    # The sentences in these parts; none once the string was noted.
+    prints: tuple[int, ...]
+    reminders: tuple[tuple[HostSentence, ...], ...]
+
+
+class TurnWords(NamedTuple):
+    """The words of one turn, string by string, and what others than the host say in it."""
+
+    by_model: bool
+    users: tuple[UserString | None, ...]
+    hosts: tuple[tuple[HostSentence, ...], ...]
+    others: tuple[int, ...] = ()
+    models: tuple[int, ...] = ()
+
+
+class Listener:
+    """Makes the prints, with one key. Any thread."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def print(self, text: str) -> int:
+        """The fingerprint of a string."""
+        return fingerprint(text, self._key)
+
+    def turn(self, turn: Turn) -> TurnWords:
+        """The words of one turn."""
+        beside = any(said.voice is Voice.TOOL or said.call_id for said in turn.said)
+        users, others, models = list[UserString | None](), list[str](), list[str]()
+        hosts: list[tuple[HostSentence, ...]] = []
+        inside = iter(tagged([one.text for one in turn.said if one.voice is Voice.USER]))
+        for said in turn.said:
+            user, host = None, tuple[HostSentence, ...]()
+            if said.voice is Voice.USER:
+                user, between = self._user(said, next(inside), beside=beside)
+                others += between
+            elif said.voice is Voice.SYSTEM:
+                host = self.host(said.text)
+            else:
+                (models if said.voice is Voice.MODEL else others).append(said.text)
+            users.append(user)
+            hosts.append(host)
+        models += (text for call in turn.calls for text in strings_in(call.arguments))
+        return TurnWords(
+            bool(turn.calls) or any(said.voice is Voice.MODEL for said in turn.said),
+            tuple(users),
+            tuple(hosts),
+            self.others(others),
+            self.others(models),
+        )
+
+    def reply(self, reply: ModelReply) -> TurnWords:
+        """The words of a model's reply, and of the provider's own tools in it."""
+        said = [*reply.said]
+        said += (text for call in reply.calls for text in strings_in(call.arguments))
+        heard = [one.text for one in reply.heard]
+        return TurnWords(True, (), (), self.others(heard), self.others(said))  # noqa: FBT003
+
+    def _user(
+        self, said: Said, inside: Iterable[tuple[int, int, str]], *, beside: bool
+    ) -> tuple[UserString, list[str]]:
+        text, at = said.text, 0
+        hers, others = list[tuple[int, int]](), list[str]()
+        reminders: list[tuple[HostSentence, ...]] = []
+        for start, end, name in (*inside, (len(text), len(text), "")):
+            if text[at:start].strip():
+                hers.append((at, start))
+            if name == REMINDER:
+                reminders.append(self.host(text, start, end))
+            elif start < end:
+                others.append(text[start:end])
+            at = end
+        if beside:
+            # Text beside results of tools is not what a person typed.
+            others += [text[start:end] for start, end in hers]
+            hers.clear()
+        outside = (one for start, end in hers for one in _sentences_between(text[start:end]))
+        prints = tuple(map(self.print, outside))
+        return UserString(self.print(text) ^ WHOLE, tuple(hers), prints, tuple(reminders)), others
+
+    def others(self, texts: list[str]) -> tuple[int, ...]:
+        """The prints of sentences that others say, in every reading in which they may be quoted."""
+        said: dict[str, None] = {}
+        for text in (*texts, *_across(texts)):
+            for one in _strings_of(text):
+                for reading in dict.fromkeys((*readings_of(one), *repeated(one))):
+                    said.update(dict.fromkeys(_sentences_between(reading)))
+        found: dict[int, None] = {}
+        for sentence in said:
+            found[self.print(sentence)] = None
+            found.update((self.print(tail) ^ TAIL, None) for tail in tails_of(sentence))
+        return tuple(found)
+
+    def host(self, text: str, start: int = 0, end: int | None = None) -> tuple[HostSentence, ...]:
+        """The sentences of a host's text, each with its place in the string."""
+        end = len(text) if end is None else end
+        parts: list[HostSentence] = []
+        for first, last in _ranges(text, start, end, _PARAGRAPH):
+            flows = set(_sentences_between(flowing(text[first:last])))
+            lines = [
+                (begins, ends, _sentences_between(text[begins:ends]))
+                for begins, ends in _ranges(text, first, last, _PART_END)
+            ]
+            flowing_prints = tuple(map(self.print, flows.difference(*(one[2] for one in lines))))
+            for begins, ends, said in lines:
+                prints = tuple(map(self.print, said))
+                told = {one ^ TAIL for one in prints}
+                for sentence in said:
+                    long = (
+                        self.print(one)
+                        for one in tails_of(sentence)
+                        if one.count(" ") >= _LED_IN_WORDS_MIN - 1
+                    )
+                    told.update(one for tail in long for one in (tail, tail ^ TAIL))
+                parts.append(HostSentence(begins, ends, prints, tuple(told), flowing_prints))
+        return tuple(parts)
+
+
+def _ranges(text: str, start: int, end: int, ends: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """The pieces between the given marks, as places; blank pieces are left out."""
+    at = start
+    for gap in (*ends.finditer(text, start, end), None):
+        stop = end if gap is None else gap.start()
+        if text[at:stop].strip():
+            yield at, stop
+        at = end if gap is None else gap.end()
+
+
+def _sentences_between(text: str) -> tuple[str, ...]:
+    """The sentences of a text; tags end a sentence."""
+    return sentences_of(_TAG.sub("\n", text) if "<" in text else text)
+
+
+def _across(texts: list[str]) -> tuple[str, ...]:
+    """The ends of neighbouring strings joined, because a sentence may run from one to the next."""
+    ends = [
+        one if len(one) <= 2 * _END_LEN else f"{one[:_END_LEN]}\n{one[-_END_LEN:]}" for one in texts
+    ]
+    return (" ".join(ends), "".join(ends)) if len(ends) > 1 else ()
+
+
+def _strings_of(text: str) -> Iterator[str]:
+    """The text itself, and, if it is JSON, the strings in it."""
+    yield text
+    if text[:1] in {"{", "["} and len(text) <= _JSON_LEN_MAX:
+        try:
+            value: object = _JSON.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return
+        yield from strings_in(value)
