@@ -98,9 +98,9 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class ReadRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a search does against harmless-looking texts that add up.
 
-    `shown_of_ten`: of each ten results of a search, at most so many come from one origin whose
-    label is below `user_input`; 10 sets no cap. `shown_on_probation` is the same for an origin on
-    probation or latched.
+    `shown_of_ten`: of each ten results of a search, at most so many come from one origin that had
+    read foreign text and has a label below `user_input`; 10 sets no cap. `shown_on_probation` is
+    the same for an origin on probation or latched, whatever it had read.
     """
 
     shown_of_ten: Annotated[int, Meta(ge=1, le=10)] = 3

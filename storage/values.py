@@ -518,8 +518,9 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     # Guard mode: the keyed hash (8 bytes) of tenant, target and key; b"" if the change is for no
     # other server.
     keyed: bytes = b""
-    # Whether the session that wrote the row had read foreign text.
+    # Whether the session that wrote the row had read foreign text, and from which tools and hosts.
     after_reading: bool = False
+    read_origins: tuple[str, ...] = ()
     # The key that the server behind gave the memory in its answer; "" if the request named its key.
     assigned_key: str = ""
 

@@ -246,6 +246,7 @@ def derive_provenance(
         culprits=(*found, Origin(kind=source)),
         session=None if seen is None else seen.session,
         after_reading=seen is not None and seen.after_reading,
+        read_origins=() if seen is None else seen.read_origins,
     )
     return with_lineage(provenance, candidate, lineage)
 

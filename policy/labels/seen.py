@@ -19,7 +19,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     after_reading: bool = False
     # The texts of the session that contain the candidate's text, the least trusted first.
     contained: tuple[Origin, ...] = ()
-    # The tools and hosts that the session had read.
+    # The tools and hosts that the session had read, as `Provenance` has them.
     read_origins: tuple[str, ...] = ()
 
 

@@ -1,8 +1,11 @@
 """How much of one search one origin may fill: a cap that reorders, and hides nothing by itself.
 
-However many texts an origin gets in, a reader is shown a few of them beside what others say. Hits
-over the cap go to the end, into places that no other hit can fill. The cap is hard for a latched
-origin: its hits over the cap are not shown at all.
+However many texts a page gets in, a reader is shown a few of them beside what others say. Counted
+is what sessions wrote that had read foreign text: by the tool that a text was found in a result of,
+else by the session, and by each host that the session had read. What was written by a session that
+had read none is not counted. Hits over the cap go to the end, into places that no other hit can
+fill. The cap is hard for a latched origin, whatever its session had read: its hits over the cap are
+not shown at all.
 """
 
 from __future__ import annotations
@@ -23,22 +26,27 @@ if TYPE_CHECKING:
 EXAMINED_MIN: Final = 200
 """At least so many of the nearest memories compete for the places of a search."""
 NEAR_COPY: Final = 0.9
-"""The cosine from which on two texts of low trust count as one, whoever brought them."""
+"""The cosine from which on two texts under a cap count as one, whoever brought them."""
+HOST: Final = "//"
+"""How the name of a host begins among the tools and hosts that a session had read."""
 
 
-class Origin(msgspec.Struct, frozen=True):
-    """The origin of a memory of low trust, as the cap counts it.
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a memory of low trust came from, as far as the cap needs it.
 
-    `group` is server, tool and session; without a server the session; without a session the
-    principal. How many of its memories are shown depends on the trust in the principal, and in
-    server and tool where they are known.
+    `server` and `tool` name the result that its text was found in. `filed` is the user or the
+    namespace that it was written for. `read_origins` are the tools and hosts that its session had
+    read; `after_reading` is whether it had read foreign text at all.
     """
 
-    group: Hashable
     tenant: Tenant
     principal_id: PrincipalId
     server: str = ""
     tool: str = ""
+    session: str | None = None
+    filed: str | None = None
+    after_reading: bool = False
+    read_origins: tuple[str, ...] = ()
     # Whether the memory came back after a trial and is watched: all of these are one group.
     on_probation: bool = False
 
@@ -85,36 +93,42 @@ class Exposure:
 
     def is_over(self, origin: Origin | None) -> bool:
         """Whether the origin has used up its share, so that the memory need not be read."""
-        return origin is not None and self._counts[origin.group] >= self._share(origin)
+        return origin is not None and self._has_used_up(origin, self._groups(origin))
 
     def place(self, one: Placing) -> bool:
         """Give the memory a place, or leave it for the end; returns whether it got a place."""
-        copied = self._copied(one)
-        keys = _keys(one, copied)
-        if one.origin is not None and self._is_over(keys, one.origin):
+        keys = self._keys(one)
+        if one.origin is not None and self._has_used_up(one.origin, keys):
             return False
-        self._take(one, keys, copied)
+        self._take(one, keys)
         return True
 
     def fill(self, one: Placing) -> None:
         """Give a place that is left to a memory that was over a cap, unless its cap is hard."""
-        copied = self._copied(one)
-        keys = _keys(one, copied)
+        keys = self._keys(one)
         hard = one.origin is not None and self._is_restricted(one.origin)
-        if not (hard and one.origin is not None and self._is_over(keys, one.origin)):
-            self._take(one, keys, copied)
+        if not (hard and one.origin is not None and self._has_used_up(one.origin, keys)):
+            self._take(one, keys)
 
-    def _share(self, origin: Origin) -> int:
-        return self._restricted if self._is_restricted(origin) else self._shown
+    def _groups(self, origin: Origin) -> tuple[Hashable, ...]:
+        """What a memory of an origin is counted under; () where it is under no cap."""
+        if self._is_restricted(origin):
+            return (_latched_group(origin),)
+        return _groups(origin) if origin.after_reading else ()
 
-    def _is_over(self, keys: list[Hashable], origin: Origin) -> bool:
-        return any(self._counts[key] >= self._share(origin) for key in keys)
+    def _keys(self, one: Placing) -> tuple[Hashable, ...]:
+        groups = () if one.origin is None else self._groups(one.origin)
+        return (*groups, self._copied(one)) if groups else ()
 
-    def _take(self, one: Placing, keys: list[Hashable], copied: Hashable) -> None:
+    def _has_used_up(self, origin: Origin, keys: tuple[Hashable, ...]) -> bool:
+        share = self._restricted if self._is_restricted(origin) else self._shown
+        return any(self._counts[key] >= share for key in keys)
+
+    def _take(self, one: Placing, keys: tuple[Hashable, ...]) -> None:
         self._hits.append(one.hit)
         self._counts.update(keys)
-        if one.origin is not None and one.vector is not None:
-            self._copies.append((one.vector, copied))
+        if keys and one.vector is not None:
+            self._copies.append((one.vector, keys[-1]))
 
     def _copied(self, one: Placing) -> Hashable:
         """The group of near copies that the memory belongs to.
@@ -133,7 +147,21 @@ def places(limit: int, of_ten: int) -> int:
     return of_ten * -(-limit // 10)
 
 
-def _keys(one: Placing, copied: Hashable) -> list[Hashable]:
-    if one.origin is None:
-        return []
-    return [one.origin.group, copied]
+def _groups(origin: Origin) -> tuple[Hashable, ...]:
+    hosts = tuple([one for one in origin.read_origins if one.startswith(HOST)])
+    each = tuple([("host", host) for host in hosts])
+    if origin.server or origin.tool:
+        return ("tool", origin.server, origin.tool, hosts), *each
+    if origin.session is not None:
+        return ("session", origin.session, origin.read_origins), *each
+    # An application may write for many people with one key, so what no session explains is counted
+    # for whom it was written.
+    return ("key", origin.principal_id, origin.filed), *each
+
+
+def _latched_group(origin: Origin) -> Hashable:
+    if origin.on_probation:
+        return "probation"
+    if origin.server or origin.tool:
+        return ("latched tool", origin.server, origin.tool, origin.session)
+    return ("latched", origin.session or origin.principal_id)

@@ -54,8 +54,7 @@ class Origins:
         # A parole has the origins read anew, and so has the end of a probation.
         name = self._engine.parts.names.memory(row.tenant, row.memory_id)
         if parole_record(view, name).until_ms:
-            group = ("probation", row.tenant)
-            return Origin(group, row.tenant, row.principal_id, on_probation=True)
+            return Origin(tenant=row.tenant, principal_id=row.principal_id, on_probation=True)
         return _origin(view, row) if _is_low(row) else None
 
     def restricted(self, view: View) -> Callable[[Origin], bool]:
@@ -98,13 +97,15 @@ def _is_low(row: Row) -> bool:
 
 def _origin(view: View, row: Row) -> Origin:
     leaf = read_leaf(view, row.leaf_index)
-    by_principal = Origin(("principal", row.principal_id), row.tenant, row.principal_id)
-    if not isinstance(leaf, VerdictLeaf):
-        return by_principal
-    culprit = leaf.culprit
-    if culprit is not None and (culprit.server or culprit.tool):
-        group = ("tool", culprit.server, culprit.tool, leaf.session)
-        return Origin(group, row.tenant, row.principal_id, culprit.server, culprit.tool)
-    if leaf.session is not None:
-        return Origin(("session", leaf.session), row.tenant, row.principal_id)
-    return by_principal
+    judged = leaf if isinstance(leaf, VerdictLeaf) else None
+    culprit = None if judged is None else judged.culprit
+    return Origin(
+        tenant=row.tenant,
+        principal_id=row.principal_id,
+        server="" if culprit is None else culprit.server,
+        tool="" if culprit is None else culprit.tool,
+        session=None if judged is None else judged.session,
+        filed=row.scope.user_id or row.scope.app_id,
+        after_reading=row.after_reading,
+        read_origins=row.read_origins,
+    )

@@ -79,6 +79,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     culprit: Culprit | None = None
     session: str | None = None
     after_reading: bool = False
+    read_origins: tuple[str, ...] = ()
 
 
 class Landed(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,6 +210,9 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         goes_on = self.stored if update or self._replaces() else None
         kept = _kept(self.stored) if update and self.stored else None
         inherits = kept is not None and candidate.scope == Scope()
+        # A text that an update leaves as it was has the reading of the session that wrote it.
+        texts = self.stored if update and candidate.text is None else None
+        read_before = () if texts is None else texts.read_origins
         return Row(
             change=candidate.change,
             tenant=candidate.tenant,
@@ -231,7 +235,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             canonical=b"" if purge else self.judged.canonical,
             erased=purge,
             keyed=self.keyed,
-            after_reading=self.judged.after_reading,
+            after_reading=self.judged.after_reading or (texts is not None and texts.after_reading),
+            read_origins=self.judged.read_origins or read_before,
         )
 
     def _replaces(self) -> bool:

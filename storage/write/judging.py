@@ -257,6 +257,7 @@ class Judge:
             culprit=culprit_of(provenance.culprits, submission.candidate),
             session=provenance.session,
             after_reading=provenance.after_reading,
+            read_origins=provenance.read_origins,
         )
         landed = self._committer.commit(change, permit, judged, ruleset.epoch)
         if docket.case.held is not None:
