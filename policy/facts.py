@@ -139,5 +139,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # memory.
     lineage: SourceKind | None = None
     approval: Approval | None = None
+    # Whether a person denied this principal an equal line for this place, and whether that happened
+    # so often today that nobody is asked again (`policy.lines`).
+    denied: bool = False
+    denied_today: bool = False
     # Whether the memory lives on another server; then `stored` is what our store knows of its key.
     guarded: bool = False

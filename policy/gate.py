@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from policy.ruleset import Ruleset
 
 
+# The number of the step that a person's denial counts for where no step objects: source and class.
+_NO_ASKING: Final = 1
+
+
 class Gate:
     """Runs its steps in order and returns a verdict.
 
@@ -93,6 +97,12 @@ class Gate:
                 )
             elif held is None:
                 held = (step.number, finding)
+        refused = None if approved else _said_no(candidate, facts, waits=held is not None)
+        if refused is not None:
+            step_number = _NO_ASKING if held is None else held[0]
+            return Reject(
+                reason=refused, step=step_number, memory_class=landing, passed=tuple(passed)
+            )
         if held is not None:
             step_number, objection = held
             return Hold(
@@ -102,6 +112,18 @@ class Gate:
                 passed=tuple(passed),
             )
         return _admit(candidate, facts, ruleset, landing, frozenset(passed))
+
+
+def _said_no(candidate: Candidate, facts: Facts, *, waits: bool) -> Reason | None:
+    """The reason why a person is not asked, or not asked again."""
+    provenance = provenance_of(candidate, facts)
+    if provenance is None:
+        return None
+    # What somebody accountable may write anyhow is no proposal of the agent's.
+    if facts.denied and (waits or provenance.source.trust < SourceKind.USER_INPUT.trust):
+        return Reason.DENIED_BY_PERSON
+    dropped = waits and facts.denied_today and provenance.after_reading
+    return Reason.DENIED_TODAY if dropped else None
 
 
 def _understood(finding: object) -> Finding:

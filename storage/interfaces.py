@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         Behind,
         ClosedKey,
         Contents,
+        Denial,
         Hand,
         KeptBehind,
         Objection,
@@ -118,9 +119,14 @@ class MemoryWriter(Protocol):
         ...
 
     async def deny_many(
-        self, candidate_ids: Sequence[CandidateId], by: PrincipalId
+        self,
+        candidate_ids: Sequence[CandidateId],
+        by: PrincipalId,
+        denial: Denial | None = None,
     ) -> dict[CandidateId, Outcome | None]:
         """Refuse as many of these held candidates as one short transaction can, at least one.
+
+        `denial` is by default an act of its own, that denies all of their lines.
 
         Returns the outcomes, None for a candidate that is not held; one that is left out is
         undecided. The staging keys of refused candidates are erased when this returns.
@@ -298,6 +304,10 @@ class MemoryReader(TrustReader, Protocol):
 
     def held_candidate(self, candidate_id: CandidateId) -> HeldCandidate | None:
         """One held candidate with its content, for a person to read."""
+        ...
+
+    def denied(self) -> frozenset[CandidateId]:
+        """The candidates of which a person denied a line that is not forgiven. Any thread."""
         ...
 
     def held_contents(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, Candidate]:

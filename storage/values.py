@@ -176,6 +176,9 @@ class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
     # Whether the session that wrote it had read foreign text.
     after_reading: bool = False
+    # The lines that it adds or takes, as keys; the candidates of one group are decided together.
+    group: str = ""
+    lines: tuple[bytes, ...] = ()
     candidate: Candidate | None = None
     # Our id of the session that wrote it; None if unknown. Only given together with the content.
     session: str | None = None
@@ -184,6 +187,16 @@ class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
     # Ids of the anchors that the candidate contradicted, or would have displaced, in the trial
     # search before it was held; only given together with the content.
     anchors: tuple[str, ...] = ()
+
+
+class Denial(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's act of denial; its id counts it once, however many candidates it is about.
+
+    With `struck`, these lines alone are denied, and the others of each candidate let in.
+    """
+
+    act: str
+    struck: frozenset[bytes] | None = None
 
 
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):

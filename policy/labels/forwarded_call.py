@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from policy.labels.editing import Effect, How
+from policy.labels.editing import NOTHING, Effect, How
 from policy.model import METADATA_LEN_MAX, TEXT_LEN_MAX, Candidate
 
 MCP: Final = "mcp/"
@@ -49,6 +49,10 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     blob: str = ""
     # The numbers of the pieces that only name something shared (an entity, a type, a tag).
     labels: tuple[int, ...] = ()
+    # The path or block that the call changes, if a host reads it again. The first `came` pieces are
+    # lines that come, the others lines that go; `NOTHING` if its lines are not known.
+    place: str = ""
+    came: int = NOTHING
 
     @property
     def said(self) -> tuple[str, ...]:
@@ -71,10 +75,12 @@ class _Metadata(
     # The fields stand in the order of their names, as in any canonical object (RFC 8785).
     arguments: msgspec.Raw
     blob: str = ""
+    came: int = NOTHING
     effect: Effect | None = None
     key: str
     labels: tuple[int, ...] = ()
     lengths: tuple[int, ...]
+    place: str = ""
     tool: str
 
 
@@ -108,10 +114,12 @@ def texts_of(call: ForwardedCall) -> tuple[str, str]:
         _Metadata(
             arguments=msgspec.Raw(call.arguments.encode()),
             blob=call.blob,
+            came=call.came,
             effect=call.effect,
             key=call.key,
             labels=call.labels,
             lengths=tuple(len(piece) for piece in call.pieces),
+            place=call.place,
             tool=call.tool,
         )
     ).decode()
@@ -148,6 +156,8 @@ def call_of(candidate: Candidate) -> ForwardedCall | None:
         pieces=tuple(pieces),
         effect=found.effect,
         labels=found.labels,
+        place=found.place,
+        came=found.came,
     )
 
 

@@ -209,6 +209,8 @@ class Guarding:
             effect=item.effect,
             blob=_digest(item.blob),
             labels=item.labels,
+            place=item.place,
+            came=item.came,
         )
         # Stored arguments must have one reading only, because after a release they are sent as they
         # are stored.

@@ -96,6 +96,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Bytes without text that go with the item, such as a vector that the client made. They are kept
     # where the item is held, so that a release sends what was asked for, and are never read.
     blob: Annotated[bytes, Meta(max_length=BLOB_BYTES_MAX)] = b""
+    # The path or block of a host that the call changes, and how many of the first pieces are lines
+    # that come; the others go (`policy.labels.forwarded_call.ForwardedCall`).
+    place: Annotated[str, Meta(max_length=1_024)] = ""
+    came: int = -1
 
 
 class GuardedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,9 +13,10 @@ import msgspec
 
 from policy.labels.forwarded_call import call_of, removes
 from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus
-from storage.audit import ResultLeaf
+from storage.audit import ResultLeaf, VerdictLeaf
 from storage.behind.unmoved import Unmoved
 from storage.errors import StoreCorrupt, UnknownCandidate
+from storage.tables.change import read_leaf
 from storage.tables.closed_keys import (
     PlaceBehind,
     close_key,
@@ -24,7 +25,14 @@ from storage.tables.closed_keys import (
     place_of,
     shut_key,
 )
-from storage.tables.codec import NO_ORDINAL, IdRecord, decode_forward, encode, ordinal_key
+from storage.tables.codec import (
+    NO_ORDINAL,
+    IdRecord,
+    LineRecord,
+    decode_forward,
+    encode,
+    ordinal_key,
+)
 from storage.tables.lmdb_store import FORWARDS, HIDDEN_THERE, IDS, KEYED, QUARANTINES, ROWS
 from storage.tables.rows import (
     candidate_of,
@@ -33,7 +41,7 @@ from storage.tables.rows import (
     read_id,
     read_row,
 )
-from storage.values import NO_KEYS, Pending
+from storage.values import NO_KEYS, THE_STORE, Pending
 from storage.write.hidden_items import put_hidden_there
 from storage.write.text_behind import read_thing
 
@@ -65,6 +73,7 @@ class EmbeddedForwards:
     def __init__(self, engine: Engine, writer: EmbeddedWriter) -> None:
         self._engine = engine
         self._writer = writer
+        engine.parts.judge.overtake = self._overtake
 
     async def settle(
         self,
@@ -199,13 +208,50 @@ class EmbeddedForwards:
             claimed: list[str] = []
             for candidate_id in candidate_ids:
                 key, record = _record(change.draft, behind, candidate_id)
-                if record is not None and not record.sent:
+                if record is None or record.sent:
+                    continue
+                candidate = candidate_of(read_row(change.draft, record.ordinal))
+                lines = self._engine.parts.judge.lines
+                if not lines.is_let_in(change, candidate):
+                    # Another call has carried out a line of it, so sending it would repeat that.
+                    self._overtake(change, candidate_id)
+                else:
+                    lines.carried_out(change, candidate)
                     sent = msgspec.structs.replace(record, sent=True)
                     change.draft.put(FORWARDS, key, encode(sent))
                     claimed.append(candidate_id)
             return frozenset(claimed)
 
         return self._engine.transact(work)
+
+    def _give_back(self, change: Change, record: ForwardRecord, candidate_id: CandidateId) -> None:
+        """Let the lines of a change in again that a person let in and that was not carried out."""
+        row, verdict = (
+            read_row(change.draft, record.ordinal),
+            read_leaf(change.draft, record.leaf_index),
+        )
+        if isinstance(verdict, VerdictLeaf) and verdict.approved_by is not None and not row.erased:
+            again = LineRecord(verdict.approved_by, candidate_id, change.now_ms)
+            self._engine.parts.judge.lines.let_in(change, candidate_of(row), again)
+
+    def _overtake(self, change: Change, candidate_id: CandidateId) -> None:
+        """End a released change that was not sent; nothing is done where there is none."""
+        key = bytes.fromhex(candidate_id)
+        payload = change.draft.get(FORWARDS, key)
+        record = None if payload is None else decode_forward(payload)
+        if record is None or record.sent:
+            return
+        change.draft.delete(FORWARDS, key)
+        self._conclude(change, record, done=False)
+        change.log(
+            ResultLeaf(
+                candidate_id=candidate_id,
+                at_ms=change.now_ms,
+                verdict_index=record.leaf_index,
+                result=Forwarded.FAILED,
+                by=THE_STORE,
+            )
+        )
 
     def _any_pending(self, behind: Behind, candidate_ids: list[CandidateId]) -> bool:
         with self._engine.parts.store.reading() as view:
@@ -237,6 +283,8 @@ class EmbeddedForwards:
             if key and result is Forwarded.DONE:
                 self._file_anew(change, record, key)
             self._conclude(change, record, done=result is Forwarded.DONE)
+            if result is Forwarded.FAILED:
+                self._give_back(change, record, candidate_id)
         change.log(
             ResultLeaf(
                 candidate_id=candidate_id,

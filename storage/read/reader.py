@@ -37,6 +37,7 @@ from storage.tables.rows import (
     read_row,
 )
 from storage.values import EntityPage, Page, Searched, StoreStatus, TenantUsage, Turnover
+from storage.write.lines import denied_lines
 from storage.write.wellness import notice, writable
 
 if TYPE_CHECKING:
@@ -441,6 +442,11 @@ class EmbeddedReader(TrustReads):
             session=evidence.provenance.session,
             anchors=tuple(one.anchor_id for one in probes if one.contradicts or one.outranks),
         )
+
+    def denied(self) -> frozenset[CandidateId]:
+        """The candidates of which a person denied a line that is not forgiven. Any thread."""
+        with self._store.reading() as view:
+            return frozenset(denied_lines(view).values())
 
     def held_contents(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, Candidate]:
         """The contents of these candidates as of one moment, without those not held. Any thread."""

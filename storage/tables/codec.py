@@ -230,6 +230,27 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     origin: str = ""  # the origin, as `storage.write.waiting` names it
     origin_key: bytes = b""  # the key in the table of origins; empty where no tool is named
     after_reading: bool = False  # whether the session that wrote it had read foreign text
+    # The keys of its lines in `lines`, should they be let in. A candidate with the same is not held
+    # beside this one.
+    lines: tuple[bytes, ...] = ()
+
+
+class LineRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A person's decision on a line of a place: let in, until it is carried out once, or denied."""
+
+    by: PrincipalId
+    candidate_id: CandidateId
+    at_ms: int
+    # Let in: the version of the memory to change that was shown; 0 where there was none.
+    target_version: int = 0
+
+
+class DeniedRecord(msgspec.Struct, frozen=True, array_like=True):
+    """How many acts of denial a group had on its latest day with one, and the latest of them."""
+
+    day: int
+    count: int
+    act: str
 
 
 class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):
@@ -321,4 +342,6 @@ decode_case = msgspec.msgpack.Decoder(Case).decode
 decode_failure = msgspec.msgpack.Decoder(Failure).decode
 decode_hidden_there = msgspec.msgpack.Decoder(HiddenThere).decode
 decode_parole = msgspec.msgpack.Decoder(ParoleRecord).decode
+decode_line = msgspec.msgpack.Decoder(LineRecord).decode
+decode_denied = msgspec.msgpack.Decoder(DeniedRecord).decode
 decode_pins = msgspec.msgpack.Decoder(Pinned).decode

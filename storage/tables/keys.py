@@ -112,6 +112,15 @@ class KeyedNames:
         """The prefix of all rows that name this memory as a parent; an ordinal follows."""
         return self._name(b"children", tenant.encode(), parent.encode())[:_KEYED_LEN]
 
+    def group(self, candidate: Candidate, place: str) -> bytes:
+        """The prefix, of 7 bytes, of what persons decided for a principal in a place."""
+        parts = (candidate.tenant, candidate.principal_id, place)
+        return self._name(b"group", *(one.encode("utf-8", "surrogatepass") for one in parts))[:7]
+
+    def line(self, group: bytes, kind: bytes, said: bytes) -> bytes:
+        """The key of a decision on one line of a group; a kind is one byte."""
+        return group + kind + self._name(b"line", said)[:_KEYED_LEN]
+
     def pins(self, tenant: Tenant, server: str) -> bytes:
         """The key of the record of a server's pinned tools."""
         return self._name(b"pins", tenant.encode(), server.encode())

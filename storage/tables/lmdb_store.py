@@ -60,6 +60,7 @@ PAROLES: Final = b"paroles"
 CLOSED: Final = b"closed"
 HIDDEN_THERE: Final = b"hidden_there"
 FORGOTTEN: Final = b"forgotten"
+LINES: Final = b"lines"
 TABLES: Final = (
     META,
     ROWS,
@@ -90,6 +91,7 @@ TABLES: Final = (
     CLOSED,
     HIDDEN_THERE,
     FORGOTTEN,
+    LINES,
 )
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from storage.tables.lmdb_store import View
     from storage.values import Row
 
+GROUP_LEN: Final = 7
 _CANDIDATE_ID_LEN: Final = 16
 
 
@@ -262,4 +263,11 @@ def held_candidate_of(candidate_id: CandidateId, row: HeldRow) -> HeldCandidate:
         held_at_ms=row.held_at_ms,
         origin=row.origin or row.source.value,
         after_reading=row.after_reading,
+        group=group_id(row.lines[0]),
+        lines=row.lines,
     )
+
+
+def group_id(line: bytes) -> str:
+    """The id of the group of a line, as people give it; it can be no beginning of another id."""
+    return f"g{line[:GROUP_LEN].hex()}"

@@ -82,12 +82,16 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     staged: bytes | None
     arrived: Arrived
     held: HeldCase | None = None
+    # The approval of a candidate whose lines a person let in before it came.
+    let_in: Approval | None = None
 
     @property
     def approval(self) -> Approval | None:
         """The approval by a person who was shown these bytes; None if no person was asked."""
         if self.held is not None:
             return self.held.approval
+        if self.let_in is not None:
+            return self.let_in
         if self.arrived.approved_by is None or self.intercept is None:
             return None
         return Approval(by=self.arrived.approved_by, digest=self.intercept.digest)

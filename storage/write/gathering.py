@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from storage.tables.keys import KeyedNames
     from storage.values import Row, Submission
     from storage.write.case import Case
+    from storage.write.lines import Said
     from storage.write.text_behind import Thing
     from storage.write.trust_intake import TrustIntake
     from storage.write.usage import Usage
@@ -43,6 +44,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     nonce_state: NonceState
     trust: TrustState
+    said: Said
 
 
 class _Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +124,8 @@ class Gatherer:
             stored=None if target is None else target.state,
             lineage=self._lineage(change, candidate),
             approval=case.approval,
+            denied=known.said.denied,
+            denied_today=known.said.denied_today,
             guarded=guarded_key is not None,
             overdue=submission.due is not None and not submission.due.begin(),
         )

@@ -9,7 +9,7 @@ import msgspec
 
 from policy.canonical import decode_canonical
 from policy.checks import contradicted_anchors
-from policy.facts import NonceState, TokenState
+from policy.facts import Approval, NonceState, TokenState
 from policy.model import ChangeKind
 from policy.trust.outcomes import OutcomeKind
 from policy.verdict import Admit, Hold, InvariantBroken, Reason, Reject
@@ -27,6 +27,7 @@ from storage.tables.codec import (
     NO_ORDINAL,
     FirstOutcome,
     HeldRow,
+    LineRecord,
     NonceRecord,
     SealedIntercept,
     decode_evidence,
@@ -41,6 +42,7 @@ from storage.write.case import Case, evidence_of, labelled, not_held, outcome_of
 from storage.write.commit import Committer, Judged, Landed
 from storage.write.first_outcomes import FirstOutcomes
 from storage.write.gathering import Gatherer, Known
+from storage.write.lines import Lines
 from storage.write.trust_intake import OutcomeEvent, TrustIntake
 from storage.write.usage import VERDICT_BYTES
 from storage.write.waiting import HeldQueue, origin_of
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from storage.staging.staging import Staging
     from storage.tables.change import Change
     from storage.tables.keys import KeyedNames
-    from storage.values import Submission
+    from storage.values import Denial, Submission
     from storage.write.usage import Usage
 
 _PLAIN_TARGET: Final = "memories"
@@ -84,6 +86,10 @@ class _Docket(msgspec.Struct, kw_only=True):
         return None if approval is None else approval.by
 
 
+def _none_is_sent(_change: Change, _candidate_id: CandidateId) -> None:
+    """Do nothing: the default where no change goes to another server."""
+
+
 class Judge:
     """Decides candidates inside a transaction. Writer thread only."""
 
@@ -102,6 +108,9 @@ class Judge:
         self._staging = staging
         self._failpoint = failpoint
         self.waiting = HeldQueue()
+        self.lines = Lines(names)
+        # Ends a released change that was not sent, because another call carries its lines out.
+        self.overtake: Callable[[Change, CandidateId], None] = _none_is_sent
         self._committer = Committer(names, gate.required, failpoint)
         self.intake = TrustIntake(names)
         self.gatherer = Gatherer(names, usage, self.intake)
@@ -129,15 +138,28 @@ class Judge:
             nonce_state=state,
             trust=self.intake.trust(change.draft, intercepted.principal_id),
         )
-        if case.held is None:
-            docket.intercepted_index = self._log_intercepted(change, docket, ruleset)
         verdict = self._decide(change, docket, ruleset)
         self._failpoint("decided")
+        if isinstance(verdict, Hold):
+            same = self._same(change, intercepted)
+            if same is not None:
+                return self._waits_already(change, docket, same)
+        if case.held is None:
+            docket.intercepted_index = self._log_intercepted(change, docket, ruleset)
         return self._apply(change, docket, verdict, ruleset)
 
     def _decide(self, change: Change, docket: _Docket, ruleset: Ruleset) -> Verdict:
         started = time.perf_counter_ns()
-        known = Known(nonce_state=docket.nonce_state, trust=docket.trust)
+        said = self.lines.said(change, docket.candidate)
+        intercept = docket.case.intercept
+        if said.let_in and intercept is not None and docket.case.approval is None:
+            # The released changes end before the facts are read: this call takes their place.
+            for candidate_id in {one.candidate_id for one in said.let_in}:
+                self.overtake(change, candidate_id)
+            seen = max(one.target_version for one in said.let_in)
+            approval = Approval(by=said.let_in[0].by, digest=intercept.digest, target_version=seen)
+            docket.case = msgspec.structs.replace(docket.case, let_in=approval)
+        known = Known(nonce_state=docket.nonce_state, trust=docket.trust, said=said)
         facts = self.gatherer.facts(change, docket.case, docket.candidate, known)
         docket.case = labelled(docket.case, facts.provenance)
         docket.target_version = 0 if facts.stored is None else facts.stored.version
@@ -150,6 +172,9 @@ class Judge:
     def _apply(
         self, change: Change, docket: _Docket, verdict: Verdict, ruleset: Ruleset
     ) -> Outcome:
+        if docket.case.let_in is not None:
+            # Whatever the verdict: what was let in is let in once.
+            self.lines.carried_out(change, docket.candidate)
         match verdict:
             case Admit():
                 try:
@@ -262,6 +287,11 @@ class Judge:
         landed = self._committer.commit(change, permit, judged, ruleset.epoch)
         if docket.case.held is not None:
             self.intake.released(change, submission, landed)
+            if submission.guarded_key is not None and docket.by is not None:
+                record = LineRecord(
+                    docket.by, submission.candidate_id, change.now_ms, submission.seen_version
+                )
+                self.lines.let_in(change, docket.candidate, record)
         if submission.token is TokenState.VALID and submission.token_key is not None:
             change.draft.put(TOKENS, self._names.token(submission.token_key), b"")
         first = FirstOutcome(
@@ -316,6 +346,7 @@ class Judge:
             origin=origin_of(submission),
             origin_key=b"" if origin is None else origin.key,
             after_reading=submission.provenance.after_reading,
+            lines=self.lines.keys(candidate),
         )
         change.draft.put(HELD, bytes.fromhex(candidate_id), encode(row))
         change.held_count += 1
@@ -325,6 +356,23 @@ class Judge:
             evidence=encode(evidence_of(submission, docket.target_version)),
         )
         return self._close(change, docket, first, None)
+
+    def _same(self, change: Change, candidate: Candidate) -> HeldRow | None:
+        found = self.waiting.same(change, self.lines.keys(candidate))
+        payload = None if found is None else change.draft.get(HELD, bytes.fromhex(found))
+        return None if payload is None else decode_held(payload)
+
+    def _waits_already(self, change: Change, docket: _Docket, same: HeldRow) -> Outcome:
+        """The answer that an equal candidate got, which still waits: it is not held twice."""
+        payload = change.draft.get(NONCES, same.nonce_key)
+        if payload is None:
+            raise InvariantBroken("a held candidate has spent no nonce")
+        first = decode_nonce(payload).outcome
+        if docket.nonce_state is NonceState.FRESH:
+            arrived = docket.case.arrived
+            record = NonceRecord(arrived.binding, first)
+            change.draft.put(NONCES, arrived.nonce_key, encode(record))
+        return self.first_outcomes.replayed(change.draft, first, same.principal_id, change.now_ms)
 
     def _refusal(
         self,
@@ -432,8 +480,19 @@ class Judge:
         *,
         by: PrincipalId,
         reason: Reason = Reason.DENIED_BY_PERSON,
+        denial: Denial | None = None,
     ) -> Outcome:
-        """Refuse a held candidate without judging it: a person said so, or nobody decided."""
+        """Refuse a held candidate without judging it: a person said so, or nobody decided.
+
+        `denial` is what the person said of its lines; they are denied from now on.
+        """
+        contents = None if denial is None else self._staging.read_held(candidate_id)
+        if denial is not None and contents is not None:
+            candidate = decode_canonical(contents.canonical)
+            record = LineRecord(by, candidate_id, change.now_ms)
+            self.lines.deny(change, candidate, record, denial.struck)
+            if denial.struck is None:
+                self.lines.acted(change, candidate, denial.act)
         trust = self.intake.trust(change.draft, row.principal_id)
         leaf_index = change.log(
             VerdictLeaf(

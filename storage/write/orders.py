@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from storage.tables.change import Change
     from storage.tables.codec import HeldRow
     from storage.tables.lmdb_store import View
-    from storage.values import Anchor, KeyRecord, Outcome
+    from storage.values import Anchor, Denial, KeyRecord, Outcome
     from storage.write.engine import Engine
 
 
@@ -64,7 +64,7 @@ class Operating:
         row = self._held(candidate_id)
         case = self._reopened(candidate_id, row, by)
         if case is None:
-            return self._deny(candidate_id, row, THE_STORE)
+            return self._lost(candidate_id, row)
 
         def work(change: Change) -> Outcome:
             return engine.parts.judge.judge(change, case, engine.ruleset)
@@ -73,16 +73,8 @@ class Operating:
         engine.erase_if_due()
         return outcome
 
-    def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
-        """Refuse a held candidate; its staging key is destroyed.
-
-        Raises:
-            UnknownCandidate: No held candidate has that id.
-        """
-        return self._deny(candidate_id, self._held(candidate_id), by)
-
     def deny_many(
-        self, candidate_ids: Sequence[CandidateId], by: PrincipalId
+        self, candidate_ids: Sequence[CandidateId], by: PrincipalId, denial: Denial
     ) -> dict[CandidateId, Outcome | None]:
         """Refuse as many of these held candidates as one short transaction can, at least one.
 
@@ -101,25 +93,29 @@ class Operating:
                 row = _held_row(change.draft, one)
                 decided[one] = None
                 if row is not None:
-                    decided[one] = judge.deny(change, one, row, ruleset, by=by)
+                    decided[one] = judge.deny(change, one, row, ruleset, by=by, denial=denial)
                 if time.monotonic_ns() >= until_ns:
                     break
             return decided
 
         return engine.transact(work) if candidate_ids else {}
 
-    def _deny(self, candidate_id: CandidateId, row: HeldRow, by: PrincipalId) -> Outcome:
+    def _lost(self, candidate_id: CandidateId, row: HeldRow) -> Outcome:
         engine = self._engine
 
         def work(change: Change) -> Outcome:
-            return engine.parts.judge.deny(change, candidate_id, row, engine.ruleset, by=by)
+            return engine.parts.judge.deny(change, candidate_id, row, engine.ruleset, by=THE_STORE)
 
         return engine.transact(work)
 
     def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
-        """Log that the text of a refused candidate may be shown again; returns the leaf's index."""
+        """Forget the denials of a candidate's lines, and that its text is withheld.
+
+        Returns the leaf's index.
+        """
 
         def work(change: Change) -> int:
+            self._engine.parts.judge.lines.forgive(change, candidate_id)
             return self._log(change, FORGIVE, candidate_id, by, "")
 
         return self._engine.transact(work)
@@ -181,7 +177,7 @@ class Operating:
             if self._reopened(candidate_id, row, THE_STORE) is None
         ]
         for candidate_id, row in lost:
-            self._deny(candidate_id, row, THE_STORE)
+            self._lost(candidate_id, row)
         return (f"{len(lost)} held candidates were lost and are refused",) if lost else ()
 
     def expire(self) -> None:

@@ -26,6 +26,7 @@ class _Waits(NamedTuple):
     leaf_index: int
     since_ms: int
     origin: str
+    lines: tuple[bytes, ...]
 
 
 class HeldQueue:
@@ -37,6 +38,7 @@ class HeldQueue:
     def __init__(self) -> None:
         self._of: dict[PrincipalId, dict[CandidateId, _Waits]] = {}
         self._since_ms: OrderedDict[CandidateId, int] = OrderedDict()
+        self._same: dict[tuple[bytes, ...], CandidateId] = {}
         # Since when the oldest candidate waits, for other threads to read; None where none waits.
         self.oldest_ms: int | None = None
 
@@ -47,13 +49,21 @@ class HeldQueue:
         # The store's clock does not go back, so later holds stand behind earlier ones.
         for candidate_id, row in sorted(came, key=lambda one: one[1].held_at_ms):
             self._since_ms[candidate_id] = row.held_at_ms
-            waits = _Waits(row.intercepted_index, row.held_at_ms, origin_of_row(row))
+            waits = _Waits(row.intercepted_index, row.held_at_ms, origin_of_row(row), row.lines)
             self._of.setdefault(row.principal_id, {})[candidate_id] = waits
+            self._same[row.lines] = candidate_id
         for candidate_id in gone:
             self._since_ms.pop(candidate_id, None)
             for held in self._of.values():
-                held.pop(candidate_id, None)
+                waits = held.pop(candidate_id, None)
+                if waits is not None:
+                    self._same.pop(waits.lines, None)
         self.oldest_ms = next(iter(self._since_ms.values()), None)
+
+    def same(self, change: Change, lines: tuple[bytes, ...]) -> CandidateId | None:
+        """The candidate with exactly these lines that was held last; it may be decided by now."""
+        came = (one for one, row in change.held_came.items() if row.lines == lines)
+        return next(came, self._same.get(lines))
 
     def is_full(self, change: Change, principal_id: PrincipalId) -> bool:
         """Whether no further candidate of this principal may be held."""

@@ -13,8 +13,15 @@ import msgspec
 
 from policy.facts import InterceptRecord
 from policy.verdict import InvariantBroken
-from storage.errors import OutcomeUnknown, StorageError, StoreLocked, StoreUnavailable
-from storage.values import THE_STORE, Outcome
+from storage.errors import (
+    OutcomeUnknown,
+    StorageError,
+    StoreLocked,
+    StoreUnavailable,
+    UnknownCandidate,
+)
+from storage.ground.randomness import random_bytes
+from storage.values import THE_STORE, Denial, Outcome
 from storage.write.case import Arrived, contents_of
 from storage.write.jobs import Answer, Gathering, Job, Patience, deliver
 from storage.write.wellness import try_again
@@ -162,16 +169,23 @@ class EmbeddedWriter:
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
         """Refuse a held candidate; its staging key is destroyed."""
-        return await self._run(lambda: self._operating.deny(candidate_id, by))
+        outcome = (await self.deny_many((candidate_id,), by))[candidate_id]
+        if outcome is None:
+            raise UnknownCandidate("no held candidate of that id")
+        return outcome
 
     async def deny_many(
-        self, candidate_ids: Sequence[CandidateId], by: PrincipalId
+        self,
+        candidate_ids: Sequence[CandidateId],
+        by: PrincipalId,
+        denial: Denial | None = None,
     ) -> dict[CandidateId, Outcome | None]:
         """Refuse as many of these held candidates as one short transaction can, with a leaf each.
 
         Returns the outcomes, None for a candidate that is not held (`MemoryWriter.deny_many`).
         """
-        decided = await self._run(lambda: self._operating.deny_many(candidate_ids, by))
+        said = denial or Denial(act=random_bytes(8).hex())
+        decided = await self._run(lambda: self._operating.deny_many(candidate_ids, by, said))
         # Keys are not erased on the writer's thread: each file waits for the disk, and writes would
         # wait too.
         await asyncio.to_thread(self._engine.erase_condemned)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.labels.editing import NEWLINE, Effect, How
+from policy.labels.editing import NEWLINE, NOTHING, Effect, How
 from policy.model import ChangeKind
 from policy.places import class_in, is_instructions
 from policy.text.paths import folded_path
@@ -119,13 +119,16 @@ def item_of(
     if came and went:
         # Lines that go are in the file already: a read that shows them shows nothing of this item.
         part = Effect(how=How.REPLACE, text=0, old=1)
-        return made(ChangeKind.UPDATE, (came, went), (1,), effect=part, reads=reads)
+        return made(ChangeKind.UPDATE, (came, went), (1,), effect=part, reads=reads, came=1)
     if came:
         whole = Effect(how=How.SET, text=0) if replaces_unknown else None
-        return made(ChangeKind.CREATE, (came,), effect=whole, reads=reads)
+        # A whole file in place of an unknown one takes away what nobody sees.
+        known = NOTHING if replaces_unknown else 1
+        return made(ChangeKind.CREATE, (came,), effect=whole, reads=reads, came=known)
     if went or replaces_unknown:
         # Where no line is named, all that is known of the file goes.
-        return made(ChangeKind.DELETE, (went or folded_path(call.path),))
+        known = 0 if went else NOTHING
+        return made(ChangeKind.DELETE, (went or folded_path(call.path),), came=known)
     return None
 
 
@@ -155,6 +158,7 @@ def _made(
     key: tuple[str, ...] = (),
     effect: Effect | None = None,
     reads: tuple[str, ...] = (),
+    came: int = NOTHING,
 ) -> Item:
     """Make the item that is judged in place of a file tool's call."""
     packed = base64.b64encode(zlib.compress(canonical_json(dict(arguments)).encode(), 9)).decode()
@@ -175,6 +179,8 @@ def _made(
         memory_class=class_in(instructions=instructions),
         instructions=instructions,
         effect=effect,
+        place=path,
+        came=came,
     )
 
 

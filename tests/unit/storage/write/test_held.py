@@ -155,7 +155,7 @@ def test_of_many_the_first_are_denied_and_their_keys_are_erased_beside_the_write
         assert [one.candidate_id for one in store.reader.held()] == [second]
         assert not any((tmp_path / first).read_bytes())
         assert any((tmp_path / second).read_bytes())
-        asyncio.run(store.writer.deny(second, BY))  # control: a single one is the writer's
+        asyncio.run(store.writer.release(second, BY))  # control: a release is the writer's
         assert [name == "mnemogate-writer" for name in erasers] == [False, True]
         assert store.reader.check().problems == ()
     assert list((bench.state / "staging" / "keys").iterdir()) == []

@@ -1,0 +1,69 @@
+"""What a person decides on: the lines that a candidate adds to a place, or takes from it.
+
+Candidates of one principal for one place are decided together. A file or block that a host reads
+again has lines, each decided by itself; anything else is decided as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from policy.canonical import canonical_bytes
+from policy.labels.editing import NOTHING
+from policy.labels.forwarded_call import call_of
+from policy.model import PrincipalId
+from policy.withheld.prints import shape_of
+
+if TYPE_CHECKING:
+    from policy.model import Candidate
+
+LINES_MAX: Final = 512
+"""A candidate of more lines is decided as a whole."""
+ACTS_OF_DENIAL_MAX: Final = 3
+"""After so many acts of denial of a principal in a place, no more is asked there on that day."""
+_NOBODY: Final = PrincipalId("-")
+
+
+class Line(NamedTuple):
+    """A line that comes or goes, or a whole candidate.
+
+    Only a line of the same `exact` bytes is let in with this one; one of the same `shape` is denied
+    with it.
+    """
+
+    text: str
+    comes: bool
+    exact: bytes
+
+    @property
+    def shape(self) -> bytes:
+        """The words of the line, by which an equal one is known."""
+        return f"{self.comes:d}{shape_of(self.text)}".encode("utf-8", "surrogatepass")
+
+
+def place_of(candidate: Candidate) -> str:
+    """The file or block that a candidate changes; for any other, what it does and where."""
+    call = call_of(candidate)
+    if call is not None and call.place:
+        return call.place
+    return f"{candidate.change.value} in {candidate.target}"
+
+
+def lines_of(candidate: Candidate) -> tuple[Line, ...]:
+    """What a person decides on, of one candidate; at least one."""
+    call = call_of(candidate)
+    lines: dict[bytes, Line] = {}
+    if call is not None and call.place and call.came != NOTHING:
+        for at, piece in enumerate(call.pieces):
+            for text in filter(str.strip, piece.split("\n")):
+                exact = f"{at < call.came:d}{text}".encode("utf-8", "surrogatepass")
+                lines.setdefault(exact, Line(text, at < call.came, exact))
+    # A candidate without a line of its own would be let in by any act.
+    if 0 < len(lines) <= LINES_MAX:
+        return tuple(lines.values())
+    said = candidate.text or candidate.metadata_json or candidate.memory_id or ""
+    # The proposal is the same whoever sends it, under whatever nonce.
+    bare = msgspec.structs.replace(candidate, principal_id=_NOBODY, nonce="-")
+    return (Line(said, comes=True, exact=canonical_bytes(bare)),)

@@ -1,0 +1,149 @@
+"""What persons decided on lines of a place (`policy.lines`): let in once, or denied for good.
+
+Kept are keyed hashes, ids and times, in the store itself: a decision is in every backup, and no
+text. Writer thread only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from policy.lines import ACTS_OF_DENIAL_MAX, lines_of, place_of
+from storage.tables.codec import (
+    DeniedRecord,
+    LineRecord,
+    decode_denied,
+    decode_line,
+    encode,
+)
+from storage.tables.lmdb_store import LINES
+from storage.tables.rows import GROUP_LEN
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from policy.model import Candidate, CandidateId
+    from storage.tables.change import Change
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import View
+
+LET_IN_DAYS_MAX: Final = 30
+"""What was let in and never asked for again is forgotten after so many days."""
+_DAY_MS: Final = 86_400_000
+_LET_IN: Final = b"a"
+_DENIED: Final = b"d"
+_ACTS: Final = b"n"
+
+
+class Said(NamedTuple):
+    """What persons decided that concerns one candidate."""
+
+    denied: bool = False
+    denied_today: bool = False
+    # One record for each line, if a person let all of them in; else ().
+    let_in: tuple[LineRecord, ...] = ()
+
+
+class Lines:
+    """Reads and records decisions on lines, inside a transaction."""
+
+    def __init__(self, names: KeyedNames) -> None:
+        self._names = names
+
+    def said(self, change: Change, candidate: Candidate) -> Said:
+        """What persons decided on the lines of a candidate."""
+        group = self._group(candidate)
+        # Most groups have no decision, and then no text is read.
+        if not next(change.draft.keys(LINES, group), b"").startswith(group):
+            return Said()
+        denied = any(change.draft.has(LINES, one) for one in self._keys(candidate, _DENIED))
+        acts = self._acts(change, group)
+        often = acts.day == change.now_ms // _DAY_MS and acts.count >= ACTS_OF_DENIAL_MAX
+        return Said(denied, often, self._let_in(change, candidate))
+
+    def _let_in(self, change: Change, candidate: Candidate) -> tuple[LineRecord, ...]:
+        oldest_ms = change.now_ms - LET_IN_DAYS_MAX * _DAY_MS
+        found = [change.draft.get(LINES, key) for key in self.keys(candidate)]
+        records = tuple(decode_line(one) for one in found if one is not None)
+        whole = len(records) == len(found) and all(one.at_ms >= oldest_ms for one in records)
+        return records if whole else ()
+
+    def is_let_in(self, change: Change, candidate: Candidate) -> bool:
+        """Whether no call had a line of a released candidate since its release."""
+        return all(change.draft.has(LINES, key) for key in self.keys(candidate))
+
+    def let_in(
+        self,
+        change: Change,
+        candidate: Candidate,
+        record: LineRecord,
+        without: Container[bytes] = (),
+    ) -> None:
+        """Let the lines of a candidate in once, and forgive them: this is the later decision."""
+        denials = self._keys(candidate, _DENIED)
+        for key, denial in zip(self.keys(candidate), denials, strict=True):
+            if key not in without:
+                change.draft.put(LINES, key, encode(record))
+                change.draft.delete(LINES, denial)
+
+    def carried_out(self, change: Change, candidate: Candidate) -> None:
+        """Note that the lines of a candidate are on their way: no other call may have them."""
+        for key in self.keys(candidate):
+            change.draft.delete(LINES, key)
+
+    def deny(
+        self,
+        change: Change,
+        candidate: Candidate,
+        record: LineRecord,
+        struck: Container[bytes] | None = None,
+    ) -> None:
+        """Deny the lines of a candidate; with `struck` only those, and let the others in."""
+        keys = self.keys(candidate)
+        if struck is not None:
+            self.let_in(change, candidate, record, struck)
+        for key, denial in zip(keys, self._keys(candidate, _DENIED), strict=True):
+            if struck is None or key in struck:
+                change.draft.put(LINES, denial, encode(record))
+
+    def acted(self, change: Change, candidate: Candidate, act: str) -> None:
+        """Count an act of denial once, however many candidates it is about."""
+        group, day = self._group(candidate), change.now_ms // _DAY_MS
+        before = self._acts(change, group)
+        if before.act != act:
+            count = before.count + 1 if before.day == day else 1
+            key = self._names.line(group, _ACTS, b"")
+            change.draft.put(LINES, key, encode(DeniedRecord(day, count, act)))
+
+    def forgive(self, change: Change, candidate_id: CandidateId) -> None:
+        """Forget the denials of a candidate's lines."""
+        for key in denied_lines(change.draft, candidate_id):
+            change.draft.delete(LINES, key)
+
+    def keys(self, candidate: Candidate) -> tuple[bytes, ...]:
+        """The keys under which the lines of a candidate are let in."""
+        return self._keys(candidate, _LET_IN)
+
+    def _keys(self, candidate: Candidate, kind: bytes) -> tuple[bytes, ...]:
+        group, line = self._group(candidate), self._names.line
+        exact = kind == _LET_IN
+        return tuple(
+            line(group, kind, one.exact if exact else one.shape) for one in lines_of(candidate)
+        )
+
+    def _group(self, candidate: Candidate) -> bytes:
+        return self._names.group(candidate, place_of(candidate))
+
+    def _acts(self, change: Change, group: bytes) -> DeniedRecord:
+        found = change.draft.get(LINES, self._names.line(group, _ACTS, b""))
+        return DeniedRecord(0, 0, "") if found is None else decode_denied(found)
+
+
+def denied_lines(view: View, candidate_id: CandidateId | None = None) -> dict[bytes, CandidateId]:
+    """Denied lines by key, each with its candidate; where one is given, only that candidate's."""
+    found = {
+        key: decode_line(payload).candidate_id
+        for key, payload in view.scan(LINES)
+        if key[GROUP_LEN : GROUP_LEN + 1] == _DENIED
+    }
+    return {key: one for key, one in found.items() if candidate_id in {None, one}}
