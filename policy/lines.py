@@ -36,6 +36,7 @@ class Line(NamedTuple):
     text: str
     comes: bool
     exact: bytes
+    whole: bool = False
 
     @property
     def shape(self) -> bytes:
@@ -66,4 +67,4 @@ def lines_of(candidate: Candidate) -> tuple[Line, ...]:
     said = candidate.text or candidate.metadata_json or candidate.memory_id or ""
     # The proposal is the same whoever sends it, under whatever nonce.
     bare = msgspec.structs.replace(candidate, principal_id=_NOBODY, nonce="-")
-    return (Line(said, comes=True, exact=canonical_bytes(bare)),)
+    return (Line(said, comes=True, exact=canonical_bytes(bare), whole=True),)

@@ -192,11 +192,13 @@ class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
 class Denial(msgspec.Struct, frozen=True, kw_only=True):
     """A person's act of denial; its id counts it once, however many candidates it is about.
 
-    With `struck`, these lines alone are denied, and the others of each candidate let in.
+    With `struck`, these lines alone are denied, and the others of each candidate let in; `applied`:
+    a person wrote those herself, so no call may have them.
     """
 
     act: str
     struck: frozenset[bytes] | None = None
+    applied: bool = False
 
 
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):

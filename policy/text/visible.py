@@ -18,6 +18,11 @@ _UNDRAWN: Final = frozenset(
     )
 )
 
+# Quotation marks, dashes and signs that are typed in ordinary texts.
+_PUNCTUATION: Final = frozenset(
+    "\u2018\u2019\u201a\u201c\u201d\u201e\xab\xbb\u2013\u2014\u2026\xa7\xb0\xb7\u20ac\xa3\xbf\xa1"
+)
+
 
 def is_hidden(char: str) -> bool:
     """Whether a character is drawn as nothing, or moves the characters beside it."""
@@ -26,6 +31,13 @@ def is_hidden(char: str) -> bool:
     return char in _UNDRAWN or unicodedata.category(char) in _HIDDEN
 
 
-def named(char: str) -> str:
-    """The number of a character, in the form that is displayed in its place."""
-    return f"U+{ord(char):04X}"
+def is_plain(char: str) -> bool:
+    """Whether a person sees a character as it is: a letter, a digit, a blank, plain punctuation."""
+    if char.isascii():
+        return char in "\n\t" or char.isprintable()
+    return (char.isalpha() and char not in _UNDRAWN) or char.isdecimal() or char in _PUNCTUATION
+
+
+def escaped(char: str) -> str:
+    """A character by its number, as it is displayed where it is not plain."""
+    return f"\\u{{{ord(char):x}}}"

@@ -309,7 +309,8 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
             case IdKind.HELD:
                 found = [one.candidate_id for one in self.reader.held()]
             case IdKind.REFUSED:
-                found = () if self.withholding is None else self.withholding.refused()
+                withheld = () if self.withholding is None else self.withholding.refused()
+                found = {*withheld, *await asyncio.to_thread(self.reader.denied)}
             case IdKind.SESSION:
                 found = self.ledger.session_ids()
             case IdKind.MEMORY:
@@ -371,27 +372,29 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
 
     async def release(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
         """Judge a held candidate again, now with a person's approval."""
-        same = await self.queue.same_as(candidate_id)
-        ruled = await self.deciding.release(candidate_id, by.principal_id, REVIEW)
-        return outcome_view(ruled, same)
+        return outcome_view(await self.deciding.release(candidate_id, by.principal_id, REVIEW))
 
     async def deny(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
         """Refuse a held candidate."""
-        same = await self.queue.same_as(candidate_id)
-        ruled = await self.deciding.deny(candidate_id, by.principal_id, REVIEW)
-        return outcome_view(ruled, same)
+        return outcome_view(await self.deciding.deny(candidate_id, by.principal_id, REVIEW))
 
     async def forgive(self, by: Principal, candidate_id: CandidateId) -> ForgivenView:
-        """End the withholding of a refused candidate's text from its agent.
+        """Forget the denial of a candidate's lines, and end the withholding of its text.
 
         Raises:
-            NotFound: No text is withheld for this id.
+            NotFound: No line of this candidate is denied, and no text withheld for it.
         """
-        if self.withholding is None:
-            raise NotFound("nothing is withheld: there is no model front")
-        count, leaf_index = await self.withholding.forgive(
-            candidate_id, lambda: self.writer.forgive(candidate_id, by.principal_id)
-        )
+        count, withholding = 1, self.withholding
+        if withholding is not None and candidate_id in withholding.refused():
+            count, leaf_index = await withholding.forgive(
+                candidate_id, lambda: self.writer.forgive(candidate_id, by.principal_id)
+            )
+        elif candidate_id in await asyncio.to_thread(self.reader.denied):
+            leaf_index = await self.writer.forgive(candidate_id, by.principal_id)
+        else:
+            raise NotFound(
+                "nothing is denied or withheld under that id; what waits is released or denied"
+            )
         return ForgivenView(candidate_id=candidate_id, candidates=count, leaf_index=leaf_index)
 
     def all_trust(self) -> TrustList:

@@ -36,8 +36,9 @@ _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - what 
 class Confirmation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The content of a link's code."""
 
-    candidate_id: CandidateId
-    memory_class: MemoryClass
+    # The id of a candidate with its class, or that of a group.
+    subject: str
+    memory_class: MemoryClass | None
     nonce: str
     expires_at_ms: int
 
@@ -90,13 +91,14 @@ class Confirming:
         held = None if self._base is None else self._held(candidate_id)
         if held is None:
             return None
-        return f"{self._base}{CONFIRM}/{candidate_id}?code={self.code_for(held)}"
+        code = self.code_for(candidate_id, held.memory_class)
+        return f"{self._base}{CONFIRM}/{candidate_id}?code={code}"
 
-    def code_for(self, held: HeldCandidate) -> str:
-        """A new signed code that is good for one decision on this candidate."""
+    def code_for(self, subject: str, memory_class: MemoryClass | None = None) -> str:
+        """A new signed code for the decision on a candidate of this class, or on a group."""
         confirmation = Confirmation(
-            held.candidate_id,
-            held.memory_class,
+            subject,
+            memory_class,
             self._out.random_hex(8),
             self._out.now_ms() + LINK_S * 1_000,
         )
@@ -104,8 +106,8 @@ class Confirming:
         signature = self._key.sign(_SIGNED_AS + payload)
         return base64.urlsafe_b64encode(signature + payload).decode().rstrip("=")
 
-    def check(self, code: str, held: HeldCandidate) -> Confirmation:
-        """The content of a code, if it is ours, in time, and for this candidate and class.
+    def check(self, code: str, subject: str, memory_class: MemoryClass | None = None) -> None:
+        """Pass a code that is ours, in time, and for this group, or this candidate and class.
 
         Raises:
             BadLink: The code fails one of these tests.
@@ -121,7 +123,5 @@ class Confirming:
             raise BadLink("This link is not one of ours.") from None
         if confirmation.expires_at_ms <= self._out.now_ms():
             raise BadLink("This link has expired. Use the operator's key, or mnemogate review.")
-        bound = (confirmation.candidate_id, confirmation.memory_class)
-        if bound != (held.candidate_id, held.memory_class):
+        if (confirmation.subject, confirmation.memory_class) != (subject, memory_class):
             raise BadLink("This link is for another candidate.")
-        return confirmation

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proxy.seams.surroundings import Surroundings
     from proxy.withhold.withholding import Withholding
     from storage.interfaces import MemoryReader, MemoryWriter
-    from storage.values import HeldCandidate, Outcome
+    from storage.values import Denial, HeldCandidate, Outcome
 
 REVIEW = "review"
 PAGE = "confirm"
@@ -96,7 +96,7 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         return self.reader.held_candidate(candidate_id), self.surroundings.clock_ns()
 
     async def deny_many(
-        self, candidate_ids: Sequence[CandidateId], by: PrincipalId, way: str
+        self, candidate_ids: Sequence[CandidateId], by: PrincipalId, way: str, denial: Denial
     ) -> dict[CandidateId, bool]:
         """Refuse as many held candidates as one transaction has time for.
 
@@ -111,7 +111,7 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
             lambda: {one: self.reader.held_candidate(one) for one in candidate_ids}
         )
         started_ns = self.surroundings.clock_ns()
-        decided = await self.writer.deny_many(candidate_ids, by)
+        decided = await self.writer.deny_many(candidate_ids, by, denial)
         for candidate_id, outcome in decided.items():
             if outcome is None:
                 continue

@@ -1,313 +1,253 @@
-"""Held candidates, selected by a filter and decided in one act.
+"""Held candidates, listed one by one, and decided by group: a principal, and a place.
 
-A selection is frozen before it is acted on, so that a person decides on the candidates that were
-shown, not on those that arrived meanwhile. Only exactly equal texts are released together, never
-similar ones: five hundred honest lines and one with poison behind the sixtieth character are
-similar.
+An act names the lines that the person was shown by a digest of them; what came later stays pending.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec import UNSET
 
-from policy.canonical import canonical_bytes
-from policy.labels.derive import read_candidate
 from policy.labels.forwarded_call import call_of
-from policy.model import CandidateId, ChangeKind, MemoryClass, PrincipalId
+from policy.lines import lines_of, place_of
+from policy.model import CandidateId, PrincipalId
 from proxy.admin.persons_word import REVIEW
-from proxy.admin.views import filed_under, held_view
+from proxy.admin.views import held_view
 from proxy.admin.wire.review_queue import (
-    ONE_BY_ONE,
-    DecidedMany,
+    LINES_SHOWN,
+    ActView,
+    GroupView,
+    LineView,
     ReviewFilter,
     ReviewPage,
-    Selection,
 )
+from proxy.seams.delivery import Way
 from proxy.seams.faults import MalformedRequest, NotFound
 from storage.errors import UnknownCandidate
-from storage.values import Decision
+from storage.values import Decision, Denial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from policy.model import Candidate
     from proxy.admin.persons_word import Deciding
+    from proxy.admin.wire.review_queue import Act
     from proxy.admin.wire.store import HeldView
     from proxy.seams.surroundings import Surroundings
     from storage.interfaces import MemoryReader
     from storage.values import HeldCandidate
 
-FROZEN_S: Final = 15 * 60
-SELECTIONS_MAX: Final = 32
 BEGINNING_LEN: Final = 60
 PAGE_LEN_MAX: Final = 1_000
 # The most candidates refused in one transaction; the store may take fewer, to keep it short.
 DENIED_TOGETHER: Final = 32
 _PAUSE_S_MAX: Final = 0.01
-_EVERYBODYS: Final = frozenset({MemoryClass.L3, MemoryClass.L4})
 
 
-class _Frozen(NamedTuple):
-    """The state that a candidate had when it was selected."""
+class _Group(msgspec.Struct, kw_only=True):
+    """The held candidates of one group, oldest first, and their lines in the order they came."""
 
-    candidate_id: CandidateId
-    content: bytes
-    memory_class: MemoryClass
-    change: ChangeKind | None
-    target_version: int
+    held: list[HeldCandidate]
+    lines: dict[bytes, LineView]
 
+    def shown(self, digest: str) -> dict[bytes, LineView]:
+        """The lines that a person was shown under a digest.
 
-class _Selection(NamedTuple):
-    chosen: tuple[_Frozen, ...]
-    rules: str
-    until_ms: int
-    # The id that the filter `same` named, if it was given: then all selected candidates have that
-    # candidate's text. Otherwise None.
-    same: str | None
+        Raises:
+            NotFound: The lines that wait here do not begin so.
+        """
+        for count, one in enumerate(self.digests(), 1):
+            if one == digest:
+                return dict(tuple(self.lines.items())[:count])
+        raise NotFound("what was shown was decided meanwhile, or is another's: look again")
+
+    def digests(self) -> list[str]:
+        """For each line: the digest of it and of those before it."""
+        hashed, found = hashlib.blake2b(digest_size=16), list[str]()
+        for key in self.lines:
+            hashed.update(key)
+            found.append(hashed.hexdigest())
+        return found
 
 
 class Queue:
-    """Lists, selects and decides held candidates. Event loop only; contents are read in threads.
+    """Lists held candidates, and decides groups of them.
 
-    It keeps a keyed hash of each content, never the content.
+    Event loop only; contents are read in threads.
     """
 
     def __init__(
-        self, reader: MemoryReader, deciding: Deciding, surroundings: Surroundings
+        self,
+        reader: MemoryReader,
+        deciding: Deciding,
+        surroundings: Surroundings,
+        settle: Callable[[PrincipalId, CandidateId], Awaitable[object]],
     ) -> None:
+        """`settle` records that a person has written a released candidate herself."""
         self._reader = reader
         self._deciding = deciding
         self._out = surroundings
-        self._key = secrets.token_bytes(32)
-        self._contents: dict[CandidateId, bytes] = {}
-        self._selections: dict[str, _Selection] = {}
+        self._settle = settle
 
     async def page(self, asked: ReviewFilter) -> ReviewPage:
-        """Held candidates that fit the filter, oldest first, each with its first characters.
-
-        Raises:
-            NotFound: No held candidate has the id in `same`.
-        """
-        found, waiting = await self._found(asked)
+        """Held candidates that fit the filter, oldest first, each with its first characters."""
+        held = await asyncio.to_thread(self._reader.held)
+        found = [one for one in held if asked.fits(one)]
         shown = found[: min(asked.limit, PAGE_LEN_MAX)]
         rows = await asyncio.to_thread(self._rows, shown)
-        return ReviewPage(held=rows, total=len(found), waiting=waiting, fits=asked.said)
+        return ReviewPage(held=rows, total=len(found), waiting=len(held), fits=asked.said)
 
-    async def select(self, asked: ReviewFilter) -> Selection:
-        """Freeze the candidates that fit, for 15 minutes; the digest names exactly this selection.
+    async def group(self, subject: str) -> GroupView:
+        """What waits in a group; for the id of a candidate, what waits of that candidate.
 
         Raises:
-            MalformedRequest: The filter is empty.
-            NotFound: No held candidate has the id in `same`, or none fits the filter.
+            NotFound: Nothing waits there.
         """
-        if not asked.narrows:
-            raise MalformedRequest("filter: say which; everything at once has no short form")
-        found, waiting = await self._found(asked)
-        frozen = await asyncio.to_thread(self._all_frozen, found)
-        if not frozen:
-            raise NotFound(f"0 of {waiting} waiting fit {asked.said}")
-        now_ms = self._out.now_ms()
-        rules = self._reader.status().ruleset_digest
-        hashed = hashlib.blake2b(msgspec.msgpack.encode((rules, frozen)), key=self._key)
-        digest = hashed.hexdigest()[:32]
-        alive = {name: one for name, one in self._selections.items() if one.until_ms > now_ms}
-        if digest not in alive and len(alive) >= SELECTIONS_MAX:
-            del alive[min(alive, key=lambda name: alive[name].until_ms)]
-        until_ms = now_ms + FROZEN_S * 1000
-        selection = _Selection(frozen, rules, until_ms, asked.same)
-        self._selections = alive | {digest: selection}
-        return Selection(
-            digest=digest,
-            count=len(frozen),
-            until_ms=until_ms,
-            releasable=self._releasable(selection),
+        found = await asyncio.to_thread(self._group, subject)
+        first = found.held[0]
+        lines = tuple(found.lines.values())
+        candidate = first.candidate
+        return GroupView(
+            group=first.group,
+            tenant=first.tenant,
+            principal=first.principal_id,
+            place="" if candidate is None else place_of(candidate),
+            shown=found.digests()[: len(lines[:LINES_SHOWN])][-1],
+            lines=lines[:LINES_SHOWN],
+            more=len(lines[LINES_SHOWN:]),
         )
 
-    def _releasable(self, selection: _Selection) -> bool:
-        """Whether all candidates of the selection may be released together."""
-        same = selection.same
-        one = None if same is None else self._reader.held_candidate(CandidateId(same))
-        return all(_is_plain(each) for each in selection.chosen) and _is_harmless(one)
-
-    async def deny(self, digest: str, by: PrincipalId) -> DecidedMany:
-        """Refuse the candidates of a selection that are unchanged.
+    async def release(self, subject: str, act: Act, by: PrincipalId, way: str = REVIEW) -> ActView:
+        """Let in the lines that were shown, without those struck out.
 
         Raises:
-            NotFound: There is no such selection, or it has expired.
+            MalformedRequest: A line is struck out that was not shown.
+            NotFound: What was shown is not what waits.
             StorageError: A candidate could not be decided; those before it were.
         """
-        selection = self._taken(digest)
+        found = await asyncio.to_thread(self._group, subject)
+        shown = found.shown(act.shown)
+        struck = frozenset(key for key, one in shown.items() if one.id in act.strike)
+        if len(struck) != len(set(act.strike)):
+            raise MalformedRequest("strike: a line that was not shown")
+        whole = [one for one in found.held if shown.keys() >= set(one.lines)]
+        parted = [one for one in whole if struck & set(one.lines)]
+        # Of two candidates with a common line the later release has it, so the longer one is last.
+        plain = sorted((one for one in whole if one not in parted), key=lambda one: len(one.lines))
+        done = await self._released([one.candidate_id for one in plain], by, way, act)
+        denial = Denial(act=self._out.random_hex(8), struck=struck, applied=act.applied)
+        refused = await self._denied([one.candidate_id for one in parted], by, way, denial)
+        return msgspec.structs.replace(
+            done,
+            lines=tuple(one for key, one in shown.items() if key not in struck),
+            denied=tuple(shown[key] for key in shown if key in struck),
+            refused=done.refused + refused,
+            waiting=len(found.held) - len(whole),
+        )
+
+    async def deny(self, subject: str, act: Act, by: PrincipalId, way: str = REVIEW) -> ActView:
+        """Refuse the lines that were shown, all of them. It raises what `release` raises."""
+        found = await asyncio.to_thread(self._group, subject)
+        shown = found.shown(act.shown)
+        whole = [one.candidate_id for one in found.held if shown.keys() >= set(one.lines)]
+        refused = await self._denied(whole, by, way, Denial(act=self._out.random_hex(8)))
+        return ActView(
+            lines=(),
+            denied=tuple(shown.values()),
+            refused=refused,
+            waiting=len(found.held) - len(whole),
+        )
+
+    async def _denied(
+        self, left: list[CandidateId], by: PrincipalId, way: str, denial: Denial
+    ) -> int:
         refused = 0
-        changed: list[str] = []
-        left = selection.chosen
         while left:
             some, left = left[:DENIED_TOGETHER], left[DENIED_TOGETHER:]
             started_ns = self._out.clock_ns()
-            as_they_were = await asyncio.to_thread(self._unchanged, selection, some)
-            decided = await self._deciding.deny_many(as_they_were, by, REVIEW)
+            decided = await self._deciding.deny_many(some, by, way, denial)
             refused += sum(decided.values())
-            unasked = set(as_they_were) - decided.keys()
-            left = tuple(one for one in some if one.candidate_id in unasked) + left
-            changed += [
-                one.candidate_id
-                for one in some
-                if one.candidate_id not in unasked and not decided.get(one.candidate_id)
-            ]
+            left = [one for one in some if one not in decided] + left
             # After each batch pause for as long as it took, so that other requests get half of the
             # time.
             took_s = (self._out.clock_ns() - started_ns) / 1e9
             await self._out.wait(min(took_s, _PAUSE_S_MAX))
-        return DecidedMany(admitted=0, refused=refused, changed=tuple(changed))
+        return refused
 
-    def _unchanged(
-        self, selection: _Selection, some: tuple[_Frozen, ...]
-    ) -> tuple[CandidateId, ...]:
-        """The candidates that did not change since they were selected. Run it in a thread."""
-        if self._reader.status().ruleset_digest != selection.rules:
-            return ()
-        return tuple(one.candidate_id for one in some if self._frozen(one.candidate_id) == one)
-
-    async def release(self, digest: str, by: PrincipalId) -> DecidedMany:
-        """Release the unchanged candidates of a selection: one text, exactly equal.
-
-        Raises:
-            MalformedRequest: The selection was not made by `same`, or contains a candidate that
-                must be decided singly.
-            NotFound: There is no such selection, or it has expired.
-            StorageError: A candidate could not be decided; those before it were.
-        """
-        selection = self._taken(digest)
-        if selection.same is None:
-            raise MalformedRequest(
-                "release: only what says exactly the same is let in together; choose it by `same`"
-            )
-        if not self._releasable(selection):
-            raise MalformedRequest(f"release: {ONE_BY_ONE}")
-        return await self._released(selection, by)
-
-    def _taken(self, digest: str) -> _Selection:
-        selection = self._selections.get(digest)
-        if selection is None or selection.until_ms <= self._out.now_ms():
-            raise NotFound("no such selection, or it is older than 15 minutes: choose again")
-        return selection
-
-    async def _released(self, selection: _Selection, by: PrincipalId) -> DecidedMany:
+    async def _released(
+        self, chosen: Iterable[CandidateId], by: PrincipalId, way: str, act: Act
+    ) -> ActView:
         counts = {"admit": 0, "reject": 0, "hold": 0}
-        changed: list[str] = []
         lifted: set[str] = set()
         ways: dict[str, int] = {}
-        for one in selection.chosen:
-            if not await asyncio.to_thread(self._unchanged, selection, (one,)):
-                changed.append(one.candidate_id)
-                continue
+        for one in chosen:
             try:
-                ruled = await self._deciding.release(one.candidate_id, by, REVIEW)
+                ruled = await self._deciding.release(one, by, way)
             except UnknownCandidate:
-                changed.append(one.candidate_id)
-                continue
+                continue  # somebody else has decided it meanwhile
             counts[ruled.outcome.decision.value] += 1
-            if ruled.outcome.decision is Decision.ADMIT:
-                ways[ruled.way.value] = ways.get(ruled.way.value, 0) + 1
             lifted |= set(ruled.lifted)
-        return DecidedMany(
+            if ruled.outcome.decision is not Decision.ADMIT:
+                continue
+            ways[ruled.way.value] = ways.get(ruled.way.value, 0) + 1
+            if act.applied and ruled.way is not Way.STORE:
+                await self._settle(by, one)
+        return ActView(
+            lines=(),
+            denied=(),
             admitted=counts["admit"],
             refused=counts["reject"],
-            changed=tuple(changed),
             lifted=tuple(sorted(lifted)),
             ways=ways,
         )
 
-    async def same_as(self, candidate_id: CandidateId) -> tuple[str, ...]:
-        """The other held candidates whose content equals that of this one.
-
-        There are none if this one is not held.
-        """
-        await asyncio.to_thread(self._learn, await asyncio.to_thread(self._reader.held))
-        content = self._contents.get(candidate_id)
-        return tuple(
-            one
-            for one, other in self._contents.items()
-            if content is not None and other == content and one != candidate_id
-        )
-
-    async def _found(self, asked: ReviewFilter) -> tuple[list[HeldCandidate], int]:
-        """The held candidates that fit a filter, and the number of all held candidates."""
-        held = await asyncio.to_thread(self._reader.held)
-        await asyncio.to_thread(self._learn, held)
-        same = None
-        if asked.same is not None:
-            same = self._contents.get(CandidateId(asked.same))
-            if same is None:
-                raise NotFound("no candidate of that id is held")
-        found = [
-            one
-            for one in held
-            if asked.fits(one) and (same is None or self._contents.get(one.candidate_id) == same)
-        ]
-        return found, len(held)
-
-    def _learn(self, held: Iterable[HeldCandidate]) -> None:
-        """Compute the hashes of new candidates' contents, and forget those of decided ones.
-
-        Runs in a thread.
-        """
-        known = self._contents
-        ids = [one.candidate_id for one in held]
-        came = self._reader.held_contents([one for one in ids if one not in known])
-        learnt = known | {one: self._hash(candidate) for one, candidate in came.items()}
-        self._contents = {one: learnt[one] for one in ids if one in learnt}
-
-    def _hash(self, candidate: Candidate) -> bytes:
-        # The hash covers the content, not the requester or the nonce.
-        bare = msgspec.structs.replace(candidate, principal_id=PrincipalId("-"), nonce="-")
-        return hashlib.blake2b(canonical_bytes(bare), key=self._key, digest_size=32).digest()
-
-    def _all_frozen(self, found: Iterable[HeldCandidate]) -> tuple[_Frozen, ...]:
-        frozen = (self._frozen(one.candidate_id) for one in found)
-        return tuple(one for one in frozen if one is not None)
-
-    def _frozen(self, candidate_id: CandidateId) -> _Frozen | None:
-        held = self._reader.held_candidate(candidate_id)
-        candidate = None if held is None else held.candidate
-        if held is None or candidate is None:
-            return None
-        stored = None
-        if candidate.memory_id is not None:
-            stored = self._reader.get(candidate.tenant, candidate.memory_id)
-        return _Frozen(
-            candidate_id=candidate_id,
-            content=self._hash(candidate),
-            memory_class=held.memory_class,
-            change=candidate.change,
-            target_version=0 if stored is None else stored.version,
-        )
+    def _group(self, subject: str) -> _Group:
+        """The group of that id, or one candidate of it. Runs in a thread."""
+        ids = [one.candidate_id for one in self._reader.held() if one.group == subject]
+        read = map(self._reader.held_candidate, ids or [CandidateId(subject)])
+        held = [one for one in read if one is not None and one.candidate is not None]
+        if not held:
+            raise NotFound("nothing waits here any more")
+        lines: dict[bytes, LineView] = {}
+        for one in held:
+            for key, line in zip(one.lines, lines_of(_content(one)), strict=True):
+                known = LineView(
+                    id=key.hex()[-16:],
+                    text=line.text,
+                    whole=line.whole,
+                    comes=line.comes,
+                    after_reading=False,
+                    sessions=(),
+                    candidates=(),
+                )
+                before = lines.get(key, known)
+                lines[key] = msgspec.structs.replace(
+                    before,
+                    after_reading=before.after_reading or one.after_reading,
+                    sessions=(*dict.fromkeys((*before.sessions, one.session or "")),),
+                    candidates=(*before.candidates, one.candidate_id),
+                )
+        return _Group(held=held, lines=lines)
 
     def _rows(self, shown: Iterable[HeldCandidate]) -> tuple[HeldView, ...]:
         """The rows in which a listing shows these held candidates. Runs in a thread."""
-        counts: dict[bytes, int] = {}
-        for content in self._contents.values():
-            counts[content] = counts.get(content, 0) + 1
         rows: list[HeldView] = []
         for one in shown:
             whole = self._reader.held_candidate(one.candidate_id)
+            view = held_view(one if whole is None else whole)
             candidate = None if whole is None else whole.candidate
-            content = self._contents.get(one.candidate_id, b"")
-            rows.append(
-                msgspec.structs.replace(
-                    held_view(one),
-                    begins=None if candidate is None else _beginning(candidate),
-                    same=counts.get(content, 1),
-                    change=None if candidate is None else candidate.change,
-                    filed_under=UNSET if candidate is None else filed_under(candidate) or UNSET,
-                )
-            )
+            begins = None if candidate is None else _beginning(candidate)
+            rows.append(msgspec.structs.replace(view, begins=begins, text=None, metadata_json=None))
         return tuple(rows)
+
+
+def _content(held: HeldCandidate) -> Candidate:
+    if held.candidate is None:
+        raise NotFound("nothing waits here any more")
+    return held.candidate
 
 
 def _beginning(candidate: Candidate) -> str:
@@ -315,12 +255,3 @@ def _beginning(candidate: Candidate) -> str:
     call = call_of(candidate)
     said = candidate.text or "" if call is None else " ".join(one for one in call.pieces if one)
     return said if len(said) <= BEGINNING_LEN else said[: BEGINNING_LEN - 1] + "…"
-
-
-def _is_plain(one: _Frozen) -> bool:
-    return one.memory_class in _EVERYBODYS and one.change is ChangeKind.CREATE
-
-
-def _is_harmless(held: HeldCandidate | None) -> bool:
-    candidate = None if held is None else held.candidate
-    return candidate is not None and not read_candidate(candidate).flagged

@@ -11,7 +11,7 @@ from proxy.seams.faults import NotFound
 from storage.values import Behind
 
 if TYPE_CHECKING:
-    from policy.model import CandidateId, Principal, Tenant
+    from policy.model import CandidateId, Principal, PrincipalId, Tenant
     from storage.interfaces import Forwards, Pins
 
 
@@ -42,7 +42,7 @@ class ServersBehind:
         return UnsettledList(unsettled=tuple(unsettled_view(one) for one in pending))
 
     async def settle(
-        self, by: Principal, candidate_id: CandidateId, *, done: bool
+        self, by: PrincipalId, candidate_id: CandidateId, *, done: bool
     ) -> UnsettledList:
         """Record what a person found out: whether the server has a change. Leaves a leaf.
 
@@ -55,7 +55,7 @@ class ServersBehind:
         if not found:
             raise NotFound("no change of that id is on its way")
         candidate = found[0].candidate
-        behind = Behind(tenant=candidate.tenant, target=candidate.target, by=by.principal_id)
+        behind = Behind(tenant=candidate.tenant, target=candidate.target, by=by)
         result = Forwarded.DONE if done else Forwarded.FAILED
         await self._forwards.settle(behind, ((candidate_id, result),))
         return self.unsettled(None)

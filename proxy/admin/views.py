@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from policy.labels.floor import class_once_confirmed
+from policy.lines import place_of
 from policy.trust.score import soft_score
 from policy.verdict import Reason
 from proxy.admin.wire.store import (
@@ -122,6 +123,9 @@ def held_view(held: HeldCandidate) -> HeldView:
         metadata_json=candidate.metadata_json if candidate else None,
         claimed_source=candidate.claimed_source if candidate else None,
         origin=held.origin,
+        group=held.group,
+        place=None if candidate is None else place_of(candidate),
+        after_reading=held.after_reading,
         becomes=becomes,
         filed_under=UNSET if candidate is None else filed_under(candidate) or UNSET,
         anchors=held.anchors or UNSET,
@@ -151,11 +155,8 @@ def due_view(due: Due) -> DueView:
     )
 
 
-def outcome_view(ruled: Ruled, same: tuple[str, ...]) -> OutcomeView:
-    """The effect of a person's decision.
-
-    `same` has the ids of held candidates with equal content.
-    """
+def outcome_view(ruled: Ruled) -> OutcomeView:
+    """The effect of a person's decision."""
     outcome = ruled.outcome
     return OutcomeView(
         candidate_id=outcome.candidate_id,
@@ -168,7 +169,6 @@ def outcome_view(ruled: Ruled, same: tuple[str, ...]) -> OutcomeView:
         leaf_index=outcome.leaf_index,
         lifted=ruled.lifted,
         withheld=ruled.withheld,
-        same=same,
         way=ruled.way.value,
         counts_against=ruled.principal_id if outcome.reason is Reason.DENIED_BY_PERSON else "",
     )

@@ -52,6 +52,7 @@ _THERE_IS: Final[Mapping[str, str]] = {
     "memories": "`mnemogate memory list` shows them; check --tenant",
     "review": "`mnemogate review list` shows what waits; what was decided before has its verdict "
     "in the log: `mnemogate audit export`",
+    "groups": "`mnemogate review list` shows what waits",
     "unsettled": "`mnemogate review unsettled` lists them",
     "sessions": "`mnemogate session list` shows them",
     "tools": "`mnemogate session tools` lists them; check --tenant",

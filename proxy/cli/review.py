@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from proxy.admin.wire.ids import IdKind
+from proxy.admin.wire.review_queue import GroupView
 from proxy.admin.wire.store import HeldView, MemoryView
 from proxy.admin.wire.upkeep import (
     ForgivenView,
@@ -22,7 +23,7 @@ from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.quarantine import StandingList
-from proxy.cli.review_many import held_id, in_words
+from proxy.cli.review_many import held_id, in_words, is_group, show_group
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso
 from proxy.seams.observations import CLASS_WORDS, whose_words
@@ -57,6 +58,13 @@ class _OneHeld(msgspec.Struct, frozen=True, kw_only=True):
 async def _show(context: Context) -> Exit:
     asked = context.arguments(_OneHeld)
     async with operator(context) as api:
+        if is_group(asked.candidate_id):
+            group = await api.get(f"/groups/{part(asked.candidate_id)}", GroupView)
+            if context.terminal.as_json:
+                context.terminal.data(group)
+            else:
+                show_group(context.terminal, group)
+            return Exit.OK
         candidate_id = await held_id(api, asked.candidate_id)
         held = await api.get(f"/review/{part(candidate_id)}", HeldView)
     terminal = context.terminal
@@ -67,6 +75,8 @@ async def _show(context: Context) -> Exit:
     terminal.pairs(
         [
             ("candidate", held.candidate_id),
+            ("group", held.group),
+            ("had read", "yes" if held.after_reading else "no"),
             ("held since", iso(held.held_at_ms)),
             ("because", f"{in_words(held.reason)}, at step {held.step} of the gate"),
             *([] if held.fired is None else [("words that fired", held.fired)]),
@@ -230,7 +240,7 @@ def _one_arguments(parser: argparse.ArgumentParser) -> None:
 COMMANDS = (
     Command(
         words=("review", "show"),
-        summary="show one held candidate with its content",
+        summary="show one held candidate with its content, or the lines of a group",
         act=_show,
         arguments=_one_arguments,
     ),
@@ -242,7 +252,7 @@ COMMANDS = (
     ),
     Command(
         words=("review", "forgive"),
-        summary="let an agent see again what a refused candidate says",
+        summary="forget a denial, and let the agent see again what a refused candidate says",
         act=_forgive,
         arguments=_one_arguments,
     ),

@@ -1,27 +1,23 @@
-"""`mnemogate review list`, `release` and `deny`: held candidates, singly or many at once."""
+"""`mnemogate review list`, `release` and `deny`: held candidates by id, and groups of them."""
 
 from __future__ import annotations
 
-import sys
+import asyncio
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from proxy.admin.wire.ids import IdKind
-from proxy.admin.wire.review_queue import (
-    ONE_BY_ONE,
-    DecidedMany,
-    ReviewPage,
-    Selection,
-    SelectionRequest,
-)
+from proxy.admin.wire.review_queue import Act, ActView, GroupView, ReviewPage
 from proxy.admin.wire.store import OutcomeView
 from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.short_ids import whole_id
-from proxy.cli.terminal import age, inert, iso, moment, now_ms
+from proxy.cli.terminal import age, inert, moment, now_ms
 from proxy.seams.delivery import COUNTS, FOLLOWS, Way
 
 if TYPE_CHECKING:
@@ -67,19 +63,20 @@ class QueueFilter(msgspec.Struct, frozen=True, kw_only=True):
     principal: str | None = None
     origin: str | None = None
     since: str | None = None
-    same: str | None = None
     limit: int | None = None
 
 
-class _Decide(QueueFilter, frozen=True, kw_only=True):
-    candidate_ids: tuple[str, ...] = ()
-    confirm: str | None = None
+class _Decide(msgspec.Struct, frozen=True, kw_only=True):
+    ids: tuple[str, ...] = ()
+    shown: str | None = None
+    strike: tuple[str, ...] = ()
+    apply: str | None = None
 
 
 async def _list(context: Context) -> Exit:
     asked = context.arguments(QueueFilter)
     async with operator(context) as api:
-        query = await filtered(api, asked)
+        query = filtered(asked)
         page = await api.list("/review", ReviewPage, query | {"limit": asked.limit})
     terminal = context.terminal
     if terminal.as_json:
@@ -97,6 +94,7 @@ def _rows(terminal: Terminal, held: Sequence[HeldView]) -> None:
     terminal.table(
         (
             "candidate",
+            "group",
             "tenant",
             "principal",
             "class",
@@ -104,7 +102,7 @@ def _rows(terminal: Terminal, held: Sequence[HeldView]) -> None:
             "why",
             "from",
             "for",
-            "same",
+            "read",
             "begins",
         ),
         [row(one) for one in held],
@@ -115,16 +113,15 @@ def row(one: HeldView) -> tuple[str, ...]:
     """One held candidate, as the cells of a row in the table."""
     return (
         one.candidate_id,
+        one.group,
         one.tenant,
         one.principal,
         one.memory_class.value,
         age(one.held_at_ms, now_ms()),
         in_words(one.reason),
         one.origin,
-        # Texts count as the same only if they are filed under the same ids, so the row shows these
-        # ids.
         one.filed_under or "-",
-        str(one.same),
+        "yes" if one.after_reading else "no",
         one.begins or "-",
     )
 
@@ -140,15 +137,18 @@ async def _deny(context: Context) -> Exit:
 async def _decide(context: Context, word: str, wanted: str) -> Exit:
     asked = context.arguments(_Decide)
     async with operator(context) as api:
-        if asked.confirm is not None:
-            return await _decide_many(context, api, word, asked.confirm)
-        if not asked.candidate_ids:
-            return await _choose(context, api, word, asked)
-        for given in asked.candidate_ids:
+        if is_group(asked.ids[0]):
+            return await _decide_group(context, api, word, asked)
+        for given in asked.ids:
             candidate_id = await held_id(api, given)
             path = f"/review/{part(candidate_id)}/{word}"
             _tell_one(context, await api.post(path, OutcomeView), wanted)
     return Exit.OK
+
+
+def is_group(given: str) -> bool:
+    """Whether a text is the id of a group, which no id of a candidate begins like."""
+    return given.startswith("g")
 
 
 def _tell_one(context: Context, outcome: OutcomeView, wanted: str) -> None:
@@ -180,11 +180,6 @@ def _tell_one(context: Context, outcome: OutcomeView, wanted: str) -> None:
             "its text is withheld from its agent wherever it stands, until an equal one is "
             f"released, or: mnemogate review forgive {inert(outcome.candidate_id)}"
         )
-    if outcome.same:
-        terminal.say(
-            f"{len(outcome.same)} more that say exactly the same still wait: "
-            f"mnemogate review list --same {inert(outcome.same[0])}"
-        )
 
 
 def _tell_lifted(terminal: Terminal, lifted: Sequence[str]) -> None:
@@ -195,63 +190,92 @@ def _tell_lifted(terminal: Terminal, lifted: Sequence[str]) -> None:
         )
 
 
-async def _choose(context: Context, api: Operator, word: str, asked: _Decide) -> Exit:
-    """Show which candidates the filter selects, and decide them once a person confirms."""
-    query = await filtered(api, asked)
-    if not query:
-        raise CommandFailed(
-            Exit.USAGE, "say which: ids, or a filter", then=f"mnemogate review {word} --help"
-        )
-    if word == "release" and asked.same is None:
+async def _decide_group(context: Context, api: Operator, word: str, asked: _Decide) -> Exit:
+    """Decide the lines of a group that were shown; with `apply`, write them into a file."""
+    if asked.shown is None or len(asked.ids) > 1:
         raise CommandFailed(
             Exit.USAGE,
-            "together is let in only what says exactly the same",
-            then="--same ID, or ids one by one",
+            "an act is on the lines that were shown",
+            then=f"mnemogate review show {inert(asked.ids[0])}",
         )
-    chosen = await api.post("/review/select", Selection, query, timeout_s=PATIENT_S)
-    page = await api.list("/review", ReviewPage, query | {"limit": _SHOWN})
-    terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(chosen)
-        return Exit.OK
-    _rows(terminal, page.held)
-    if word == "release" and not chosen.releasable:
-        raise CommandFailed(
-            Exit.USAGE,
-            ONE_BY_ONE,
-            then="read each (`mnemogate review show ID`), then mnemogate review release ID",
-        )
-    more = f", {chosen.count - len(page.held)} more than these" if chosen.count > _SHOWN else ""
-    terminal.say(f"{chosen.count} chosen{more}, as they are now, until {iso(chosen.until_ms)}")
-    if sys.stdin.isatty():
-        terminal.note(f"{word} all {chosen.count}? type yes")
-        if sys.stdin.readline().strip() == "yes":
-            return await _decide_many(context, api, word, chosen.digest)
-    terminal.say(f"then: mnemogate review {word} --confirm {inert(chosen.digest)}")
-    return Exit.OK
-
-
-async def _decide_many(context: Context, api: Operator, word: str, digest: str) -> Exit:
-    request = SelectionRequest(digest=digest)
-    done = await api.post(f"/review/{word}", DecidedMany, request, timeout_s=PATIENT_S)
+    path = f"/groups/{part(asked.ids[0])}/{word}"
+    act = Act(shown=asked.shown, strike=asked.strike, applied=asked.apply is not None)
+    done = await api.post(path, ActView, act, timeout_s=PATIENT_S)
     terminal = context.terminal
     if terminal.as_json:
         terminal.data(done)
-        return Exit.OK
-    terminal.say(f"{done.admitted} let in, {done.refused} refused")
+    terminal.say(f"{len(done.lines)} let in, {len(done.denied)} denied")
     for way, count in done.ways.items():
-        terminal.say(f"{count} allowed: {FOLLOWS[Way(way)]}")
-    if word == "deny" and done.refused:
-        terminal.say(f"each {COUNTS}: mnemogate trust show")
+        if asked.apply is None or Way(way) is Way.STORE:
+            terminal.say(f"{count} allowed: {FOLLOWS[Way(way)]}")
+    if done.denied:
+        terminal.say(f"what is denied {COUNTS}: mnemogate trust show")
     _tell_lifted(terminal, done.lifted)
-    if done.changed:
-        terminal.say(f"{len(done.changed)} were not as they had been, and were left alone:")
-        for candidate_id in done.changed:
-            terminal.say(f"  {inert(candidate_id)}")
+    if done.waiting:
+        terminal.say(f"{done.waiting} that came later still wait")
+    if asked.apply is not None:
+        await _apply(Path(asked.apply), done)
+        terminal.say(f"written to {inert(asked.apply)}")
     return Exit.OK
 
 
-async def filtered(api: Operator, asked: QueueFilter) -> dict[str, str | int | None]:
+async def _apply(file: Path, done: ActView) -> None:
+    """Write the lines that were let in into a file: those that come at its end.
+
+    Raises:
+        CommandFailed: The file cannot be written; the lines are let in all the same.
+    """
+
+    def write() -> None:
+        before = file.read_text("utf-8").splitlines() if file.exists() else []
+        goes = {one.text for one in done.lines if not one.comes}
+        lines = [one for one in before if one not in goes]
+        lines += [one.text for one in done.lines if one.comes]
+        beside = file.with_name(f".{file.name}.{os.getpid()}")
+        beside.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        if file.exists():
+            beside.chmod(file.stat().st_mode)
+        beside.replace(file)
+
+    try:
+        await asyncio.to_thread(write)
+    except (OSError, UnicodeError) as error:
+        raise CommandFailed(
+            Exit.FAILED,
+            f"{inert(str(file))} cannot be written: {error}",
+            then="write these lines into it: " + " | ".join(inert(one.text) for one in done.lines),
+        ) from None
+
+
+def show_group(terminal: Terminal, group: GroupView) -> None:
+    """Print what waits in a group: its lines by session, those of sessions that had read apart."""
+    terminal.pairs(
+        [
+            ("group", group.group),
+            ("place", group.place),
+            ("principal", group.principal),
+            ("tenant", group.tenant),
+        ]
+    )
+    for read in (False, True):
+        some = [one for one in group.lines if one.after_reading is read]
+        if some and read:
+            terminal.say("from conversations that had read other people's text:")
+        for line in some:
+            sessions = ", ".join(one[:8] or "unknown" for one in line.sessions)
+            goes = "" if line.comes else ", this line goes"
+            whole = f", candidate {line.candidates[0]}" if line.whole else ""
+            terminal.say(f"{line.id} (conversation {inert(sessions)}{goes}{inert(whole)}):")
+            terminal.quote(line.text)
+    if group.more:
+        terminal.say(f"{group.more} more wait after these")
+    terminal.say("then one of:")
+    for verb in ("release", "deny"):
+        terminal.say(f"  mnemogate review {verb} {inert(group.group)} --shown {inert(group.shown)}")
+    terminal.say("what is let in counts as your own words; --strike ID leaves a line out for good")
+
+
+def filtered(asked: QueueFilter) -> dict[str, str | int | None]:
     """The filter for the API, without fields that were not given."""
     given: dict[str, str | int | None] = {
         "tenant": asked.tenant,
@@ -260,7 +284,6 @@ async def filtered(api: Operator, asked: QueueFilter) -> dict[str, str | int | N
         "principal": asked.principal,
         "origin": asked.origin,
         "since_ms": None if asked.since is None else moment("--since", asked.since),
-        "same": None if asked.same is None else await held_id(api, asked.same),
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -287,7 +310,6 @@ def filter_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--principal", help="only what this principal wrote")
     parser.add_argument("--origin", help="only what comes from there, as `from` shows it")
     parser.add_argument("--since", metavar="TIME", help="only what came at or after this time")
-    parser.add_argument("--same", metavar="ID", help="only what says exactly what this one says")
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -297,11 +319,22 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _decide_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "candidate_ids", metavar="CANDIDATE_ID", nargs="*", help="or the beginning of one"
+        "ids", metavar="ID", nargs="+", help="of candidates (or beginnings of them), or one group"
     )
-    filter_arguments(parser)
+    parser.add_argument("--shown", metavar="DIGEST", help="of the group's lines, as `show` says it")
+
+
+def _release_arguments(parser: argparse.ArgumentParser) -> None:
+    _decide_arguments(parser)
     parser.add_argument(
-        "--confirm", metavar="DIGEST", help="act on what a filter chose in the last 15 minutes"
+        "--strike",
+        metavar="LINE",
+        action="append",
+        default=[],
+        help="deny this line of the group, and let the others in; may be given again",
+    )
+    parser.add_argument(
+        "--apply", metavar="FILE", help="write the lines into this file yourself, here and now"
     )
 
 
@@ -316,7 +349,7 @@ COMMANDS = (
         words=("review", "release"),
         summary="let held candidates in, if nothing else refuses them",
         act=_release,
-        arguments=_decide_arguments,
+        arguments=_release_arguments,
     ),
     Command(
         words=("review", "deny"),

@@ -33,7 +33,7 @@ async def _watch(context: Context) -> Exit:
     asked = context.arguments(_Watch)
     terminal = context.terminal
     async with operator(context, opens=False) as api:
-        query = await filtered(api, asked)
+        query = filtered(asked)
         coming = _Coming(api, query)
         while True:
             for one in await coming.next():

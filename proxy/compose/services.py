@@ -378,6 +378,7 @@ class Services:
         )
         self.deciding = foundation.deciding()
         store.expired = self.deciding.expired
+        behind = ServersBehind(store.pins, store.forwards)
         self.operate = Operate(
             writer=store.writer,
             reader=store.reader,
@@ -387,13 +388,18 @@ class Services:
             operations=self.operations,
             graphs=graphs,
             deciding=self.deciding,
-            queue=Queue(store.reader, self.deciding, surroundings),
+            queue=Queue(
+                store.reader,
+                self.deciding,
+                surroundings,
+                lambda by, candidate_id: behind.settle(by, candidate_id, done=True),
+            ),
             credentials=foundation.credentials(signer, self.authenticator),
             # Dry runs ask the enforcing gate, also in observe mode.
             explainer=Explainer(gate=foundation.gate, probe=_TextProbe(shadow, embedder)),
             rules=rules,
             retaining=self.retaining,
-            behind=ServersBehind(store.pins, store.forwards),
+            behind=behind,
             adopting=Adopting(self.guard, store.reader, store.writer),
             backends=foundation.backends(self.guards.http),
             failing=Failing(store.failures, self.feedback),
@@ -481,10 +487,8 @@ class Services:
         confirm_page = ConfirmPage(
             confirming=self.confirming,
             reader=self._foundation.store.reader,
-            deciding=self.deciding,
             followed=self._foundation.store.followed,
-            had_read=self.operate.had_read,
-            beside=self.operate.ledger.beside,
+            queue=self.operate.queue,
             authenticator=self.authenticator,
         )
         return AdminFront(self.operate, self.authenticator, health, confirm_page, halt)
@@ -505,7 +509,6 @@ class Services:
             if self._foundation.settings.heal is Heal.ANSWER:
                 healing = self._foundation.memory.healing(self.reply_checks, halt)
             coupling = self._foundation.memory.coupled(coupling, checks)
-            veto = Veto(self.guard, self._foundation.memory.withholding.is_forgiven)
         ledger = self.operate.ledger
         coupling = Vetoing(coupling, veto, ledger.unmapped, ledger.gave)
         upstreams = self._foundation.settings.models if couple else ()

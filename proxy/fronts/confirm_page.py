@@ -1,4 +1,4 @@
-"""The page on which a person reads what waits in a conversation, and decides it. No script.
+"""The page on which a person reads what waits, group by group, and decides it. No script.
 
 Nobody sees a candidate without the operator's key or a link that was made for it, and reading
 decides nothing. A browser asks for the key once (Basic, RFC 7617) and keeps it for this page alone:
@@ -13,7 +13,7 @@ import base64
 import hashlib
 import re
 from html import escape
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -21,34 +21,35 @@ import msgspec
 from policy.labels.floor import class_once_confirmed
 from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, PrincipalId
-from policy.text.visible import is_hidden, named
+from policy.text.visible import escaped, is_plain
 from proxy.admin.confirm_links import BadLink
 from proxy.admin.persons_word import PAGE
 from proxy.admin.views import filed_under
-from proxy.seams.delivery import COUNTS, FOLLOWS
-from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
-from proxy.seams.observations import CLASS_WORDS, CONFIRM, NEXT, whose_words
+from proxy.admin.wire.review_queue import LINES_SHOWN, Act
+from proxy.seams.delivery import COUNTS, FOLLOWS, Way
+from proxy.seams.faults import MalformedRequest, NotFound, NotOperator, Unauthenticated
+from proxy.seams.observations import CLASS_WORDS, CONFIRM, NEXT
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import operator_of
-from storage.errors import StorageError, UnknownCandidate
-from storage.values import Decision
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from policy.model import Candidate
     from proxy.admin.confirm_links import Confirming
-    from proxy.admin.persons_word import Deciding
+    from proxy.admin.queue import Queue
+    from proxy.admin.wire.review_queue import ActView, GroupView, LineView
     from proxy.transport.auth import Authenticator
     from proxy.transport.exchange import Incoming
     from storage.interfaces import Followed, MemoryReader
     from storage.values import HeldCandidate
 
 ROUTE: Final = f"{CONFIRM}/{{}}"
-SHOWN_MAX: Final = 50
+SHOWN_MAX: Final = 20
 LINK: Final = PrincipalId("confirm:link")
 """Approves on behalf of whoever had the link; no principal can be called so."""
-FORM_BYTES_MAX: Final = 4_096
-_PATH: Final = re.compile(rf"{CONFIRM}(?:/([0-9a-f]{{4,32}}))?")
+FORM_BYTES_MAX: Final = 16_384
+_FIELDS_MAX: Final = LINES_SHOWN + 8
+_PATH: Final = re.compile(rf"{CONFIRM}(?:/(g[0-9a-f]{{14}}|[0-9a-f]{{4,32}}))?")
 _CHALLENGE: Final = (
     ("WWW-Authenticate", 'Basic realm="Mnemogate: the operator key as the password"'),
 )
@@ -70,7 +71,8 @@ _WARNING: Final = (
 )
 _BACK: Final = f'<p><a href="{CONFIRM}">All that waits</a></p>'
 _GONE: Final = "Nothing waits here any more: it was decided, or the link was used before."
-_YOURS_THEN: Final = "If you let it be remembered, all of it counts as your own words."
+_YOURS_THEN: Final = "What you let in counts as your own words. Strike out what is not so."
+_READ: Final = "From conversations that had read other people's text"
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _CSP: Final = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action 'self'; "
@@ -96,17 +98,12 @@ class _Refused(Exception):  # noqa: N818 - an answer
 
 
 class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers for `/confirm` and `/confirm/<candidate id>`. Event loop only.
-
-    `beside` returns the held candidates of the same conversation.
-    """
+    """Answers for `/confirm`, `/confirm/<group>` and `/confirm/<candidate>`. Event loop only."""
 
     confirming: Confirming
     reader: MemoryReader
-    deciding: Deciding
+    queue: Queue
     followed: Followed
-    had_read: Callable[..., tuple[str, ...] | None]
-    beside: Callable[[CandidateId], frozenset[str]]
     authenticator: Authenticator
 
     def claims(self, path: str) -> bool:
@@ -137,22 +134,20 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         found = _PATH.fullmatch(head.path)
         if found is None or head.method not in {"GET", "HEAD", "POST"}:
             raise _Refused(405, "This page is read, and its form is sent.")
-        candidate_id = CandidateId(found[1]) if found[1] else None
-        if by is not None and candidate_id is not None:
-            candidate_id = self._whole(candidate_id)
+        subject = found[1]
+        if by is not None and subject is not None:
+            subject = self._group_of(subject)
         if head.method == "POST":
-            return await self._decide(candidate_id, by, incoming, back)
+            return await self._decide(subject, by, incoming, back)
         codes = [value for name, value in head.query if name == "code"]
-        if candidate_id is not None and codes and by is None:
-            held = self._held(candidate_id)
-            self.confirming.check(codes[0], held)
-            return _page(200, "Shall this be remembered?", _WARNING + self._body(held, codes[0]))
+        if subject is not None and codes and by is None:
+            self._check(codes[0], subject)
+            body = await self._group(subject, codes[0])
+            return _page(200, "Shall this be remembered?", _WARNING + body)
         if by is None:
             text = "Reload this page and give the operator's key as the password. Any name will do."
             raise _Refused(401, text, _CHALLENGE)
-        shown = await self._waiting(candidate_id)
-        if not shown and candidate_id is not None:
-            raise _Refused(410, _GONE)
+        shown = await self._waiting(subject)
         return _page(200, "What waits for you", (shown or _said("Nothing waits.")) + back)
 
     def _operator(self, incoming: Incoming) -> PrincipalId | None:
@@ -174,109 +169,117 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         except ValueError:
             raise _Refused(401, "That is no key.", _CHALLENGE) from None
 
-    def _whole(self, begins: CandidateId) -> CandidateId:
-        """The single waiting candidate whose id begins so, for an operator who typed a short id."""
-        known = [one.candidate_id for one in self.reader.held()]
-        found = [one for one in known if one.startswith(begins)]
-        return found[0] if len(found) == 1 else begins
+    def _group_of(self, begins: str) -> str:
+        """The group of the one waiting candidate whose id begins so; a group's id stays."""
+        found = {one.group for one in self.reader.held() if one.candidate_id.startswith(begins)}
+        return found.pop() if len(found) == 1 else begins
 
-    def _held(self, candidate_id: CandidateId) -> HeldCandidate:
-        held = self.reader.held_candidate(candidate_id)
-        if held is None or held.candidate is None:
-            raise _Refused(410, _GONE)
-        return held
+    def _check(self, code: str, subject: str) -> None:
+        """Check the code of a group, or of a candidate that its holder may decide without a key."""
+        held = self.reader.held_candidate(CandidateId(subject))
+        self.confirming.check(code, subject, None if held is None else held.memory_class)
 
-    async def _waiting(self, asked: CandidateId | None) -> str:
-        """The held candidates of a conversation, or all: the newest of each target first."""
-        wanted = None if asked is None else self.beside(asked) | {asked}
-        all_held = sorted(self.reader.held(), key=lambda one: -one.held_at_ms)
-        chosen = [one for one in all_held if wanted is None or one.candidate_id in wanted]
-        by_target: dict[str, list[HeldCandidate]] = {}
-        for one in await asyncio.to_thread(self._read, chosen[:SHOWN_MAX]):
-            by_target.setdefault(_target_of(one), []).append(one)
-        groups = sorted(
-            by_target.values(), key=lambda group: all(one.candidate_id != asked for one in group)
-        )
+    async def _waiting(self, group: str | None) -> str:
+        """One group, or the groups of which a candidate came last, with a form for each."""
+        groups = [group]
+        if group is None:
+            held = sorted(self.reader.held(), key=lambda one: -one.held_at_ms)
+            groups = [*dict.fromkeys(one.group for one in held)]
         bodies = [
-            self._body(one, self.confirming.code_for(one), newer=place > 0)
-            for group in groups
-            for place, one in enumerate(group)
+            await self._group(one, self.confirming.code_for(one))
+            for one in groups[:SHOWN_MAX]
+            if one is not None
         ]
-        more = len(chosen) - SHOWN_MAX
+        more = len(groups) - SHOWN_MAX
         tail = _said(f"{more} more wait: mnemogate review list.") if more > 0 else ""
         return _WARNING + "<hr>".join(bodies) + tail if bodies else ""
 
-    def _read(self, chosen: list[HeldCandidate]) -> list[HeldCandidate]:
-        """The held candidates with their texts, without those decided since the listing.
-
-        Any thread.
-        """
-        read = (self.reader.held_candidate(one.candidate_id) for one in chosen)
-        return [one for one in read if one is not None and one.candidate is not None]
-
     async def _decide(
-        self,
-        candidate_id: CandidateId | None,
-        by: PrincipalId | None,
-        incoming: Incoming,
-        back: str,
+        self, subject: str | None, by: PrincipalId | None, incoming: Incoming, back: str
     ) -> HttpReply:
         if int(incoming.head.headers.get("content-length", "0") or "0") > FORM_BYTES_MAX:
             raise MalformedRequest("body: larger than the form", status=413)
         form = _form(await incoming.complete(FORM_BYTES_MAX))
-        if candidate_id is None:
+        if subject is None:
             raise _Refused(422, "Nothing was decided.")
         # The code is needed even with a key, because a form that a foreign page sends has no code.
-        self.confirming.check(form.get("code", ""), self._held(candidate_id))
-        match form.get("decision"):
-            case "approve":
-                decide = self.deciding.release
-            case "deny":
-                decide = self.deciding.deny
-            case _:
-                raise _Refused(422, "Nothing was decided.")
+        self._check(form.code, subject)
+        decide = {"approve": self.queue.release, "deny": self.queue.deny}.get(form.decision)
+        if decide is None:
+            raise _Refused(422, "Nothing was decided.")
         try:
-            ruled = await decide(candidate_id, by or LINK, PAGE)
-        except UnknownCandidate:
-            raise _Refused(410, "Somebody else has decided it meanwhile.") from None
+            done = await decide(subject, form.act, by or LINK, PAGE)
+        except NotFound:
+            raise _Refused(410, "What you were shown was decided meanwhile. Look again.") from None
         except StorageError:
             raise _Refused(503, "The store could not answer. Look at mnemogate review.") from None
-        outcome = ruled.outcome
-        if outcome.decision is Decision.ADMIT:
-            text = f"Allowed as {outcome.memory_class.value}: {FOLLOWS[ruled.way]}."
-        elif form["decision"] == "deny":
-            text = f"It is not remembered, and its text is destroyed. It {COUNTS}."
-        else:
-            reason = outcome.reason.value if outcome.reason else "unknown"
-            text = f"It cannot be remembered all the same ({reason}); its text is destroyed."
-        rest = "" if by is None else await self._waiting(candidate_id)
+        told = "".join(map(_said, _told(done)))
+        rest = "" if by is None or not self.reader.held() else await self._waiting(None)
         if rest:
-            return _page(200, "Done. The next", _said(text) + rest + back)
-        return _page(200, "Done", _said(text) + _said("You may close this page.") + back)
+            return _page(200, "Done. The next", told + rest + back)
+        return _page(200, "Done", told + _said("You may close this page.") + back)
 
-    def _body(self, held: HeldCandidate, code: str, *, newer: bool = False) -> str:
-        candidate = held.candidate
-        if candidate is None:
-            raise _Refused(410, "Its text is gone.")
+    async def _group(self, subject: str, code: str) -> str:
+        """A group with its form: its lines by session, those of sessions that had read apart."""
+        try:
+            group = await self.queue.group(subject)
+        except NotFound:
+            raise _Refused(410, _GONE) from None
+        parts = await asyncio.to_thread(self._sections, group)
+        more = _said(f"{group.more} more lines wait after these.") if group.more else ""
+        rows = [("For", group.place), ("Asked by", group.principal), ("Tenant", group.tenant)]
+        return (
+            f"{_facts(rows)}{_said(_YOURS_THEN)}"
+            f'<form method="post" action="{CONFIRM}/{escape(subject)}" autocomplete="off">'
+            f'<input type="hidden" name="code" value="{escape(code)}">'
+            f'<input type="hidden" name="shown" value="{group.shown}">{parts}{more}'
+            '<button class="no" name="decision" value="deny">Remember none of it</button>'
+            '<button class="yes" name="decision" value="approve">Let it in</button></form>'
+        )
+
+    def _sections(self, group: GroupView) -> str:
+        """The lines of a group by session. Any thread."""
+        made: dict[tuple[bool, str], list[str]] = {}
+        for line in group.lines:
+            made.setdefault((line.after_reading, line.sessions[0]), []).append(self._line(line))
+        read = False
+        found: list[str] = []
+        for (after_reading, session), lines in sorted(made.items(), key=lambda one: one[0][0]):
+            if after_reading and not read:
+                found.append(f"<h2>{_READ}</h2>")
+                read = True
+            name = f"Conversation {session[:8]}" if session else "No conversation is known"
+            found.append(f"<h3>{_seen(name)}</h3>{''.join(lines)}")
+        return "".join(found)
+
+    def _line(self, line: LineView) -> str:
+        held = self.reader.held_candidate(CandidateId(line.candidates[0]))
+        strike = (
+            f'<label><input type="checkbox" name="strike" value="{line.id}"> strike out</label>'
+        )
+        goes = "" if line.comes else "<p>This line goes:</p>"
+        said = f"<pre>{_seen(line.text)}</pre>"
+        if held is not None and held.candidate is not None:
+            said = self._whole(held, held.candidate) if line.whole else said + self._why(held)
+        return f"{goes}{said}{strike}"
+
+    def _why(self, held: HeldCandidate) -> str:
+        # The first sentence of the text gives the reason. The other sentences address the agent, so
+        # they are left out.
+        return _facts(
+            [("Waits because", f"{NEXT[held.reason].split('. ')[0]} ({held.reason.value})")]
+        )
+
+    def _whole(self, held: HeldCandidate, candidate: Candidate) -> str:
+        """All bytes of a candidate that has no lines, and where they come from."""
         call = call_of(candidate)
         becomes = class_once_confirmed(candidate, held.memory_class, held.basis)
         first = [
             ("Would be", f"{becomes.value} ({CLASS_WORDS[becomes]})"),
-            # The first sentence of the text gives the reason. The other sentences address the
-            # agent, so they are left out.
-            ("Waits because", f"{NEXT[held.reason].split('. ')[0]} ({held.reason.value})"),
             ("Change", candidate.change.value),
+            ("Filed under", filed_under(candidate)),
         ]
-        filed = filed_under(candidate)
-        if filed:
-            first.append(("Filed under", filed))
-        if newer:
-            first.append(("Replaced by", "the one above, which asks for the same place later"))
-        rows = [
-            ("Source", f"{held.source.value} ({held.basis.value})"),
-            ("Asked by", held.principal_id),
-            ("For", candidate.target),
-        ]
+        rows = [("Source", f"{held.source.value} ({held.basis.value})"), ("For", candidate.target)]
         decided = self.followed.decided(held.candidate_id)
         culprit = None if decided is None else decided.verdict.culprit
         if culprit is not None:
@@ -290,18 +293,31 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             rows += [("Tool", call.tool), ("About", call.key)]
         pieces = "".join(f"<pre>{_seen(text)}</pre>" for text in texts)
         along = "Sent along" if call is None else 'Sent along ("#0" is the first text above)'
-        arguments = f"<h2>{along}</h2><pre>{_seen(rest)}</pre>" if rest else ""
-        said = (candidate.text, candidate.metadata_json)
-        words = whose_words(held.source, self.had_read(held.candidate_id, *said))
-        whose = "" if words is None else f"<p>{_seen(words)} {_YOURS_THEN}</p>"
+        arguments = f"<h4>{along}</h4><pre>{_seen(rest)}</pre>" if rest else ""
         return (
-            f"{whose}{pieces}{arguments}{_facts(first)}"
-            f'<form method="post" action="{CONFIRM}/{held.candidate_id}" autocomplete="off">'
-            f'<input type="hidden" name="code" value="{escape(code)}">'
-            '<button class="no" name="decision" value="deny">Do not remember</button>'
-            '<button class="yes" name="decision" value="approve">Remember it</button></form>'
+            f"{pieces}{arguments}{_facts(first)}{self._why(held)}"
             f"<details><summary>Where it comes from</summary>{_facts(rows)}</details>"
         )
+
+
+class _Form(NamedTuple):
+    code: str
+    decision: str
+    act: Act
+
+
+def _told(done: ActView) -> list[str]:
+    """What a person is told of the outcome of an act."""
+    told = [f"{count} allowed: {FOLLOWS[Way(way)]}." for way, count in done.ways.items()]
+    if done.denied:
+        told.append(f"{len(done.denied)} denied, and not asked again. It {COUNTS}.")
+    if done.refused and not done.denied:
+        told.append(
+            f"{done.refused} cannot be remembered all the same: another check refused them."
+        )
+    if done.waiting:
+        told.append(f"{done.waiting} that came later still wait.")
+    return told or ["Somebody else has decided it meanwhile."]
 
 
 def _facts(rows: list[tuple[str, str]]) -> str:
@@ -309,41 +325,32 @@ def _facts(rows: list[tuple[str, str]]) -> str:
     return f"<dl>{''.join(told)}</dl>"
 
 
-def _target_of(held: HeldCandidate) -> str:
-    """The target of a change, such as a path; a new memory has only its own id."""
-    candidate = held.candidate
-    call = None if candidate is None else call_of(candidate)
-    place = (candidate and candidate.memory_id) or (call and call.key) or held.candidate_id
-    return f"{held.tenant}\n{'' if candidate is None else candidate.target}\n{place}"
-
-
 def _said(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def _form(request: HttpRequest) -> dict[str, str]:
+def _form(request: HttpRequest) -> _Form:
     body = request.body
     if len(body) > FORM_BYTES_MAX:
         raise MalformedRequest("body: larger than the form", status=413)
     try:
-        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=8)
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
+        form = dict(pairs)
+        strike = [value for name, value in pairs if name == "strike"]
+        asked = {"shown": form.get("shown", "0" * 32), "strike": strike}
+        act = msgspec.convert(asked, Act)
     except ValueError:
         raise _Refused(422, "This is not the form of this page.") from None
-    form = dict(pairs)
-    if len(form) != len(pairs):
+    if len(form) + max(0, len(strike) - 1) != len(pairs):
         raise _Refused(422, "This is not the form of this page.")
-    return form
+    return _Form(form.get("code", ""), form.get("decision", ""), act)
 
 
 def _seen(text: str) -> str:
-    """The text for display: escaped, with invisible characters made visible."""
-    return "".join(_shown(char) for char in text)
-
-
-def _shown(char: str) -> str:
-    if char in "\n\t" or char.isascii():
-        return escape(char)
-    return f"<mark>{named(char)}</mark>" if is_hidden(char) else char
+    """The text for display: what a person would not see as it is, is escaped visibly."""
+    return "".join(
+        escape(char) if is_plain(char) else f"<mark>{escaped(char)}</mark>" for char in text
+    )
 
 
 def _page(

@@ -26,13 +26,7 @@ from proxy.admin.wire.queries import (
     SessionsQuery,
     TenantQuery,
 )
-from proxy.admin.wire.review_queue import (
-    DecidedMany,
-    ReviewFilter,
-    ReviewPage,
-    Selection,
-    SelectionRequest,
-)
+from proxy.admin.wire.review_queue import Act, ActView, GroupView, ReviewFilter, ReviewPage
 from proxy.admin.wire.upkeep import (
     AdoptRequest,
     AdoptView,
@@ -193,21 +187,19 @@ async def _review(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.queue.page(call.query(ReviewFilter))
 
 
-async def _select(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Freeze the held candidates that fit a filter, for 15 minutes."""
-    return await operate.queue.select(call.body(ReviewFilter))
+async def _group(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """What waits of one principal for one place, by its lines; also for the id of a candidate."""
+    return await operate.queue.group(call.argument)
 
 
-async def _release_many(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Release a frozen selection, whose candidates must all have exactly the same text."""
-    digest = call.body(SelectionRequest).digest
-    return await operate.queue.release(digest, call.by.principal_id)
+async def _release_group(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Let in the lines of a group that were shown, without those that are struck out."""
+    return await operate.queue.release(call.argument, call.body(Act), call.by.principal_id)
 
 
-async def _deny_many(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Refuse a frozen selection."""
-    digest = call.body(SelectionRequest).digest
-    return await operate.queue.deny(digest, call.by.principal_id)
+async def _deny_group(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """Deny the lines of a group that were shown."""
+    return await operate.queue.deny(call.argument, call.body(Act), call.by.principal_id)
 
 
 async def _held(operate: Operate, call: OperatorCall) -> msgspec.Struct:
@@ -228,7 +220,7 @@ async def _deny(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _forgive(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """End the withholding of a refused candidate's text from its agent."""
+    """Forget a denial, and end the withholding of a refused candidate's text."""
     call.body(wire.Empty)
     return await operate.forgive(call.by, call.candidate_id())
 
@@ -348,7 +340,7 @@ async def _unsettled(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 async def _settle(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """Record a person's finding whether a server behind has an unsettled change."""
     done = call.body(SettleRequest).done
-    return await operate.behind.settle(call.by, call.candidate_id(), done=done)
+    return await operate.behind.settle(call.by.principal_id, call.candidate_id(), done=done)
 
 
 async def _sessions(operate: Operate, call: OperatorCall) -> msgspec.Struct:
@@ -432,9 +424,9 @@ ROUTES: Final = tuple(
         ("POST", "/incidents/{incident_id}/undo", _undo, NoQuery, wire.Empty, IsolationView),
         ("POST", "/incidents/{incident_id}/resume", _resume, NoQuery, wire.Empty, IsolationView),
         ("GET", "/review", _review, ReviewFilter, None, ReviewPage),
-        ("POST", "/review/select", _select, NoQuery, ReviewFilter, Selection),
-        ("POST", "/review/release", _release_many, NoQuery, SelectionRequest, DecidedMany),
-        ("POST", "/review/deny", _deny_many, NoQuery, SelectionRequest, DecidedMany),
+        ("GET", "/groups/{group}", _group, NoQuery, None, GroupView),
+        ("POST", "/groups/{group}/release", _release_group, NoQuery, Act, ActView),
+        ("POST", "/groups/{group}/deny", _deny_group, NoQuery, Act, ActView),
         ("GET", "/review/{candidate_id}", _held, NoQuery, None, wire.HeldView),
         ("POST", "/review/{candidate_id}/release", _release, NoQuery, wire.Empty, wire.OutcomeView),
         ("POST", "/review/{candidate_id}/deny", _deny, NoQuery, wire.Empty, wire.OutcomeView),

@@ -555,6 +555,7 @@ def _written(
             lowered=lowered,
             page=page,
             way=way_of(candidate.target),
+            again=outcome.replayed,
         ),
         version=outcome.version,
         leaf_index=outcome.leaf_index,

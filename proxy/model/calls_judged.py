@@ -9,11 +9,7 @@ next request.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.model import NAME_LEN_MAX, Channel
 from policy.verdict import Reason
@@ -27,23 +23,16 @@ from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarding import UNDECIDED, admitted_of, judge, record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import CandidateId, Principal, PrincipalId
+    from policy.model import Principal
     from proxy.dialects.mcp.maps import ToolMap
     from proxy.dialects.model.memory_tools import MemoryTool, OfferedTools
     from proxy.dialects.model.transcript import ModelCall
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.model.files_judged import ConversationFiles
-    from proxy.seams.guard import GuardAhead, Item, Judged
+    from proxy.seams.guard import GuardAhead, Judged
 
-HELD_MAX: Final = 1_024
 _CHANGES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
 _ADMIT: Final = "admit"
-_HOLD: Final = "hold"
-
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 
 
 class _ReplyOf(NamedTuple):
@@ -61,19 +50,8 @@ class Veto:
     Event loop only; any number of replies at once.
     """
 
-    def __init__(
-        self,
-        guard: GuardAhead,
-        is_forgiven: Callable[[PrincipalId, CandidateId], bool] | None = None,
-    ) -> None:
-        """`is_forgiven` tells whether a person took back the denial of a principal's candidate."""
+    def __init__(self, guard: GuardAhead) -> None:
         self._guard = guard
-        self._is_forgiven = is_forgiven
-        # Held items by their content: an item that is proposed again counts as the same candidate.
-        self._held: OrderedDict[bytes, CandidateId] = OrderedDict()
-        # Items that a person released and that no relay sends: the next call with such an item goes
-        # on.
-        self._released: OrderedDict[CandidateId, None] = OrderedDict()
 
     async def judge(
         self,
@@ -139,7 +117,6 @@ class Veto:
 
     async def _write(self, asked: _ReplyOf, server: str, call: ModelCall, read: Call) -> str | None:
         principal = asked.principal
-        prints = [_print_of(principal, server, read.tool, item) for item in read.items]
         guarded = GuardedCall(
             server=server,
             tool=read.tool,
@@ -148,62 +125,15 @@ class Veto:
             traceparent=asked.traceparent,
         )
         try:
-            judged = await self._judged(principal, guarded, prints)
+            judged = await judge(self._guard.judge_ahead, principal, guarded)
         except UNDECIDED:
             return observation_of_call(Reason.GATE_UNAVAILABLE)
-        for content, one in zip(prints, judged, strict=True):
-            if one.decision == _HOLD and one.candidate_id is not None:
-                _keep(self._held, content, one.candidate_id, HELD_MAX)
-        admitted = admitted_of(judged)
         if any(one.decision != _ADMIT for one in judged):
-            # A call goes on whole or not at all. An item that a person released stays released if
-            # its call is refused, and waits for another call.
-            undone = tuple(one for one in admitted if one not in self._released)
-            await record(self._guard, principal, server, undone, Forwarded.FAILED)
+            # A call is forwarded whole or not at all.
+            await record(self._guard, principal, server, admitted_of(judged), Forwarded.FAILED)
             return _text(judged)
-        for content, candidate_id in zip(prints, admitted, strict=True):
-            # A person's release lets one call through, so it is used up here.
-            if candidate_id in self._released:
-                del self._released[candidate_id]
-                self._held.pop(content, None)
         await self._guard.hand_over(principal, call.call_id, guarded, judged)
         return None
-
-    async def _judged(
-        self, principal: Principal, call: GuardedCall, prints: list[bytes]
-    ) -> tuple[Judged, ...]:
-        """One verdict per item; an item that is held already gets its candidate's decision."""
-        known = [await self._known(principal, call.server, one) for one in prints]
-        fresh = [item for item, one in zip(call.items, known, strict=True) if one is None]
-        judged: tuple[Judged, ...] = ()
-        if fresh:
-            part = msgspec.structs.replace(call, items=tuple(fresh))
-            judged = await judge(self._guard.judge_ahead, principal, part)
-        rest = iter(judged)
-        return tuple(next(rest) if one is None else one for one in known)
-
-    async def _known(self, principal: Principal, server: str, held: bytes) -> Judged | None:
-        candidate_id = self._held.get(held)
-        if candidate_id is None:
-            return None
-        try:
-            judged = await self._guard.decided(principal, candidate_id)
-            forgives = self._is_forgiven
-            forgiven = forgives is not None and forgives(principal.principal_id, candidate_id)
-            if forgiven or judged.reason is Reason.HOLD_EXPIRED:
-                # No person's denial stands: the hold has expired, or a person took the denial back.
-                # So the item is judged anew, and may wait again.
-                del self._held[held]
-                return None
-            if judged.decision != _ADMIT or candidate_id in self._released:
-                return judged
-            # A relay of that server may have taken the released item already, to send it.
-            if not await self._guard.claim(principal, server, candidate_id):
-                return None
-        except UNDECIDED:
-            return None
-        _keep(self._released, candidate_id, None, HELD_MAX)
-        return judged
 
 
 class _Named(NamedTuple):
@@ -249,13 +179,6 @@ def _closed(principal: Principal, kind: ToolKind | None) -> Reason | None:
     return Reason.ADMIN_TOOL if kind is ToolKind.ADMIN and agent else None
 
 
-def _print_of(principal: Principal, server: str, tool: str, item: Item) -> bytes:
-    """A digest that is equal for items of one principal that write the same at one place."""
-    parts = (principal.tenant, principal.principal_id, server, tool, item.change.value)
-    said = msgspec.json.encode((*parts, item.arguments, item.pieces))
-    return hashlib.sha256(said).digest()
-
-
 def _text(judged: tuple[Judged, ...]) -> str:
     refused = [(at, one) for at, one in enumerate(judged, 1) if one.decision != _ADMIT]
     if len(judged) == 1:
@@ -266,11 +189,3 @@ def _text(judged: tuple[Judged, ...]) -> str:
 
 def _short(name: str) -> str | None:
     return name if 0 < len(name) <= NAME_LEN_MAX else None
-
-
-def _keep(table: OrderedDict[_K, _V], key: _K, value: _V, most: int) -> None:
-    """Keep one more entry in a bounded table; the oldest entry is dropped."""
-    table[key] = value
-    table.move_to_end(key)
-    if len(table) > most:
-        table.popitem(last=False)

@@ -61,7 +61,10 @@ NEXT: Final[dict[Reason, str]] = {
     Reason.RATE_LIMITED: "Too many writes in a short time. Wait before the next one.",
     Reason.QUOTA_EXCEEDED: f"The budget for this topic or store is used up. {_OPERATOR}",
     Reason.HOLD_EXPIRED: "It waited for a person, and nobody decided. Go on without it.",
-    Reason.DENIED_BY_PERSON: "A person decided against it. Go on without it.",
+    Reason.DENIED_BY_PERSON: (
+        "A person decided against it, or against a line of it. Go on without that."
+    ),
+    Reason.DENIED_TODAY: "A person decided against such writes today. Go on without it.",
     Reason.UNKNOWN_TOOL: (
         "Nobody said what this tool does to memory, so it counts as a write. An operator can name "
         "the server's tool map: `mnemogate mcp --map`. Go on without it."

@@ -270,6 +270,9 @@ class Withholding:
             told = _undecided(candidate.memory_class)
             waits = Waits(kept.principal, submission.candidate_id)
             self._decide(kept, self._record_of(begun, told) if early else waits)
+        elif isinstance(result, Outcome) and result.candidate_id != submission.candidate_id:
+            # An equal candidate was proposed before, and its verdict decides on the text.
+            self._decide(kept, Cleared(kept.principal, submission.candidate_id))
         elif isinstance(result, Outcome):
             ruling = _ruling_of(result)
             self._decide(kept, _record_of(begun, ruling.told, ruling.version))

@@ -285,6 +285,10 @@ class EmbeddedForwards:
             self._conclude(change, record, done=result is Forwarded.DONE)
             if result is Forwarded.FAILED:
                 self._give_back(change, record, candidate_id)
+            elif not record.sent:
+                # A person wrote it, instead of its relay or agent.
+                row = read_row(change.draft, record.ordinal)
+                self._engine.parts.judge.lines.carried_out(change, candidate_of(row))
         change.log(
             ResultLeaf(
                 candidate_id=candidate_id,

@@ -291,7 +291,9 @@ class Judge:
                 record = LineRecord(
                     docket.by, submission.candidate_id, change.now_ms, submission.seen_version
                 )
-                self.lines.let_in(change, docket.candidate, record)
+                for before in self.lines.let_in(change, docket.candidate, record):
+                    # Two releases must not write one line twice.
+                    self.overtake(change, before)
         if submission.token is TokenState.VALID and submission.token_key is not None:
             change.draft.put(TOKENS, self._names.token(submission.token_key), b"")
         first = FirstOutcome(
@@ -489,10 +491,8 @@ class Judge:
         contents = None if denial is None else self._staging.read_held(candidate_id)
         if denial is not None and contents is not None:
             candidate = decode_canonical(contents.canonical)
-            record = LineRecord(by, candidate_id, change.now_ms)
-            self.lines.deny(change, candidate, record, denial.struck)
-            if denial.struck is None:
-                self.lines.acted(change, candidate, denial.act)
+            said = LineRecord(by, candidate_id, change.now_ms)
+            self.lines.deny(change, candidate, said, denial)
         trust = self.intake.trust(change.draft, row.principal_id)
         leaf_index = change.log(
             VerdictLeaf(

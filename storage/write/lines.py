@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from storage.tables.change import Change
     from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import View
+    from storage.values import Denial
 
 LET_IN_DAYS_MAX: Final = 30
 """What was let in and never asked for again is forgotten after so many days."""
@@ -78,13 +79,20 @@ class Lines:
         candidate: Candidate,
         record: LineRecord,
         without: Container[bytes] = (),
-    ) -> None:
-        """Let the lines of a candidate in once, and forgive them: this is the later decision."""
+    ) -> set[CandidateId]:
+        """Let the lines of a candidate in once, and forgive them: this is the later decision.
+
+        Returns the candidates that were to bring one of these lines before.
+        """
+        before: set[CandidateId] = set()
         denials = self._keys(candidate, _DENIED)
         for key, denial in zip(self.keys(candidate), denials, strict=True):
             if key not in without:
+                found = change.draft.get(LINES, key)
+                before |= set() if found is None else {decode_line(found).candidate_id}
                 change.draft.put(LINES, key, encode(record))
                 change.draft.delete(LINES, denial)
+        return before
 
     def carried_out(self, change: Change, candidate: Candidate) -> None:
         """Note that the lines of a candidate are on their way: no other call may have them."""
@@ -96,20 +104,21 @@ class Lines:
         change: Change,
         candidate: Candidate,
         record: LineRecord,
-        struck: Container[bytes] | None = None,
+        denial: Denial,
     ) -> None:
-        """Deny the lines of a candidate; with `struck` only those, and let the others in."""
-        keys = self.keys(candidate)
-        if struck is not None:
+        """Deny the lines of a candidate, as a person decided."""
+        struck = denial.struck
+        if struck is None:
+            self._count(change, self._group(candidate), denial.act)
+        elif not denial.applied:
             self.let_in(change, candidate, record, struck)
-        for key, denial in zip(keys, self._keys(candidate, _DENIED), strict=True):
+        for key, name in zip(self.keys(candidate), self._keys(candidate, _DENIED), strict=True):
             if struck is None or key in struck:
-                change.draft.put(LINES, denial, encode(record))
+                change.draft.put(LINES, name, encode(record))
 
-    def acted(self, change: Change, candidate: Candidate, act: str) -> None:
+    def _count(self, change: Change, group: bytes, act: str) -> None:
         """Count an act of denial once, however many candidates it is about."""
-        group, day = self._group(candidate), change.now_ms // _DAY_MS
-        before = self._acts(change, group)
+        before, day = self._acts(change, group), change.now_ms // _DAY_MS
         if before.act != act:
             count = before.count + 1 if before.day == day else 1
             key = self._names.line(group, _ACTS, b"")

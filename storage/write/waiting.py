@@ -55,9 +55,8 @@ class HeldQueue:
         for candidate_id in gone:
             self._since_ms.pop(candidate_id, None)
             for held in self._of.values():
-                waits = held.pop(candidate_id, None)
-                if waits is not None:
-                    self._same.pop(waits.lines, None)
+                if candidate_id in held:
+                    self._same.pop(held.pop(candidate_id).lines, None)
         self.oldest_ms = next(iter(self._since_ms.values()), None)
 
     def same(self, change: Change, lines: tuple[bytes, ...]) -> CandidateId | None:

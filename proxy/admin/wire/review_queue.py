@@ -16,6 +16,8 @@ from proxy.seams.tenants import TenantName  # noqa: TC001 - msgspec reads the an
 if TYPE_CHECKING:
     from storage.values import HeldCandidate
 
+LINES_SHOWN = 256
+"""How many lines of a group are shown, and decided, at once."""
 SINCE_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999: later ones have no date."""
 _Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
@@ -33,32 +35,25 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     principal: _Name | None = None
     origin: Annotated[str, Meta(min_length=1, max_length=1_024)] | None = None
     since_ms: Annotated[int, Meta(ge=0, le=SINCE_MS_MAX)] | None = None
-    # Only candidates with exactly the content of this one, itself included.
-    same: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
     # The beginning of the candidate's id.
     id: Annotated[str, Meta(pattern="^[0-9a-f]{4,32}$")] | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
     @property
-    def narrows(self) -> bool:
-        """Whether any field besides the tenant is given."""
-        return bool(self._given(besides={"tenant", "limit"}))
-
-    @property
     def said(self) -> str:
         """The filter in words, as `class=L1, origin=user`; empty where none is given."""
-        given = dict(self._given(besides={"limit", "since_ms"}))
+        given = dict(self._given())
         if self.since_ms is not None:
             since = datetime.fromtimestamp(self.since_ms // 1_000, UTC)
             given["since"] = since.isoformat().replace("+00:00", "Z")
         return ", ".join(f"{name}={value}" for name, value in given.items())
 
-    def _given(self, besides: set[str]) -> list[tuple[str, str]]:
+    def _given(self) -> list[tuple[str, str]]:
         fields: dict[str, object] = msgspec.to_builtins(self)
         return [
             (name, str(value))
             for name, value in fields.items()
-            if value is not None and name not in besides
+            if value is not None and name not in {"limit", "since_ms"}
         ]
 
     def fits(self, held: HeldCandidate) -> bool:
@@ -87,35 +82,57 @@ class ReviewPage(msgspec.Struct, frozen=True, kw_only=True):
     fits: str
 
 
-ONE_BY_ONE = "L1, L2, changes of what is stored, and orders are let in one by one"
+class LineView(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a group, or one whole candidate; `id` names it in an act.
 
-
-class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """A frozen selection; the digest names exactly these candidates in their present state."""
-
-    digest: str
-    count: int
-    until_ms: int
-    # Whether the candidates may be released together; any selection may be refused together.
-    releasable: bool
-
-
-class SelectionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The frozen selection to be decided."""
-
-    digest: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
-
-
-class DecidedMany(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome for a selection.
-
-    `changed`: ids of candidates that changed since the selection, and were left alone. `lifted`:
-    ids of candidates denied earlier whose text equals a released one, so that it is withheld no
-    longer. `ways`: how many of those that were admitted each one writes, as in `OutcomeView`.
+    A line comes or goes. `after_reading`: a session that had read foreign text proposed it.
     """
 
-    admitted: int
-    refused: int
-    changed: tuple[str, ...]
+    id: str
+    text: str
+    whole: bool
+    comes: bool
+    after_reading: bool
+    sessions: tuple[str, ...]
+    candidates: tuple[str, ...]
+
+
+class GroupView(msgspec.Struct, frozen=True, kw_only=True):
+    """All that waits of a principal for a place. `shown` names exactly these lines in an act."""
+
+    group: str
+    tenant: str
+    principal: str
+    place: str
+    shown: str
+    lines: tuple[LineView, ...]
+    more: int = 0  # how many further lines wait, which an act on these leaves alone
+
+
+class Act(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A decision on the lines that `shown` names; struck-out ones are denied.
+
+    `applied`: the person writes the others herself, so no relay and no agent may.
+    """
+
+    shown: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+    strike: Annotated[tuple[_Name, ...], Meta(max_length=LINES_SHOWN)] = ()
+    applied: bool = False
+
+
+class ActView(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of an act on a group.
+
+    `lines` came in, `denied` were not; `waiting` counts the candidates that still wait there.
+    `admitted` counts candidates that the gate let in, `ways` how many of them each way writes,
+    `refused` those that it or the person refused. `lifted`: ids of candidates denied earlier whose
+    text is withheld no longer.
+    """
+
+    lines: tuple[LineView, ...]
+    denied: tuple[LineView, ...]
+    admitted: int = 0
+    refused: int = 0
+    waiting: int = 0
     lifted: tuple[str, ...] = ()
     ways: dict[str, int] = {}

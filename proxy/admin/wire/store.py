@@ -186,11 +186,14 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     becomes: MemoryClass | None = None
     # Names of what the writing conversation had read; None: unknown, or not fetched by id.
     had_read: tuple[str, ...] | None = None
-    # The candidate's origin (label, server, tool), its first characters, and how many candidates
-    # have exactly the same content.
+    # The candidate's origin (label, server, tool), and its first characters.
     origin: str = ""
     begins: str | None = None
-    same: int = 1
+    # The group in which it is decided, with its place, and whether its session had read foreign
+    # text.
+    group: str = ""
+    place: str | None = None
+    after_reading: bool = False
     # If the candidate counts as an order or an attack: the words that alone would count as one.
     fired: str | None = None
     # The ids that the client filed it under. Unset in answers that give no such ids.
@@ -214,8 +217,6 @@ class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):
     lifted: tuple[str, ...] = ()
     # Whether the agent that proposed the text is kept from seeing it from now on.
     withheld: bool = False
-    # Ids of other candidates with exactly this content that still wait.
-    same: tuple[str, ...] = ()
     # Who writes what was let in: `store` (done), `relay` (it sends it to the server behind), or
     # `agent` (it is written when the agent asks for it again).
     way: str = "store"
