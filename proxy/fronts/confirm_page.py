@@ -176,8 +176,11 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check(self, code: str, subject: str) -> None:
         """Check the code of a group, or of a candidate that its holder may decide without a key."""
-        held = self.reader.held_candidate(CandidateId(subject))
-        self.confirming.check(code, subject, None if held is None else held.memory_class)
+        known = {one.candidate_id: one.memory_class for one in self.reader.held()}
+        waiting = {one.group for one in self.reader.held()} | known.keys()
+        if subject not in waiting:
+            raise _Refused(410, _GONE)
+        self.confirming.check(code, subject, known.get(CandidateId(subject)))
 
     async def _waiting(self, group: str | None) -> str:
         """One group, or the groups of which a candidate came last, with a form for each."""

@@ -75,8 +75,9 @@ async def test_a_released_edit_goes_on_when_the_agent_makes_it_again(tmp_path: P
         async with bench.front.client.get(address, headers=key) as answer:
             page = await answer.text()
         assert "Boats longer than nine metres" in page
-        code = re.findall(r'name="code" value="([^"]+)"', page)[0]
-        form = {"code": code, "decision": "approve"}
+        form = {"decision": "approve"}
+        for name in ("code", "shown"):
+            form[name] = re.findall(rf'name="{name}" value="([^"]+)"', page)[0]
         async with bench.front.client.post(address, data=form, headers=key) as answer:
             assert answer.status == 200, await answer.text()
         await agent.say(f"I said yes to it. {edit}")
