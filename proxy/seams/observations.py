@@ -37,6 +37,10 @@ NEXT: Final[dict[Reason, str]] = {
     ),
     Reason.TARGET_MISSING: "There is no such memory here. Search or list to find the right one.",
     Reason.PERSON_REQUIRED: f"A person has to decide this. {_ASK_PERSON}",
+    Reason.REMOVAL_AFTER_READING: (
+        "This conversation had read other people's text, and what it would remove was written "
+        f"before. {_ASK_PERSON}"
+    ),
     Reason.INSTRUCTION_PLACE: f"A host reads this place as instructions. {_ASK_PERSON}",
     Reason.REMOVAL_AFTER_READING: (
         "It removes what was written before anything foreign was read here. " + _ASK_PERSON

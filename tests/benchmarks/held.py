@@ -58,7 +58,7 @@ async def _measured() -> list[str]:
     p99 = (float(np.percentile(before, 99)), float(np.percentile(during, 99)))
     return [
         f"{WAITING} wait; the first list {first_ms:.0f} ms, later ones {np.median(lists):.0f} ms",
-        f"{REFUSED} of one origin refused in {' '.join(f'{one:.1f}' for one in took)} s",
+        f"{REFUSED} of four principals refused in {' '.join(f'{one:.1f}' for one in took)} s",
         f"writes before: p50 {np.median(before):.1f} ms, p99 {p99[0]:.1f} ms",
         f"writes during: p50 {np.median(during):.1f} ms, p99 {p99[1]:.1f} ms",
         f"p99 during against before: {p99[1] / p99[0]:.2f}",
@@ -90,7 +90,7 @@ def _waiting(number: int) -> Submission:
 async def _asked(
     live: Running, method: str, path: str, body: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    url = f"{live.admin_url}/api/v1/review{path}"
+    url = f"{live.admin_url}/api/v1{path}"
     headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
     async with live.client.request(method, url, json=body, headers=headers) as response:
         answer: dict[str, Any] = await response.json()
@@ -101,18 +101,25 @@ async def _asked(
 
 async def _listed_ms(live: Running) -> float:
     began = time.perf_counter()
-    page = await _asked(live, "GET", "")
+    page = await _asked(live, "GET", "/review")
     if page["total"] != WAITING:
         raise RuntimeError(f"{page['total']} wait")
     return (time.perf_counter() - began) * 1e3
 
 
 async def _refuse(live: Running, act: int) -> float:
-    chosen = await _asked(live, "POST", "/select", {"origin": f"tool_result shop{act} fetch"})
+    """The seconds in which the groups of four agents, of one thousand candidates, are denied."""
+    held = live.sidecar.store.reader.held()
+    some = {f"agent-{number}" for number in range(act * 4, act * 4 + REFUSED // _OF_ONE)}
+    groups = {one.group for one in held if one.principal_id in some}
     began = time.perf_counter()
-    done = await _asked(live, "POST", "/deny", {"digest": chosen["digest"]})
-    if done["refused"] != REFUSED:
-        raise RuntimeError(f"{done['refused']} were refused")
+    refused = 0
+    for group in groups:
+        seen = await _asked(live, "GET", f"/groups/{group}")
+        body = {"shown": seen["shown"]}
+        refused += (await _asked(live, "POST", f"/groups/{group}/deny", body))["refused"]
+    if refused != REFUSED:
+        raise RuntimeError(f"{refused} were refused")
     return time.perf_counter() - began
 
 

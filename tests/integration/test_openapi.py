@@ -189,9 +189,10 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await post("/review/{candidate_id}/deny", {}, first)
     await post("/review/{candidate_id}/release", {}, second)
     await post("/review/{candidate_id}/forgive", {}, first)
-    chosen = await post("/review/select", {"same": third})
-    await post("/review/deny", {"digest": chosen["digest"]})
-    await post("/review/release", {"digest": chosen["digest"]})
+    seen = await operator.ask("GET", f"{API}/groups/{{group}}", name=third)
+    act = {"shown": seen["shown"]}
+    await post("/groups/{group}/release", act, third)
+    await post("/groups/{group}/deny", act, third)
     made = await post("/keys", {"name": "ben"})
     turned = await post("/keys/{key_id}/rotate", {}, made["key"]["key_id"])
     await post("/keys/{key_id}/revoke", {}, turned["key"]["key_id"])
@@ -213,7 +214,7 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     answer_id = blamed["incident"]["incident_id"]
     await operator.ask("GET", API + "/incidents/{incident_id}", name=answer_id)
     await post("/incidents/{incident_id}/close", {}, answer_id)
-    assert (await post("/isolate", {"principal": "agent", "dry_run": True}))["caught_count"] == 2
+    assert (await post("/isolate", {"principal": "agent", "dry_run": True}))["caught_count"] == 3
     incident = (await post("/isolate", {"principal": "agent", "origin": "web/fetch"}))["incident"]
     await post("/incidents/{incident_id}/resume", {}, incident["incident_id"])
     await post("/incidents/{incident_id}/undo", {}, incident["incident_id"])

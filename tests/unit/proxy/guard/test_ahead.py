@@ -284,8 +284,8 @@ async def test_after_a_restart_a_relay_judges_anew_and_the_first_is_looked_up(
 async def test_what_a_person_released_is_sent_by_its_relay_or_by_the_agent_and_once(
     desk: Desk,
 ) -> None:
-    one = call(f"mcp__{SERVER}__delete_entities", entityNames=["Ada"])
-    for sender in ("relay", "agent"):
+    for sender, name in (("relay", "Ada"), ("agent", "Grace")):
+        one = call(f"mcp__{SERVER}__delete_entities", entityNames=[name])
         assert await desk.asked(one) == [False]
         (held,) = desk.seen.store.reader.held(AGENT.tenant)
         await desk.seen.store.writer.release(held.candidate_id, BY)
@@ -301,7 +301,8 @@ async def test_what_a_person_released_is_sent_by_its_relay_or_by_the_agent_and_o
             assert await desk.asked(one) == [True]
             assert await desk.guard.unsettled(AGENT, SERVER) == ()
             (judged,) = await desk.relayed(one)
-            assert judged.candidate_id == held.candidate_id
+            assert judged.decision == "admit"
+            assert await desk.asked(one) == [False], "once"
 
 
 # What it was admitted on moves before the call comes
