@@ -14,7 +14,7 @@ from policy.canonical import canonical_bytes
 from policy.labels.editing import NOTHING
 from policy.labels.forwarded_call import call_of
 from policy.model import PrincipalId
-from policy.withheld.prints import shape_of
+from policy.withheld.pieces import shape_of
 
 if TYPE_CHECKING:
     from policy.model import Candidate

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from policy.labels.editing import Effect
+    from policy.places import Place
     from proxy.dialects.strict_json.strict import JsonValue
 
 __all__ = ["Call", "arguments_of", "kept_of", "read_call", "without"]
@@ -184,7 +185,9 @@ def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Ite
         taking.add(" ".join(part for part in joined if part))
     if taking.length > TEXT_LEN_MAX:
         raise MalformedRequest("arguments: too much text for one memory", status=413)
-    instructions = _is_instructions(tool_map, rule, named)
+    hosts = _named_places(tool_map, rule, named)
+    told = (value for text in rule.instructions for _, value in _places(named, path(text)))
+    instructions = any(told) or any(map(is_instructions, hosts.values()))
     return Item(
         change=_change(rule, named),
         arguments=encoded,
@@ -193,6 +196,7 @@ def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Ite
         key=_key(rule, named),
         memory_class=class_in(instructions=instructions),
         instructions=instructions,
+        place=next(iter(hosts), ""),
         scope_user=_user(rule, named),
         # An unknown argument may make the call do something else.
         effect=None if taking.strange else _effect(rule, taken),
@@ -370,18 +374,20 @@ def _one_path(text: str) -> str:
     return "/" + "/".join(steps)
 
 
-def _is_instructions(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> bool:
-    """Whether a call changes what a host reads as instructions, or may do so."""
-    if any(value for text in rule.instructions for _, value in _places(arguments, path(text))):
-        return True
+def _named_places(
+    tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]
+) -> dict[str, Place]:
+    """The paths and blocks of a host that a call changes, by the names that it gives them."""
     known = tool_map.all_places
     named = (value for text in rule.places for _, value in _places(arguments, path(text)))
-    return any(
-        is_instructions(place)
+    found = (
+        (name, place)
         for name in named
         if isinstance(name, str)
         for place in (known.of_block(name), known.of_path(name))
+        if place is not None
     )
+    return dict(sorted(found, key=lambda one: is_instructions(one[1])))
 
 
 def _user(rule: Tool, arguments: dict[str, JsonValue]) -> str | None:
