@@ -47,7 +47,7 @@ def class_in(*, instructions: bool) -> MemoryClass:
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The places of one host. `version` is the release from which they were read.
+    """The places of one host. `version` is the release, or the page, from which they were read.
 
     A pattern `block:NAME` is a block of memory, any other a path (`policy.text.paths`). `imports`
     are the names of files in which the host replaces `@path` by that file's text.
