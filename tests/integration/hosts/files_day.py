@@ -1,4 +1,4 @@
-"""A day of Claude Code with its rules and its notes in its own hands, and a page that wants to be in them.
+"""A day of Claude Code with rules and notes in its own hands, and a page that wants to be in them.
 
 What its tools wrote is on this disk, so a test looks at the files and not at what was said.
 """
