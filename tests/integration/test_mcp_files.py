@@ -57,12 +57,12 @@ async def files(tmp_path: Path, *, guarded: bool = True) -> AsyncGenerator[Files
         yield Files(client, scene.server_folder)
 
 
-async def test_a_harmless_file_is_not_moved_to_where_rules_are_kept(tmp_path: Path) -> None:
+async def test_a_harmless_file_is_not_moved_to_where_a_host_reads_rules(tmp_path: Path) -> None:
     async with files(tmp_path) as memory:
         await memory.do("create", path="/memories/notes/tea.md", file_text=TEA)
         assert memory.names() == ["notes/tea.md"]
         assert await memory.held(
-            "rename", old_path="/memories/notes/tea.md", new_path="/memories/rules/tea.md"
+            "rename", old_path="/memories/notes/tea.md", new_path="/memories/AGENTS.md"
         )
         assert memory.names() == ["notes/tea.md"]
         await memory.do(
@@ -75,10 +75,8 @@ async def test_the_server_itself_would_move_it(tmp_path: Path) -> None:
     """The control of the test before."""
     async with files(tmp_path, guarded=False) as memory:
         await memory.do("create", path="/memories/notes/tea.md", file_text=TEA)
-        await memory.do(
-            "rename", old_path="/memories/notes/tea.md", new_path="/memories/rules/tea.md"
-        )
-        assert memory.names() == ["rules/tea.md"]
+        await memory.do("rename", old_path="/memories/notes/tea.md", new_path="/memories/AGENTS.md")
+        assert memory.names() == ["AGENTS.md"]
 
 
 async def test_an_order_is_refused_in_a_path_in_an_insertion_and_in_a_replacement(
