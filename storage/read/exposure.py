@@ -153,7 +153,9 @@ def _groups(origin: Origin) -> tuple[Hashable, ...]:
     if origin.server or origin.tool:
         return ("tool", origin.server, origin.tool, hosts), *each
     if origin.session is not None:
-        return ("session", origin.session, origin.read_origins), *each
+        # Not by what it had read so far: a page could have the session call one more tool between
+        # two of its texts.
+        return ("session", origin.session), *each
     # An application may write for many people with one key, so what no session explains is counted
     # for whom it was written.
     return ("key", origin.principal_id, origin.filed), *each

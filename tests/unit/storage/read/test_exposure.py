@@ -203,27 +203,25 @@ def test_ten_texts_that_the_ring_finds_in_one_tool_show_three_in_ten_sessions(
     assert _ten_beside_facts(bench.open(), session=_sessions, tool=lambda _: "fetch") == 3
 
 
-def test_a_session_that_reads_more_begins_anew_but_not_for_a_host(bench: Bench) -> None:
+def test_a_session_that_reads_one_more_tool_between_two_texts_gets_no_more_places(
+    bench: Bench,
+) -> None:
     store = bench.open()
-    assert _ten_beside_facts(store, reads=lambda at: ("fetch", "search")[: 1 + at % 2]) == 6
-
-
-def test_a_host_counts_on_where_the_session_reads_more(bench: Bench) -> None:
-    def reads(at: int) -> tuple[str, ...]:
-        return ("//praise.example", "search")[: 1 + at % 2]
-
-    assert _ten_beside_facts(bench.open(), reads=reads) == 3
+    assert _ten_beside_facts(store, reads=lambda at: tuple(f"tool-{n}" for n in range(at))) == 3
 
 
 def test_what_no_session_explains_is_one_session_of_whom_it_was_written_for(bench: Bench) -> None:
-    unexplained = {"session": lambda _: None, "reads": lambda _: ()}
+    unexplained: dict[str, Callable[[int], Any]] = {
+        "session": lambda _: None,
+        "reads": lambda _: (),
+    }
     assert _ten_beside_facts(bench.open(), **unexplained) == 3
 
 
 def test_what_comes_past_the_front_is_not_counted_before_a_session_of_its_key_has_read(
     bench: Bench,
 ) -> None:
-    past = {"session": lambda _: None, "reads": lambda _: None}
+    past: dict[str, Callable[[int], Any]] = {"session": lambda _: None, "reads": lambda _: None}
     assert _ten_beside_facts(bench.open(), **past) == 10
 
 
