@@ -114,6 +114,26 @@ class Channel(enum.Enum):
     OPERATOR = "operator"
 
 
+class Reads(enum.Enum):
+    """The floor for reads of a credential: what has a less trusted label does not exist for it."""
+
+    ALL = "all"
+    USER_INPUT = "user_input"
+    OPERATOR = "operator"
+
+    @property
+    def trust(self) -> int:
+        """How trusted a label has to be for the floor, as `SourceKind.trust`."""
+        return _FLOOR[self]
+
+    def shows(self, source: SourceKind) -> bool:
+        """Whether a row with this label is at or above the floor."""
+        return source.trust >= self.trust
+
+
+_FLOOR = {Reads.ALL: 0, Reads.USER_INPUT: 3, Reads.OPERATOR: 4}
+
+
 class Claims(enum.Enum):
     """Whether the labels that a client names count on its channel (docs/glossary.md#labels)."""
 
@@ -142,6 +162,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     tenant: Tenant
     channel: Channel = Channel.AGENT
     claims: Claims = Claims.IGNORED
+    reads: Reads = Reads.ALL
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -277,6 +298,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     derived_from: tuple[MemoryId, ...] = ()
     # The index of the leaf of the memory's row, where a read gives it; only operators are shown it.
     ordinal: int = -1
+    # Where the text came from, as its leaf names it: server and tool, or a label.
+    origin: str = ""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):

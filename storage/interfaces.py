@@ -6,7 +6,7 @@ Two engines implement these: `embedded` (LMDB + FAISS) and, later, PostgreSQL + 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from policy.model import (
     Candidate,
@@ -16,6 +16,7 @@ from policy.model import (
     Memory,
     MemoryId,
     PrincipalId,
+    Reads,
     SourceKind,
     Tenant,
 )
@@ -214,15 +215,27 @@ class MemoryReader(TrustReader, Protocol):
     call from any thread and may take milliseconds.
     """
 
+    def at(self, reads: Reads) -> Self:
+        """The reader of the rows at or above a floor: for it, nothing below exists.
+
+        Of each memory it shows the newest row at or above the floor.
+        """
+        ...
+
+    def stands_for(self, tenant: Tenant, memory_id: MemoryId) -> MemoryId:
+        """The id that a change of a memory names for the gate; no one's for one below the floor."""
+        ...
+
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
         """One live memory; None if the tenant has no live memory with this id."""
         ...
 
-    def id_of(self, tenant: Tenant, own_key: str) -> MemoryId:
+    def id_of(self, tenant: Tenant, own_key: str, by: PrincipalId | None = None) -> MemoryId:
         """The id of the memory that clients of a tenant file under a key of their own.
 
         There may be no such memory. The same key in another tenant has another id, and so has the
-        next memory under the key of one that is under quarantine.
+        next memory under the key of one that is under quarantine, or below the floor and not
+        written by `by`.
         """
         ...
 

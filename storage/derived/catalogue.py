@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from policy.model import Reads
 from policy.query import AllOf, AnyOf, Compare, Field, Test, is_under
 from storage.tables.expiry import expiry_ms
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 Ordinals = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Version: TypeAlias = "tuple[int, Row]"
+"""The ordinal of a row of a memory, and that row."""
 
 _FIRST_CAPACITY: Final = 16
 _MARKS_CAPACITY: Final = 4_096
@@ -114,9 +118,9 @@ class _Ordinals:
     def __len__(self) -> int:
         return self._length
 
-    def sift(self, live: Mask) -> None:
+    def sift(self, masks: Iterable[Mask]) -> None:
         kept = self.view()
-        kept = kept[live[kept]]
+        kept = kept[np.logical_or.reduce([mask[kept] for mask in masks])]
         buffer: Ordinals = np.empty(max(_FIRST_CAPACITY, 2 * len(kept)), dtype=np.int64)
         buffer[: len(kept)] = kept
         # The length is set first: a reader in between sees fewer rows of the old buffer, and never
@@ -137,7 +141,12 @@ class Catalogue:
 
     def __init__(self) -> None:
         self.stamp = -1
-        self._live: Mask = np.zeros(_MARKS_CAPACITY, dtype=np.bool_)
+        # For each floor for reads, the rows that it shows: one row of a memory at most.
+        self._shown: dict[Reads, Mask] = {
+            floor: np.zeros(_MARKS_CAPACITY, dtype=np.bool_) for floor in Reads
+        }
+        # For a memory's newest row, earlier rows that a floor above the newest one shows, if any.
+        self._earlier: dict[int, Sequence[Version]] = {}
         # One more than the highest ordinal of the store.
         self._reach = 0
         self._tenants: dict[Tenant, _Ordinals] = {}
@@ -145,15 +154,22 @@ class Catalogue:
         self._expiry: dict[int, int] = {}
 
     def begin(
-        self, groups: Iterable[tuple[Tenant, Scope, Ordinals]], expiring: Mapping[int, str]
+        self,
+        groups: Iterable[tuple[Tenant, Scope, Ordinals]],
+        expiring: Mapping[int, str],
+        trusts: NDArray[np.int8],
     ) -> None:
-        """Fill an empty catalogue with live rows; the rows of a group share tenant and ids."""
+        """Fill an empty catalogue with live rows; the rows of a group share tenant and ids.
+
+        `trusts` has the trust of each row's label, by ordinal.
+        """
         parts: defaultdict[int, list[Ordinals]] = defaultdict(list)
         entries: dict[int, _Ordinals] = {}
         for tenant, scope, ordinals in groups:
             self._reserve(int(ordinals[-1]) + 1)
             self._reach = max(self._reach, int(ordinals[-1]) + 1)
-            self._live[ordinals] = True
+            for floor, shown in self._shown.items():
+                shown[ordinals] = trusts[ordinals] >= floor.trust
             for entry in self._lists(tenant, scope):
                 entries[id(entry)] = entry
                 parts[id(entry)].append(ordinals)
@@ -169,33 +185,82 @@ class Catalogue:
             entry.append(ordinal)
         if row.expires_at is not None:
             self._expiry[ordinal] = expiry_ms(row.expires_at)
-        self._live[ordinal] = True
+        self._mark(ordinal, row)
         self._reach = ordinal + 1
 
+    def supersede(self, ordinal: int, row: Row, newest: Version) -> None:
+        """Put a newer row in the place of a memory's newest one.
+
+        A row whose label is more trusted than that of every newer one stays, for floors above them.
+        """
+        trust = newest[1].source.trust
+        earlier = ((ordinal, row), *self._earlier.pop(ordinal, ()))
+        for one in earlier:
+            self._hide(*one, trust=trust)
+        self.keep_earlier(newest, [one for one in earlier if one[1].source.trust > trust])
+
     def retire(self, ordinal: int, row: Row) -> None:
-        """Remove a row that is no longer the live state of its memory."""
-        self._live[ordinal] = False
+        """Remove a memory that reads show no longer, by its newest row."""
+        for one in ((ordinal, row), *self._earlier.get(ordinal, ())):
+            self._hide(*one)
+
+    # BUG: a memory that was changed while it was under quarantine has its earlier rows listed again
+    # at the next start only; a `get` shows the right one at once.
+    def readmit(self, ordinal: int, row: Row) -> None:
+        """Add a memory that was removed, or never shown, by its newest row (parole)."""
+        self._reserve(ordinal + 1)
+        above = -1
+        for one, version in ((ordinal, row), *self._earlier.get(ordinal, ())):
+            if version.source.trust <= above:
+                # The label of the newest row was raised meanwhile.
+                continue
+            for entry in self._lists(version.tenant, version.scope):
+                entry.readmit(one)
+            if version.expires_at is not None:
+                self._expiry[one] = expiry_ms(version.expires_at)
+            self._mark(one, version, above=above)
+            above = version.source.trust
+
+    def keep_earlier(
+        self, newest: Version, earlier: Sequence[Version], *, live: bool = False
+    ) -> None:
+        """Note which earlier rows of a memory floors above its newest row show, newest first.
+
+        `live`: the memory is shown, and these rows of it are not filed yet.
+        """
+        if not earlier:
+            return
+        # A purge may erase the rows: no content of theirs is kept here.
+        self._earlier[newest[0]] = [
+            (at, msgspec.structs.replace(row, canonical=b"", kept=None)) for at, row in earlier
+        ]
+        if live:
+            self.retire(*newest)
+            self.readmit(*newest)
+
+    def _mark(self, ordinal: int, row: Row, *, above: int = -1) -> None:
+        for floor, shown in self._shown.items():
+            shown[ordinal] = above < floor.trust <= row.source.trust
+
+    def _hide(self, ordinal: int, row: Row, *, trust: int | None = None) -> None:
+        """Hide a row from the floors that a newer row of this trust is above; None: from all."""
+        for floor, shown in self._shown.items():
+            if trust is None or floor.trust <= trust:
+                shown[ordinal] = False
+        if trust is not None and trust < row.source.trust:
+            return
         self._expiry.pop(ordinal, None)
         for entry in self._lists(row.tenant, row.scope):
             entry.dead += 1
             if entry.dead * _DEAD_SHARE > len(entry) > _FIRST_CAPACITY:
-                entry.sift(self._live)
-
-    def readmit(self, ordinal: int, row: Row) -> None:
-        """Add a row that was removed, or never shown, as its memory's live state (parole)."""
-        self._reserve(ordinal + 1)
-        for entry in self._lists(row.tenant, row.scope):
-            entry.readmit(ordinal)
-        if row.expires_at is not None:
-            self._expiry[ordinal] = expiry_ms(row.expires_at)
-        self._live[ordinal] = True
+                entry.sift(self._shown.values())
 
     def _reserve(self, length: int) -> None:
-        if length <= len(self._live):
-            return
-        grown: Mask = np.zeros(max(length, 2 * len(self._live)), dtype=np.bool_)
-        grown[: len(self._live)] = self._live
-        self._live = grown
+        for floor, shown in self._shown.items():
+            if length > len(shown):
+                grown: Mask = np.zeros(max(length, 2 * len(shown)), dtype=np.bool_)
+                grown[: len(shown)] = shown
+                self._shown[floor] = grown
 
     def _lists(self, tenant: Tenant, scope: Scope) -> Iterator[_Ordinals]:
         # `setdefault` would create an empty list for every known name, so it is not used.
@@ -209,22 +274,26 @@ class Catalogue:
                 entry = self._named[tenant, kind, name] = _Ordinals()
             yield entry
 
-    def candidates(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Ordinals, bool]:
-        """The live ordinals of a tenant that may match a filter, ascending.
+    def candidates(
+        self, tenant: Tenant, where: Filter, now_ms: int, reads: Reads = Reads.ALL
+    ) -> tuple[Ordinals, bool]:
+        """The live ordinals of a tenant at or above a floor that may match a filter, ascending.
 
         Returns also whether all of them match.
         """
         lists, exact = self._asked(tenant, where)
         if all(self._dense(entry) for entry in lists):
-            return np.flatnonzero(self._marked(lists, now_ms)), exact
-        return self._listed(lists, now_ms), exact
+            return np.flatnonzero(self._marked(lists, now_ms, reads)), exact
+        return self._listed(lists, now_ms, reads), exact
 
-    def allowed(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Mask, bool]:
+    def allowed(
+        self, tenant: Tenant, where: Filter, now_ms: int, reads: Reads = Reads.ALL
+    ) -> tuple[Mask, bool]:
         """Like `candidates`, but as a mask indexed by ordinal."""
         lists, exact = self._asked(tenant, where)
         if all(self._dense(entry) for entry in lists):
-            return self._marked(lists, now_ms), exact
-        return self.mask(self._listed(lists, now_ms)), exact
+            return self._marked(lists, now_ms, reads), exact
+        return self.mask(self._listed(lists, now_ms, reads)), exact
 
     def _asked(self, tenant: Tenant, where: Filter) -> tuple[list[_Ordinals], bool]:
         """Lists of ordinals with every match in each, and whether the filter tests nothing else."""
@@ -240,16 +309,16 @@ class Catalogue:
         """Whether this list is long enough for a mask to pay; only few lists may have one."""
         return len(entry) * _DENSE_SHARE >= self._reach > MARKED_OVER
 
-    def _marked(self, lists: Sequence[_Ordinals], now_ms: int) -> Mask:
+    def _marked(self, lists: Sequence[_Ordinals], now_ms: int, reads: Reads) -> Mask:
         reach = self._reach
-        marks = self._live[:reach].copy()
+        marks = self._shown[reads][:reach].copy()
         for entry in lists:
             marks &= entry.marks(reach)[:reach]
         expired = np.array(self._expired(now_ms), dtype=np.int64)
         marks[expired[expired < reach]] = False
         return marks
 
-    def _listed(self, lists: Sequence[_Ordinals], now_ms: int) -> Ordinals:
+    def _listed(self, lists: Sequence[_Ordinals], now_ms: int, reads: Reads) -> Ordinals:
         shortest, *others = sorted(lists, key=len)
         found = shortest.view()
         for entry in others:
@@ -260,7 +329,7 @@ class Catalogue:
                 found = found[marks[found]]
             else:
                 found = np.intersect1d(found, entry.view(), assume_unique=True)
-        found = found[self._live[found]]
+        found = found[self._shown[reads][found]]
         return self._unexpired(found, now_ms)
 
     def mask(self, found: Ordinals) -> Mask:
@@ -269,13 +338,15 @@ class Catalogue:
         mask[found] = True
         return mask
 
-    def entities(self, tenant: Tenant, now_ms: int) -> Iterator[tuple[str, str, Ordinals]]:
-        """Every id under which a tenant has live rows, with the ordinals of these rows."""
+    def entities(
+        self, tenant: Tenant, now_ms: int, reads: Reads = Reads.ALL
+    ) -> Iterator[tuple[str, str, Ordinals]]:
+        """Every id under which a floor shows rows of a tenant, with the ordinals of these rows."""
         for (owner, kind, name), entry in tuple(self._named.items()):
             if owner != tenant:
                 continue
             found = entry.view()
-            found = self._unexpired(found[self._live[found]], now_ms)
+            found = self._unexpired(found[self._shown[reads][found]], now_ms)
             if len(found):
                 yield kind, name, found
 

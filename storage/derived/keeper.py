@@ -45,6 +45,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     added: Sequence[Added] = ()
     superseded: Sequence[tuple[int, Row]] = ()
     readmitted: Sequence[tuple[int, Row]] = ()
+    # Live rows with labels that were raised where they stand, as they are now.
+    raised: Sequence[tuple[int, Row]] = ()
 
 
 class DerivedState:
@@ -182,9 +184,15 @@ class DerivedState:
                 catalogue.add(added.ordinal, added.row)
         # Removals come after additions: a row of this transaction may be replaced in the same
         # transaction.
+        newer = {one.row.prev_ordinal: (one.ordinal, one.row) for one in step.added if one.shown}
         for ordinal, row in step.superseded:
+            if ordinal in newer:
+                catalogue.supersede(ordinal, row, newer[ordinal])
+            else:
+                catalogue.retire(ordinal, row)
+        for ordinal, row in step.raised:
             catalogue.retire(ordinal, row)
-        for ordinal, row in step.readmitted:
+        for ordinal, row in (*step.readmitted, *step.raised):
             catalogue.readmit(ordinal, row)
         catalogue.stamp = step.header.leaf_count
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from policy.model import MemoryStatus
+from policy.model import MemoryStatus, Reads
 from storage.audit import Tree
 from storage.errors import StoreCorrupt, StoreUnavailable
 from storage.tables.change import Generation, load_generation
 from storage.tables.codec import (
+    NO_ORDINAL,
     STORE_FORMAT,
     StoreHeader,
     decode_brief,
@@ -23,9 +24,12 @@ from storage.tables.codec import (
     ordinal_key,
 )
 from storage.tables.lmdb_store import IDS, ROWS, VECTORS
+from storage.tables.rows import ENDING, read_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from policy.model import Tenant
     from storage.derived.catalogue import Catalogue, Ordinals
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 
 _INCARNATION_LEN: Final = 8
 _LOOK_UP_EVERY: Final = 1_024
+_ENDS: Final = 127  # above every label's trust: no floor shows what a memory was before its end
 
 
 def found(embedder_id: str, dimension: int, now_ms: int) -> Generation:
@@ -143,6 +148,9 @@ def derive(
         if record.ordinal >= len(live):
             raise StoreCorrupt(f"an id names row {record.ordinal}, which there is not")
         live[record.ordinal] = record.status is MemoryStatus.LIVE
+    trusts = np.zeros(len(live), dtype=np.int8)
+    # For each row the next one of its memory; the last place is that of `NO_ORDINAL`.
+    next_of = np.full(len(live) + 1, NO_ORDINAL, dtype=np.int64)
     searchable, foreign_count = array("q"), 0
     # Rows of one tenant with the same ids are added in groups, not one by one.
     filed: dict[tuple[Tenant, bytes], array[int]] = defaultdict(lambda: array("q"))
@@ -152,6 +160,8 @@ def derive(
         if ordinal % _LOOK_UP_EVERY == 0 and stopping():
             raise StoreUnavailable("the store is closing")
         row = decode_brief(payload)
+        trusts[ordinal] = _ENDS if row.change in ENDING else row.source.trust
+        next_of[row.prev_ordinal] = ordinal
         if row.embedder_id == embedder_id:
             searchable.append(ordinal)
         if live[ordinal]:
@@ -163,10 +173,26 @@ def derive(
         (tenant, decode_scope(scope), np.frombuffer(ordinals, dtype=np.int64))
         for (tenant, scope), ordinals in filed.items()
     ]
-    catalogue.begin(groups, expiring)
+    catalogue.begin(groups, expiring, trusts)
+    for last, ordinals in _earlier(trusts, next_of[:-1]).items():
+        newest, *rows = [(one, read_row(view, one)) for one in (last, *ordinals)]
+        catalogue.keep_earlier(newest, rows, live=bool(live[last]))
     return Derived(
         searchable=np.frombuffer(searchable, dtype=np.int64), foreign_count=foreign_count
     )
+
+
+def _earlier(trusts: NDArray[np.int8], next_of: Ordinals) -> dict[int, list[int]]:
+    """By the newest row of a memory: the earlier ones more trusted than all after, newest first."""
+    found: dict[int, list[int]] = {}
+    proven = (trusts >= Reads.USER_INPUT.trust) & (trusts < _ENDS) & (next_of != NO_ORDINAL)
+    for ordinal in np.flatnonzero(proven)[::-1].tolist():
+        last = ordinal
+        while (after := int(next_of[last])) != NO_ORDINAL and trusts[after] < trusts[ordinal]:
+            last = after
+        if after == NO_ORDINAL:
+            found.setdefault(last, []).append(ordinal)
+    return found
 
 
 def load_index(view: View, files: SegmentFiles, searchable: Ordinals, index: VectorIndex) -> Loaded:

@@ -13,6 +13,7 @@ from storage.read.exposure import Origin, Placing
 from storage.tables.change import read_leaf
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import VECTORS
+from storage.tables.rows import read_row
 from storage.write.paroling import parole_record
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Origins:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._known: tuple[int, dict[int, Origin | None]] = (-1, {})
+        # What the leaves of rows name, by the rows' ordinals.
+        self._names: dict[int, str] = {}
 
     def known(self, ordinal: int) -> tuple[bool, Origin | None]:
         """Whether the origin of a row was read before, and if so, that origin."""
@@ -49,6 +52,19 @@ class Origins:
                 kept.clear()
             kept[ordinal] = self._origin(view, row)
         return kept.get(ordinal)
+
+    def named(self, view: View, ordinal: int) -> str:
+        """Server and tool that a row's text came from, as its leaf names them; "" for none."""
+        known = self._names.get(ordinal)
+        if known is None:
+            leaf = read_leaf(view, read_row(view, ordinal).leaf_index)
+            culprit = leaf.culprit if isinstance(leaf, VerdictLeaf) else None
+            parts = () if culprit is None else (culprit.server, culprit.tool)
+            known = " ".join(filter(None, parts))
+            if len(self._names) >= _KEPT_MAX:
+                self._names.clear()
+            self._names[ordinal] = known
+        return known
 
     def _origin(self, view: View, row: Row) -> Origin | None:
         # A parole has the origins read anew, and so has the end of a probation.

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 import numpy as np
 
 from policy.canonical import decode_canonical
-from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
+from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus, Reads
 from policy.query import EVERYTHING, matches
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
@@ -20,6 +21,7 @@ from storage.read.origins import Origins
 from storage.read.trust_reads import TrustReads
 from storage.recalls import NEAREST_MAX
 from storage.tables.codec import (
+    NO_ORDINAL,
     decode_anchor,
     decode_evidence,
     decode_held,
@@ -27,6 +29,7 @@ from storage.tables.codec import (
 )
 from storage.tables.lmdb_store import ANCHORS, HELD, KEYS
 from storage.tables.rows import (
+    ENDING,
     chain,
     held_candidate_of,
     held_key,
@@ -43,7 +46,7 @@ from storage.write.wellness import notice, writable
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-    from policy.model import Candidate, HistoryEntry, SourceKind, Tenant
+    from policy.model import Candidate, HistoryEntry, PrincipalId, SourceKind, Tenant
     from policy.query import Filter
     from storage.derived.catalogue import Ordinals
     from storage.read.exposure import Placing
@@ -57,6 +60,7 @@ LIVES_MAX: Final = 64
 """After so many hidden memories of one client's key, what is put there stays hidden as well."""
 HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
+_BELOW: Final = "below the floor: "  # no client's own key begins so
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 """How many bytes of text, metadata and names one answer may have; the rest is for the next page."""
 # The bytes that an id takes in an answer, without its name: two times, a count, the field names.
@@ -102,8 +106,17 @@ class EmbeddedReader(TrustReads):
         self._origins = Origins(engine)
         # The anchors of every tenant, and the count of changes under which they were read.
         self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
+        self.reads = Reads.ALL
 
     # ---- reading memories ------------------------------------------------------------------------
+
+    def at(self, reads: Reads) -> Self:
+        """The reader of the rows at or above a floor: for it, nothing below exists."""
+        if reads is self.reads:
+            return self
+        reader = copy.copy(self)
+        reader.reads = reads
+        return reader
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
         """One live memory; None if the tenant has no live memory with this id."""
@@ -111,15 +124,44 @@ class EmbeddedReader(TrustReads):
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status is not MemoryStatus.LIVE:
                 return None
-            return self._shown(view, known.ordinal, tenant)
+            memory = self._shown(view, self._newest(view, known.ordinal), tenant)
+            return None if memory is None else self._told(view, memory)
 
-    def id_of(self, tenant: Tenant, own_key: str) -> MemoryId:
+    def _newest(self, view: View, ordinal: int) -> int:
+        """The newest row of a memory at or above the floor, from its newest row on, if any.
+
+        A deletion ends what the memory was before; for a memory that is deleted now, the row before
+        its deletion counts.
+        """
+        newest = ordinal
+        while self.reads is not Reads.ALL and ordinal != NO_ORDINAL:
+            row = read_row(view, ordinal)
+            if row.change in ENDING and ordinal != newest:
+                return NO_ORDINAL
+            if row.change not in ENDING and self.reads.shows(row.source):
+                break
+            ordinal = row.prev_ordinal
+        return ordinal
+
+    def stands_for(self, tenant: Tenant, memory_id: MemoryId) -> MemoryId:
+        """The id that a change of a memory names for the gate; another one for a memory below.
+
+        No memory has the other one, so the change is answered as one of a memory that never was.
+        """
+        with self._store.reading() as view:
+            known = read_id(view, self._names.memory(tenant, memory_id))
+            if known is None or self._newest(view, known.ordinal) != NO_ORDINAL:
+                return memory_id
+        return self._names.own(tenant, f"{_BELOW}{memory_id}")
+
+    def id_of(self, tenant: Tenant, own_key: str, by: PrincipalId | None = None) -> MemoryId:
         """The id of the memory that clients of a tenant file under a key of their own.
 
         A memory under quarantine keeps its id, as evidence. What is filed under its key from then
         on is another memory: otherwise one lie would make the key useless to everybody. After a
         parole the key means the newest of these memories that is shown, so that each one can be
-        read and deleted by its key.
+        read and deleted by its key. A memory below the floor is treated alike, unless the principal
+        `by` wrote it.
         """
         newest, shown = self._names.own(tenant, own_key), None
         with self._store.reading() as view:
@@ -128,9 +170,13 @@ class EmbeddedReader(TrustReads):
                 known = read_id(view, self._names.memory(tenant, memory_id))
                 if known is None:
                     break
-                hidden = known.status is MemoryStatus.QUARANTINED
+                below = self._newest(view, known.ordinal) == NO_ORDINAL
+                hidden = known.status is MemoryStatus.QUARANTINED or (
+                    below and read_row(view, known.ordinal).principal_id != by
+                )
                 newest = self._names.own(tenant, own_key, life + 1) if hidden else memory_id
-                shown = memory_id if known.status is MemoryStatus.LIVE else shown
+                live = known.status is MemoryStatus.LIVE and not below
+                shown = memory_id if live else shown
         return shown or newest
 
     def source(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
@@ -139,7 +185,7 @@ class EmbeddedReader(TrustReads):
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status is not MemoryStatus.LIVE:
                 return None
-            found = self._live(view, known.ordinal, tenant)
+            found = self._live(view, self._newest(view, known.ordinal), tenant)
             return None if found is None else found[0].source
 
     def _shown(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
@@ -147,19 +193,26 @@ class EmbeddedReader(TrustReads):
         found = self._live(view, ordinal, tenant)
         return None if found is None else memory_of(*found, ordinal=ordinal)
 
+    def _told(self, view: View, memory: Memory) -> Memory:
+        """The memory with its origin."""
+        origin = self._origins.named(view, memory.ordinal)
+        return msgspec.structs.replace(memory, origin=origin)
+
     def _live(self, view: View, ordinal: int, tenant: Tenant) -> tuple[Row, MemoryStatus] | None:
-        """A row, if it is the newest of an unexpired memory that the tenant's reads show.
+        """A row, if it is the newest at or above the floor of a memory that a read may show.
 
         None for any other row.
 
         Catalogue and index may be a moment ahead of or behind this view, so each hit is checked
         here.
         """
-        row = read_row(view, ordinal)
-        if row.tenant != tenant or row.erased:
+        row = None if ordinal == NO_ORDINAL else read_row(view, ordinal)
+        if row is None or row.tenant != tenant or row.erased:
             return None
         known = read_id(view, self._names.memory(tenant, row.memory_id))
-        if known is None or known.ordinal != ordinal or known.status is not MemoryStatus.LIVE:
+        if known is None or known.status is not MemoryStatus.LIVE:
+            return None
+        if self._newest(view, known.ordinal) != ordinal:
             return None
         if is_expired(row, self._clock()):
             return None
@@ -172,15 +225,16 @@ class EmbeddedReader(TrustReads):
             if exact:
                 wanted = newest_first[offset : offset + limit].tolist()
                 room = _Room(ANSWER_BYTES_MAX)
-                memories = tuple(room.taken(self._joined(view, tenant, wanted)))
-                return Page(total=len(found), memories=memories, cut=room.full)
+                memories = room.taken(self._joined(view, tenant, wanted))
+                told = tuple(self._told(view, one) for one in memories)
+                return Page(total=len(found), memories=told, cut=room.full)
             total, kept, room = 0, list[Memory](), _Room(ANSWER_BYTES_MAX)
             for memory in self._joined(view, tenant, newest_first.tolist()):
                 if not matches(where, memory):
                     continue
                 # All matches are counted, and only those of the page are kept.
                 if offset <= total < offset + limit and not room.full:
-                    kept.extend(room.taken((memory,)))
+                    kept.extend(self._told(view, one) for one in room.taken((memory,)))
                 total += 1
         return Page(total=total, memories=tuple(kept), cut=room.full)
 
@@ -219,7 +273,7 @@ class EmbeddedReader(TrustReads):
         self,
         tenant: Tenant,
         where: Filter,
-        select: Callable[[Tenant, Filter, int], tuple[Selected, bool]],
+        select: Callable[[Tenant, Filter, int, Reads], tuple[Selected, bool]],
     ) -> Generator[tuple[View, Selected, bool]]:
         """A view of the store together with the candidate rows of the same generation.
 
@@ -230,7 +284,7 @@ class EmbeddedReader(TrustReads):
         self._derived.wait()
         for patience in reversed(range(_PATIENCE)):
             stamp = self._catalogue.stamp
-            found, exact = select(tenant, where, self._clock())
+            found, exact = select(tenant, where, self._clock(), self.reads)
             with self._store.reading() as view:
                 header = view.header()
                 agreed = header is None or header.leaf_count == stamp == self._catalogue.stamp
@@ -262,7 +316,7 @@ class EmbeddedReader(TrustReads):
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status in _HIDDEN:
                 return ()
-            return history_of(chain(view, known.ordinal, HISTORY_BYTES_MAX))
+            return history_of(chain(view, known.ordinal, HISTORY_BYTES_MAX, self.reads))
 
     def search(
         self,
@@ -322,8 +376,11 @@ class EmbeddedReader(TrustReads):
                     continue
                 self._fill(placed, asked, left)
                 if placed.full or exhausted:
-                    best = [hit.memory for hit in placed.hits]
-                    hits = placed.hits[: len(list(_Room(ANSWER_BYTES_MAX).taken(best)))]
+                    best = _Room(ANSWER_BYTES_MAX).taken(hit.memory for hit in placed.hits)
+                    hits = tuple(
+                        Hit(memory=self._told(asked.view, memory), score=hit.score)
+                        for memory, hit in zip(best, placed.hits, strict=False)
+                    )
                     nearest = found if decided else _looked_at(placed, left)
                     return Searched(
                         hits=hits,
@@ -382,7 +439,8 @@ class EmbeddedReader(TrustReads):
         entities: list[Entity] = []
         # The ids are listed before the view is taken, so every listed row is in the view.
         listed = sorted(
-            self._catalogue.entities(tenant, self._clock()), key=lambda one: (one[0], one[1])
+            self._catalogue.entities(tenant, self._clock(), self.reads),
+            key=lambda one: (one[0], one[1]),
         )
         left = ANSWER_BYTES_MAX
         with self._store.reading() as view:

@@ -97,8 +97,9 @@ class Change:
         self.superseded: list[tuple[int, Row]] = []
         self.readmitted: list[tuple[int, Row]] = []
         self.erased: list[int] = []
-        # Whether a person raised the label of a row.
+        # Whether a person raised the label of a row, and the live rows with raised labels.
         self.relabelled = False
+        self.raised: list[tuple[int, Row]] = []
         # Whether a memory was put under quarantine, or is shown again.
         self.quarantines_moved = False
         # Whether a key of a server behind was closed, or opened.

@@ -19,6 +19,7 @@ from policy.labels.derive import Reading
 from policy.model import (
     Basis,
     CandidateId,
+    ChangeKind,
     Digest,
     MemoryClass,
     MemoryStatus,
@@ -113,18 +114,18 @@ class RowBrief(msgspec.Struct, frozen=True, array_like=True, gc=False):
     A start reads every row: leaving the other fields undecoded takes a third of the time.
     """
 
-    change: msgspec.Raw
+    change: ChangeKind
     tenant: Tenant
     principal_id: msgspec.Raw
     memory_id: msgspec.Raw
     candidate_id: msgspec.Raw
     memory_class: msgspec.Raw
-    source: msgspec.Raw
+    source: SourceKind
     basis: msgspec.Raw
     version: msgspec.Raw
     at_ms: msgspec.Raw
     created_at_ms: msgspec.Raw
-    prev_ordinal: msgspec.Raw
+    prev_ordinal: int
     leaf_index: msgspec.Raw
     salt: msgspec.Raw
     embedder_id: str

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.canonical import decode_canonical
-from policy.model import ChangeKind, HistoryEntry, Memory, MemoryStatus
+from policy.model import ChangeKind, HistoryEntry, Memory, MemoryStatus, Reads
 from policy.trust.ladder import TrustState
 from storage.errors import StoreCorrupt
 from storage.tables.codec import NO_ORDINAL, TrustRecord, decode_id, decode_row, ordinal_key
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from storage.values import Row
 
 GROUP_LEN: Final = 7
+ENDING: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
+"""After such a row a memory begins anew."""
 _CANDIDATE_ID_LEN: Final = 16
 
 
@@ -196,22 +198,36 @@ def held_key(candidate_id: CandidateId) -> bytes | None:
     return key if len(key) == _CANDIDATE_ID_LEN else None
 
 
-def chain(view: View, ordinal: int, bytes_max: int | None = None) -> list[Row]:
-    """Every row of one memory, oldest first; with a limit, the newest that fit, at least one.
+def chain(
+    view: View, ordinal: int, bytes_max: int | None = None, reads: Reads = Reads.ALL
+) -> list[Row]:
+    """The rows of one memory at or above a floor, oldest first.
 
-    Anybody who may update a memory can make its history as long as he likes, hence the limit.
+    With a limit, the newest that fit, at least one: anybody who may update a memory can make its
+    history as long as he likes.
     """
     rows: list[Row] = []
     size = 0
     while ordinal != NO_ORDINAL:
         row = read_row(view, ordinal)
+        if not reads.shows(row.source):
+            ordinal = row.prev_ordinal
+            continue
         size += len(row.canonical) + _inherited_len(row)
         if rows and bytes_max is not None and size > bytes_max:
             break
         rows.append(row)
         ordinal = row.prev_ordinal
     rows.reverse()
-    return rows
+    if reads is Reads.ALL:
+        return rows
+    # The end of what was below the floor is no step of the history either.
+    befores: list[Row | None] = [None, *rows]
+    return [
+        row
+        for row, before in zip(rows, befores, strict=False)
+        if row.change not in ENDING or (before is not None and before.change not in ENDING)
+    ]
 
 
 def _inherited_len(row: Row) -> int:

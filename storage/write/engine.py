@@ -428,6 +428,7 @@ class Engine:
                 added=change.added,
                 superseded=change.superseded,
                 readmitted=change.readmitted,
+                raised=change.raised,
             )
         )
         parts.failpoint("index_swapped")

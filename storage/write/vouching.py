@@ -63,6 +63,8 @@ class Vouching:
         raised = msgspec.structs.replace(row, source=label, basis=Basis.CONFIRMATION)
         stored = encode(raised)
         change.relabelled = True
+        if known.status is MemoryStatus.LIVE:
+            change.raised.append((known.ordinal, raised))
         change.charges[row.tenant] += len(stored) - len(encode(row))
         change.draft.put(ROWS, ordinal_key(known.ordinal), stored)
         leaf = OperatorLeaf(

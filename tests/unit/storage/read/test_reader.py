@@ -216,6 +216,7 @@ def test_names_below_another_are_looked_up_in_the_catalogue() -> None:
             for number, place in enumerate(places)
         ],
         {},
+        np.zeros(2 * len(places), dtype=np.int8),
     )
     found, exact = kept.candidates(TENANT, _under("a.b"), 0)
     assert (found.tolist(), exact) == ([1, 2], True)
