@@ -172,4 +172,6 @@ class MnemogateStore(BaseStore):
 
 def _dated(item: dict[str, Any]) -> dict[str, Any]:
     times = {name: datetime.fromisoformat(item[name]) for name in ("created_at", "updated_at")}
-    return {**item, **times, "namespace": tuple(item["namespace"])}
+    # The labels beside the value have no place in LangGraph's `Item`.
+    plain = {name: one for name, one in item.items() if not name.startswith("source_")}
+    return {**plain, **times, "namespace": tuple(item["namespace"])}

@@ -67,10 +67,12 @@ class Credentials:
             tenant=Tenant(asked.tenant or asked.name),
             channel=asked.channel,
             claims=asked.claims,
+            reads=asked.reads,
         )
         records = self._reader.keys()
         for record in records:
-            known = record.principal
+            # A floor is that of one key.
+            known = msgspec.structs.replace(record.principal, reads=asked.reads)
             if known.principal_id == principal.principal_id and known != principal:
                 # Trust and nonces belong to a principal's name. If one name had two tenants or
                 # channels, one of them could use up the other's trust.

@@ -238,6 +238,7 @@ def key_view(record: KeyRecord) -> KeyView:
         tenant=record.principal.tenant,
         channel=record.principal.channel,
         claims=record.principal.claims,
+        reads=record.principal.reads,
         created_at_ms=record.created_at_ms,
         revoked_at_ms=record.revoked_at_ms,
     )

@@ -79,7 +79,7 @@ class TakingFeedback:
         if limit is not None and not self._counted(by, now_ms, limit):
             raise RateLimited(_RETRY_S, _ENOUGH)
         async with self._looking:
-            await asyncio.to_thread(self._require, by.tenant, said)
+            await asyncio.to_thread(self._require, by, said)
         failure = Failure(
             failure_id=f"{now_ms:012x}{self._out.random_hex(_RANDOM_BYTES)}",
             kind=kind,
@@ -116,9 +116,11 @@ class TakingFeedback:
         asked.append(now_ms)
         return True
 
-    def _require(self, tenant: Tenant, said: GiveFeedback) -> None:
+    def _require(self, by: Principal, said: GiveFeedback) -> None:
+        tenant = by.tenant
         if said.memory_id is not None:
-            if self._reader.get(tenant, MemoryId(said.memory_id)) is None:
+            reader = self._reader.at(by.reads)
+            if reader.get(tenant, MemoryId(said.memory_id)) is None:
                 raise NotFound("there is no such memory")
             return
         if said.reply_id is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from policy.model import Channel, Claims
+from policy.model import Channel, Claims, Reads
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.store import KeyList, KeyRequest, KeyView, NewKeyView, RotateRequest
 from proxy.cli.client import part
@@ -35,6 +35,7 @@ class _NewKey(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     channel: Channel = Channel.AGENT
     claims: Claims = Claims.IGNORED
+    reads: Reads = Reads.ALL
 
 
 async def _key_list(context: Context) -> Exit:
@@ -50,7 +51,11 @@ async def _key_list(context: Context) -> Exit:
 async def _key_add(context: Context) -> Exit:
     asked = context.arguments(_NewKey)
     request = KeyRequest(
-        name=asked.name, tenant=asked.tenant, channel=asked.channel, claims=asked.claims
+        name=asked.name,
+        tenant=asked.tenant,
+        channel=asked.channel,
+        claims=asked.claims,
+        reads=asked.reads,
     )
     async with operator(context) as api:
         made = await api.post("/keys", NewKeyView, request)
@@ -99,7 +104,7 @@ def _show_key(terminal: Terminal, made: NewKeyView) -> None:
 
 def _key_table(terminal: Terminal, keys: Sequence[KeyView]) -> None:
     terminal.table(
-        ("key id", "principal", "tenant", "channel", "claims", "created", "revoked"),
+        ("key id", "principal", "tenant", "channel", "claims", "reads", "created", "revoked"),
         [
             (
                 key.key_id,
@@ -107,6 +112,7 @@ def _key_table(terminal: Terminal, keys: Sequence[KeyView]) -> None:
                 key.tenant,
                 key.channel.value,
                 key.claims.value,
+                key.reads.value,
                 iso(key.created_at_ms),
                 iso(key.revoked_at_ms),
             )
@@ -138,6 +144,11 @@ def _key_add_arguments(parser: argparse.ArgumentParser) -> None:
         "--claims",
         choices=[claims.value for claims in Claims],
         help="trusted: the holder's own labels are believed (default: ignored)",
+    )
+    parser.add_argument(
+        "--reads",
+        choices=[reads.value for reads in Reads],
+        help="the floor for its reads: what has a less trusted label does not exist (default: all)",
     )
 
 

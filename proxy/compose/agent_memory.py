@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from policy.model import CandidateId, MemoryId
 from policy.verdict import Reason
 from proxy.ledger.sessions import Sessions
+from proxy.model.above_floor import AboveFloor
 from proxy.model.files_judged import files_of
 from proxy.model.healing import Healing
 from proxy.model.reply_notes import ReplyNotes
@@ -45,8 +46,10 @@ class ModelMemory:
         replies: ReplyNotes,
         *,
         replays: ModelReplays,
+        floor: AboveFloor,
     ) -> None:
         self._log = log
+        self._floor = floor
         self._replies = replies
         self.replays = replays
         self.sessions = sessions
@@ -66,7 +69,8 @@ class ModelMemory:
         sessions.restore(records, withholding)
         await asyncio.to_thread(withholding.resolve)
         replies = ReplyNotes(store.recalls, surroundings.now_ms)
-        return cls(log, sessions, withholding, replies, replays=replays)
+        floor = AboveFloor(store.reader)
+        return cls(log, sessions, withholding, replies, replays=replays, floor=floor)
 
     def knows_files(self, models: tuple[ModelUpstream, ...]) -> None:
         """Let the ledger recognise calls on places, by the tool maps."""
@@ -86,6 +90,7 @@ class ModelMemory:
             self._replies,
             checks=checks,
             replays=self.replays,
+            floor=self._floor,
         )
 
     def healing(self, heals: HealsReplies, halt: Callable[[], None]) -> Healing:

@@ -91,7 +91,9 @@ class McpServing:
         served: dict[str, Served] = {}
         for server in self._servers:
             hub = await self._hub(server, stack)
-            served[server.name] = Served(hub=hub, principals=server.principals)
+            served[server.name] = Served(
+                hub=hub, principals=server.principals, keeps_memory=server.keeps_memory
+            )
         self._front = McpFront(served, self._authenticator, self._halt)
         return DataFront(memory, self._front, model, await self._backends.open(stack))
 

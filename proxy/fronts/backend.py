@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.fronts.backend_hiding import BackendHiding
 from proxy.fronts.backend_reads import BackendReads
 from proxy.fronts.backend_writes import BackendWrites
+from proxy.seams.access import check_no_floor
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
 from proxy.seams.http_backend import Does, ShownMemory
 from proxy.transport.exchange import Answered
@@ -105,6 +106,7 @@ class BackendFront:
         principal = self._authenticator.require(adapter.credential(incoming.head), incoming)
         progress.principal = principal.principal_id
         incoming.enter(principal)
+        check_no_floor(principal)
         if behind.settings.tenant not in {None, principal.tenant}:
             raise NotFound
         allowed = behind.settings.principals

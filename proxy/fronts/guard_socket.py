@@ -13,6 +13,7 @@ from policy.model import CandidateId, Principal, PrincipalId, Tenant
 from proxy.dialects.problem import problem
 from proxy.guard import wire
 from proxy.guard.store_requests import require_store_request
+from proxy.seams.access import check_no_floor
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
 from proxy.seams.guard import Forwarded, GuardedCall, Segment
 from proxy.seams.operation import FindInGraph, HttpReply, ReadGraph
@@ -132,6 +133,8 @@ class GuardFront:
     async def _answered(  # noqa: PLR0911 - one line for each question
         self, asked: object, principal: Principal, incoming: Incoming
     ) -> object:
+        if isinstance(asked, GuardedCall | wire.Strings):
+            check_no_floor(principal)
         match asked:
             case GuardedCall():
                 return await self._judge(asked, principal, incoming)

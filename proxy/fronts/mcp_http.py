@@ -18,6 +18,7 @@ from proxy.mcp.http.child import ChildGone
 from proxy.mcp.http.client_request import Exchange
 from proxy.mcp.http.hub import Hub  # noqa: TC001 - msgspec reads the annotation
 from proxy.mcp.http.line import LISTEN
+from proxy.seams.access import check_no_floor
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import HttpReply
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
@@ -50,6 +51,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
     hub: Hub
     principals: frozenset[str] | None = None
+    keeps_memory: bool = True
 
 
 class McpFront:
@@ -108,6 +110,8 @@ class McpFront:
         served = self._servers.get(found[1]) if found else None
         if served is None or not _may(principal, served):
             raise NotFound
+        if served.keeps_memory:
+            check_no_floor(principal)
         if incoming.head.query:
             raise MalformedRequest("query: none is read here", status=400)
         asked = _KnownRequest(

@@ -29,6 +29,7 @@ from proxy.model.routes import (
 )
 from proxy.model.stored_replies import Fetched
 from proxy.model.turn import Turn, Wire
+from proxy.seams.access import at_least
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.settings.model import Api, HostedState, ModelPurpose
 from proxy.transport.exchange import REFUSED_ROUTE, Answered
@@ -144,7 +145,8 @@ class ModelFront:
             raise NotFound(f'no model API is served here: write a [[model]] table "{name}"')
         settings = behind.settings
         admitted = admit(incoming.head, incoming, self._authenticator, settings.headers)
-        principal = admitted.principal
+        principal = at_least(admitted.principal, settings.reads)
+        admitted = msgspec.structs.replace(admitted, principal=principal)
         progress.principal = principal.principal_id
         incoming.enter(principal)
         if settings.principals is not None and principal.principal_id not in settings.principals:

@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from policy.model import Reads
 from proxy.dialects.mcp.store.graph import WHOLE_GRAPH, GraphIndex
 from proxy.seams.faults import MalformedRequest
 
@@ -42,29 +43,35 @@ class Graphs:
 
     def __init__(self, reader: MemoryReader) -> None:
         self._reader = reader
-        self._kept: OrderedDict[Tenant, _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[Tenant, Reads], _Kept] = OrderedDict()
         self._lock = threading.Lock()
 
-    def read(self, tenant: Tenant, asked: ReadGraph, screen: ScreensRead | None = None) -> Shown:
-        """The part of a tenant's graph that a call asks to be shown, as the screen lets it.
+    def read(
+        self,
+        tenant: Tenant,
+        asked: ReadGraph,
+        screen: ScreensRead | None = None,
+        reads: Reads = Reads.ALL,
+    ) -> Shown:
+        """The part of a tenant's graph that a call asks to be shown, as screen and floor let it.
 
         Raises:
             MalformedRequest: The part is larger than any answer may be.
             StorageError: The rows cannot be read.
         """
         with self._lock:
-            shown = _screened(self._current(tenant), asked, screen)
+            shown = _screened(self._current(tenant, reads), asked, screen)
         if sum(_EACH_BYTES + len(one.text) for one in shown.memories) > GRAPH_BYTES_MAX:
             raise MalformedRequest(TOO_LARGE, status=413)
         return shown
 
-    def find(self, tenant: Tenant, asked: FindInGraph) -> InGraph:
+    def find(self, tenant: Tenant, asked: FindInGraph, reads: Reads = Reads.ALL) -> InGraph:
         """The existing parts of a tenant's graph, for a call that changes it.
 
         Raises what `read` raises.
         """
         with self._lock:
-            return self._current(tenant).find(asked)
+            return self._current(tenant, reads).find(asked)
 
     def orphans(self, tenant: Tenant) -> tuple[Orphan, ...]:
         """Observations whose entity is gone, so that only the entity's name is left.
@@ -72,17 +79,16 @@ class Graphs:
         Raises what `read` raises.
         """
         with self._lock:
-            return tuple(self._current(tenant).orphans())
+            return tuple(self._current(tenant, Reads.ALL).orphans())
 
-    def _current(self, tenant: Tenant) -> GraphIndex:
-        kept = self._kept.get(tenant)
-        if kept is None:
-            kept = self._kept[tenant] = _Kept()
-        self._kept.move_to_end(tenant)
+    def _current(self, tenant: Tenant, reads: Reads) -> GraphIndex:
+        name = (tenant, reads)
+        kept = self._kept.setdefault(name, _Kept())
+        self._kept.move_to_end(name)
         room = GRAPH_MEMORIES_MAX - len(kept.index)
-        changed = self._reader.turnover(tenant, WHOLE_GRAPH, kept.seen, room)
+        changed = self._reader.at(reads).turnover(tenant, WHOLE_GRAPH, kept.seen, room)
         if changed is None:
-            del self._kept[tenant]
+            del self._kept[name]
             raise MalformedRequest(TOO_LARGE, status=413)
         for ordinal in changed.gone:
             kept.index.drop(ordinal)

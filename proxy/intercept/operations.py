@@ -153,7 +153,7 @@ class Operations:
         self, principal: Principal, operation: Operation, dialect: str, trace: TraceContext
     ) -> Result:
         if isinstance(operation, Write):
-            proposals = tuple(self._settled(principal.tenant, one) for one in operation.proposals)
+            proposals = tuple(self._settled(principal, one) for one in operation.proposals)
             items = await self._writing.judge(principal, proposals, dialect, trace)
             return Written(items=await self._told(principal, proposals, items))
         if isinstance(operation, DeleteWhere):
@@ -166,7 +166,7 @@ class Operations:
             return await self._feedback.take(principal, operation)
         started_ns = self._out.clock_ns()
         screen = self._screens.screen(principal)
-        answered = _without(await self._read(principal.tenant, operation, screen), screen)
+        answered = _without(await self._read(principal, operation, screen), screen)
         recall_id = self._serve(principal, answered, dialect, trace, started_ns)
         if isinstance(answered.shown, Found):
             return replace(answered.shown, recall_id=recall_id)
@@ -188,10 +188,13 @@ class Operations:
         if isinstance(operation, FindInGraph):
             # The answer only tells which parts exist and shows no text, so it is not noted as seen
             # by the agent.
-            return await self._in_thread(self._graphs.find, principal.tenant, operation)
+            find = self._graphs.find
+            return await self._in_thread(find, principal.tenant, operation, principal.reads)
         started_ns = self._out.clock_ns()
         screen = self._screens.screen(principal)
-        shown = await self._in_thread(self._graphs.read, principal.tenant, operation, screen)
+        shown = await self._in_thread(
+            self._graphs.read, principal.tenant, operation, screen, principal.reads
+        )
         count = len(shown.memories)
         # A tenant can make its graph as large as it likes, so a large answer counts for more.
         self._window.spend(principal.principal_id, count // SHOWN_PER_UNIT)
@@ -243,25 +246,34 @@ class Operations:
         A change that brings no text is answered with the text that was there before.
         """
         screen = self._screens.screen(principal)
-        if screen is None or all(one.text is not None for one in proposals):
+        if all(one.text is not None for one in proposals):
             return items
         told: list[WrittenItem] = []
         for one, item in zip(proposals, items, strict=True):
             before = None if one.text is not None else item.memory
-            shows = before is None or await self._in_thread(screen.shows, before)
+            shows = before is None or principal.reads.shows(before.source)
+            if shows and before is not None and screen is not None:
+                shows = await self._in_thread(screen.shows, before)
             told.append(item if shows else replace(item, memory=None))
         return tuple(told)
 
-    def _settled(self, tenant: Tenant, proposal: Proposal) -> Proposal:
-        """A proposal with the id of a client's own key, and the end of a time to live.
+    def _settled(self, principal: Principal, proposal: Proposal) -> Proposal:
+        """A proposal with the ids that the gate knows, and the end of a time to live.
 
-        The id follows from the key alone, so nothing is looked up that another write could change
-        before this one is judged: of two creations under one key the writer's thread lets the
-        second replace the first.
+        The id of a client's own key follows from the key alone, so nothing is looked up that
+        another write could change before this one is judged: of two creations under one key the
+        writer's thread lets the second replace the first.
         """
+        tenant, reader = principal.tenant, self._reader.at(principal.reads)
+        memory_id = proposal.memory_id
         if proposal.own_key is not None:
-            memory_id = self._reader.id_of(tenant, proposal.own_key)
-            proposal = replace(proposal, memory_id=memory_id)
+            creates = proposal.change is ChangeKind.CREATE
+            by = principal.principal_id if creates else None
+            memory_id = reader.id_of(tenant, proposal.own_key, by)
+        elif memory_id is not None:
+            memory_id = reader.stands_for(tenant, memory_id)
+        parents = tuple(reader.stands_for(tenant, one) for one in proposal.derived_from)
+        proposal = replace(proposal, memory_id=memory_id, derived_from=parents)
         if proposal.ttl_ms is None:
             return proposal
         ends = datetime.fromtimestamp((self._out.now_ms() + proposal.ttl_ms) / 1_000, UTC)
@@ -272,8 +284,9 @@ class Operations:
         if operation.nonce is not None and len(operation.nonce) > BULK_NONCE_LEN_MAX:
             raise MalformedRequest(f"nonce: at most {BULK_NONCE_LEN_MAX} characters for a bulk")
         # Only ids are read: the texts of so many memories would not fit into memory.
+        reader = self._reader.at(principal.reads)
         found = await self._in_thread(
-            self._reader.ids, principal.tenant, operation.where, DELETE_WHERE_MAX
+            reader.ids, principal.tenant, operation.where, DELETE_WHERE_MAX
         )
         return tuple(
             Proposal(
@@ -287,38 +300,43 @@ class Operations:
         )
 
     async def _read(
-        self, tenant: Tenant, operation: Read, screen: ScreensRead | None
+        self, principal: Principal, operation: Read, screen: ScreensRead | None
     ) -> ReadAnswer:
+        tenant, reader = principal.tenant, self._reader.at(principal.reads)
         match operation:
             case Search():
-                return await self._searched(tenant, operation, screen)
+                return await self._searched(reader, tenant, operation, screen)
             case ListMemories():
-                found = await self._in_thread(self._listed, tenant, operation, screen)
+                found = await self._in_thread(_listed, reader, tenant, operation, screen)
                 return _answered(operation, found, "list_memories", len(found.memories))
             case GetMemory():
                 memory_id = operation.memory_id
                 if operation.own_key is not None:
-                    memory_id = self._reader.id_of(tenant, operation.own_key)
-                memory = None if memory_id is None else self._reader.get(tenant, memory_id)
+                    memory_id = reader.id_of(tenant, operation.own_key)
+                memory = None if memory_id is None else reader.get(tenant, memory_id)
                 if memory is not None and screen is not None:
                     memory = memory if await self._in_thread(screen.shows, memory) else None
                 got = Got(memory=memory)
                 return _answered(operation, got, "get_memory", int(memory is not None))
             case GetHistory():
-                entries = await self._in_thread(self._reader.history, tenant, operation.memory_id)
+                entries = await self._in_thread(reader.history, tenant, operation.memory_id)
                 if screen is not None:
                     entries = await self._in_thread(screen.history, entries)
                 told = History(memory_id=MemoryId(operation.memory_id), entries=entries)
                 return _answered(operation, told, "get_history", len(entries))
             case ListEntities():
-                return await self._entities(tenant, operation, screen)
+                return await self._entities(reader, tenant, operation, screen)
             case _:
                 assert_never(operation)
 
     async def _entities(
-        self, tenant: Tenant, operation: ListEntities, screen: ScreensRead | None
+        self,
+        reader: MemoryReader,
+        tenant: Tenant,
+        operation: ListEntities,
+        screen: ScreensRead | None,
     ) -> ReadAnswer:
-        ids = await self._in_thread(self._reader.entities, tenant, operation.offset)
+        ids = await self._in_thread(reader.entities, tenant, operation.offset)
         if ids.cut and not operation.by_offset:
             # This protocol has no way to ask for the rest of a list, and an incomplete list would
             # look complete.
@@ -330,12 +348,16 @@ class Operations:
         return _answered(operation, listed, "list_entities", len(named))
 
     async def _searched(
-        self, tenant: Tenant, operation: Search, screen: ScreensRead | None
+        self,
+        reader: MemoryReader,
+        tenant: Tenant,
+        operation: Search,
+        screen: ScreensRead | None,
     ) -> ReadAnswer:
         vector = self._query_vector(operation)
         searched = await self._in_thread(
             partial(
-                self._reader.searched,
+                reader.searched,
                 tenant,
                 vector,
                 operation.where,
@@ -353,20 +375,6 @@ class Operations:
             nearest=searched.nearest,
             version=searched.version,
         )
-
-    def _listed(
-        self, tenant: Tenant, operation: ListMemories, screen: ScreensRead | None
-    ) -> Listed:
-        page = self._reader.page(tenant, operation.where, operation.offset, operation.limit)
-        if page.cut and not operation.by_offset:
-            raise MalformedRequest("page_size: the page is too large; ask for fewer")
-        if screen is None:
-            return Listed(total=page.total, memories=page.memories)
-        memories = tuple(filter(screen.shows, page.memories))
-        # A client counts on the total to ask for the next page, so only a list that is whole has
-        # another one.
-        whole = len(page.memories) == page.total
-        return Listed(total=len(memories) if whole else page.total, memories=memories)
 
     def _identity(self, principal: Principal) -> Identity:
         status = self._reader.status()
@@ -386,6 +394,21 @@ class Operations:
         # not, because FAISS and LMDB release the interpreter lock.
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, call, *args)
+
+
+def _listed(
+    reader: MemoryReader, tenant: Tenant, operation: ListMemories, screen: ScreensRead | None
+) -> Listed:
+    page = reader.page(tenant, operation.where, operation.offset, operation.limit)
+    if page.cut and not operation.by_offset:
+        raise MalformedRequest("page_size: the page is too large; ask for fewer")
+    if screen is None:
+        return Listed(total=page.total, memories=page.memories)
+    memories = tuple(filter(screen.shows, page.memories))
+    # A client counts on the total to ask for the next page, so only a list that is whole has
+    # another one.
+    whole = len(page.memories) == page.total
+    return Listed(total=len(memories) if whole else page.total, memories=memories)
 
 
 def _named(entities: tuple[Entity, ...], screen: ScreensRead) -> tuple[Entity, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from policy.model import Reads
 from proxy.dialects.model.withheld import Leave
 from proxy.model.clean_turns import CleanTurns
 from proxy.withhold.asking import Conversation
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from proxy.dialects.model.transcript import ModelCall, ModelReply
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.ledger.sessions import Entered, Sessions
+    from proxy.model.above_floor import AboveFloor
     from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
     from proxy.model.replaying import ModelReplays
     from proxy.model.reply_notes import ReplyNotes
@@ -42,8 +44,10 @@ class Coupled:
         *,
         checks: ChecksReplies,
         replays: ModelReplays,
+        floor: AboveFloor,
     ) -> None:
         """`checks` holds finished replies against anchors; `replays` keeps requests."""
+        self._floor = floor
         self._inner = inner
         self._checks = checks
         self._replays = replays
@@ -70,13 +74,16 @@ class Coupled:
         await self._withholding.quiet(principal_id, QUIET_S)
         conversation = self._conversation(principal_id, entered, heard)
         body = await self._withheld(prepared, heard, conversation)
+        leave, memories = Leave(), self._replies.in_context(principal, request, entered)
+        if self._replays.keeps(asked) or principal.reads is not Reads.ALL:
+            leave = heard.leave()
         return msgspec.structs.replace(
             prepared,
-            body=body,
+            body=await self._floor.of(asked, body, memories, leave),
             session=entered.session,
             conversation=conversation,
-            leave=heard.leave() if self._replays.keeps(asked) else Leave(),
-            memories=self._replies.in_context(principal, request, entered),
+            leave=leave,
+            memories=memories,
         )
 
     def _conversation(

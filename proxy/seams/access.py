@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from policy.model import Principal
+from msgspec.structs import replace
+
+from policy.model import Principal, Reads
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+NO_FLOOR: Final = (
+    "a floor is not kept at a server that ranks, counts and lists its memories itself: what is "
+    "below the floor would take the places of what is above, and be counted"
+)
 
 
 class Access:
@@ -91,8 +99,25 @@ def plain(principal: Principal) -> Principal:
         tenant=principal.tenant,
         channel=principal.channel,
         claims=principal.claims,
+        reads=principal.reads,
     )
 
 
+def at_least(principal: Principal, reads: Reads) -> Principal:
+    """The principal with the stricter of its floor for reads and this one."""
+    return replace(principal, reads=max(principal.reads, reads, key=lambda one: one.trust))
+
+
+def check_no_floor(principal: Principal) -> None:
+    """Refuse a principal with a floor for reads at a server that ranks and lists by itself.
+
+    Raises:
+        MalformedRequest: The principal has a floor.
+    """
+    if principal.reads is not Reads.ALL:
+        raise MalformedRequest(f"reads: {NO_FLOOR}", status=403)
+
+
 def _fields(principal: Principal) -> tuple[object, ...]:
-    return principal.principal_id, principal.tenant, principal.channel, principal.claims
+    named = (principal.principal_id, principal.tenant)
+    return *named, principal.channel, principal.claims, principal.reads

@@ -8,7 +8,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.model import Hiding
+from policy.model import Hiding, Reads
+from proxy.seams.access import NO_FLOOR
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
 from proxy.settings.values import BadValue, table_of
 
@@ -39,6 +40,7 @@ class BackendTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     collections: Collections = Collections.EXISTING
     tenant: Text | None = None
     principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
+    reads: Reads = Reads.ALL
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 30.0
 
 
@@ -60,6 +62,8 @@ MEANINGS: Final[dict[str, str]] = {
     "LangGraph's server, and the whole list and the entities of Mem0's, are refused, because they "
     "show what every tenant has there.",
     "principals": "Ids of the principals that may use it; unset: all.",
+    "reads": "`all`. A floor for reads is refused here, and so is a key that has one: the server "
+    "ranks, counts and lists by itself.",
     "answer_seconds": "Seconds the server has for the beginning of an answer, and again for the "
     "rest of it.",
 }
@@ -113,6 +117,8 @@ def backend_servers(tables: list[object]) -> tuple[BackendServer, ...]:
 
 
 def _server(given: BackendTable) -> BackendServer:
+    if given.reads is not Reads.ALL:
+        raise BadValue(f"reads: {NO_FLOOR}")
     headers = headers_from(given.headers_file)
     check_url(given.url, has_credential=bool(headers))
     return BackendServer(

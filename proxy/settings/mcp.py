@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from proxy.dialects.mcp.maps import MapError
+from policy.model import Reads
+from proxy.dialects.mcp.maps import MapError, Posture
+from proxy.seams.access import NO_FLOOR
 from proxy.settings.secret_files import pairs_from
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
 from proxy.settings.tool_maps import load_map
@@ -38,6 +40,7 @@ class McpTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     map: Text | None = None
     headers_file: Text | None = None
     principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
+    reads: Reads = Reads.ALL
     sessions_max: Annotated[int, Meta(ge=1, le=4_096)] = 64
     idle_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 1_800.0
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 120.0
@@ -57,6 +60,9 @@ MEANINGS: Final[dict[str, str]] = {
     "headers_file": "File with `Name: value` lines, closed to others: headers that `url` gets "
     "with each request, such as the credential that only the sidecar has.",
     "principals": "Ids of the principals that may use it; unset: all.",
+    "reads": "`all`. A floor for reads is refused here: the server answers by itself. A key that "
+    "has one may use servers with a map of posture `context` or `files` only; `mnemogate mcp "
+    "--store` keeps the floor of its principal.",
     "sessions_max": "Sessions open at once, and so processes of a command.",
     "idle_seconds": "Seconds after which an unused session ends.",
     "answer_seconds": "Seconds the server has for the beginning of an answer.",
@@ -78,6 +84,11 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float
     answer_seconds: float
 
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether the server may keep memories, except in files."""
+        return self.tool_map is None or self.tool_map.posture is Posture.MEMORY
+
 
 def mcp_servers(tables: list[object], environment: Mapping[str, str]) -> tuple[McpServer, ...]:
     """The servers of these tables. `environment` is the sidecar's own.
@@ -98,6 +109,8 @@ def mcp_servers(tables: list[object], environment: Mapping[str, str]) -> tuple[M
 
 
 def _server(given: McpTable, environment: Mapping[str, str]) -> McpServer:
+    if given.reads is not Reads.ALL:
+        raise BadValue(f"reads: {NO_FLOOR}; `mnemogate mcp --store` keeps its principal's")
     if (given.url is None) == (given.command is None):
         raise BadValue("set exactly one of url, command")
     if given.command is None and (given.env or given.env_file):

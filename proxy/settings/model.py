@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.labels.who_writes import SystemText, UserTurns
+from policy.model import Reads
 from policy.places import Patterns  # noqa: TC001 - msgspec reads the annotation
 from policy.text.paths import BadPattern
 from proxy.dialects.mcp.maps import MapError
@@ -64,6 +65,7 @@ class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     hosted_state: HostedState = HostedState.REFUSE
     passing: Annotated[tuple[Path, ...], Meta(max_length=64)] = ()
     purpose: ModelPurpose = ModelPurpose.AGENT
+    reads: Reads = Reads.ALL
     maps: Annotated[tuple[Text, ...], Meta(max_length=64)] | None = None
     instruction_paths: Patterns = ()
     fact_paths: Patterns = ()
@@ -90,6 +92,8 @@ MEANINGS: Final[dict[str, str]] = {
     "judges the calls that they bring. Unset: they are refused.",
     "purpose": "`agent`, or `extraction`: a memory backend asks its own model here, and what that "
     "answers is gated before the backend sees it.",
+    "reads": "`all`, `user_input` or `operator`: the floor for reads. What a memory front served "
+    "to the same principal below it leaves requests; the stricter of key and table counts.",
     "maps": "Tool maps, shipped ones by name or files: which tools write memory. Unset: all that "
     "are shipped. For `extraction` one, with the form of the answers.",
     "instruction_paths": "Places that your hosts put into prompts as rules, beside the shipped "
@@ -121,6 +125,7 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
     hosted_state: HostedState
     passing: tuple[str, ...]
     purpose: ModelPurpose
+    reads: Reads
     maps: Maps
     user_turns: UserTurns | None
     system_text: SystemText
@@ -177,6 +182,7 @@ def _upstream(given: ModelTable) -> ModelUpstream:
         hosted_state=given.hosted_state,
         passing=given.passing,
         purpose=given.purpose,
+        reads=given.reads,
         maps=_maps(given),
         user_turns=UserTurns.PROGRAM if extracts else given.user_turns,
         system_text=given.system_text,

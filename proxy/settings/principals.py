@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from policy.model import Channel, Claims, Principal, PrincipalId, Tenant
+from policy.model import Channel, Claims, Principal, PrincipalId, Reads, Tenant
 from proxy.settings.servers import NAME_PATTERN
 from proxy.settings.values import BadValue, table_of
 
@@ -32,6 +32,7 @@ class _BoundPrincipal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     tenant: Annotated[str, Meta(pattern=NAME_PATTERN)]
     channel: Channel = Channel.AGENT
     claims: Claims = Claims.IGNORED
+    reads: Reads = Reads.ALL
     mtls: Annotated[str, Meta(pattern=SUBJECT_PATTERN)] | None = None
     uid: Annotated[int, Meta(ge=0, le=2**32 - 2)] | None = None
 
@@ -63,6 +64,7 @@ def bindings_of(tables: list[object]) -> tuple[Binding, ...]:
             tenant=Tenant(given.tenant),
             channel=given.channel,
             claims=given.claims,
+            reads=given.reads,
         )
         bindings.append(Binding(principal=principal, mtls=given.mtls, uid=given.uid))
     return tuple(bindings)

@@ -364,6 +364,7 @@ def _let_in(principal: Principal, access: Access) -> Authenticated:
         tenant=principal.tenant,
         channel=principal.channel,
         claims=principal.claims,
+        reads=principal.reads,
         access=access,
     )
 

@@ -45,6 +45,7 @@ from policy.model import (
     Channel,
     Claims,
     MemoryClass,
+    Reads,
     SourceKind,
 )
 from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - msgspec reads the annotations
@@ -302,6 +303,7 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     channel: Channel
     claims: Claims
+    reads: Reads
     created_at_ms: int
     revoked_at_ms: int | None
 
@@ -319,6 +321,7 @@ class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tenant: TenantName | None = None
     channel: Channel = Channel.AGENT
     claims: Claims = Claims.IGNORED
+    reads: Reads = Reads.ALL
 
 
 class RotateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
-from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, Scope
+from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, Scope, SourceKind
 from policy.query import AllOf, Compare, Field, Test
 from proxy.dialects.strict_json.strict import canonical_json, check_text
 from proxy.seams.faults import MalformedRequest
@@ -36,13 +36,15 @@ Labels = Annotated[list[str], Meta(max_length=NAME_LEN_MAX)]
 
 
 class ItemOut(msgspec.Struct, frozen=True, kw_only=True):
-    """One item in an answer, as `langgraph_sdk.schema.Item` has it."""
+    """One item in an answer, as `langgraph_sdk.schema.Item` has it, and its labels beside that."""
 
     namespace: list[str]
     key: str
     value: msgspec.Raw
     created_at: str
     updated_at: str
+    source_kind: SourceKind
+    source_origin: str | UnsetType = UNSET
 
 
 class FoundItemOut(ItemOut, frozen=True, kw_only=True):
@@ -187,6 +189,8 @@ def item_of(memory: Memory) -> ItemOut | None:
         value=filed.value,
         created_at=_moment(memory.created_at_ms),
         updated_at=_moment(memory.updated_at_ms),
+        source_kind=memory.source,
+        source_origin=memory.origin or UNSET,
     )
 
 
@@ -195,14 +199,7 @@ def found_item(memory: Memory, score: float | None) -> FoundItemOut | None:
     item = item_of(memory)
     if item is None:
         return None
-    return FoundItemOut(
-        namespace=item.namespace,
-        key=item.key,
-        value=item.value,
-        created_at=item.created_at,
-        updated_at=item.updated_at,
-        score=score,
-    )
+    return FoundItemOut(**msgspec.structs.asdict(item), score=score)
 
 
 def namespace_of(entity: Entity) -> tuple[str, ...] | None:

@@ -31,7 +31,7 @@ EVENTS: Final = {
     ChangeKind.PURGE: "DELETE",
 }
 # A client that asks for some fields of a memory gets these as well: the memory's id and its labels.
-_ALWAYS: Final = frozenset({"id", "source_kind", "memory_class"})
+_ALWAYS: Final = frozenset({"id", "source_kind", "source_origin", "memory_class"})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _JSON = msgspec.json.Encoder()
 
@@ -165,7 +165,8 @@ def entity_item(entity: Entity) -> Shape:
 
 
 def _labels(memory: Memory) -> Shape:
-    return {"source_kind": memory.source.value, "memory_class": memory.memory_class.value}
+    labels = {"source_kind": memory.source.value, "memory_class": memory.memory_class.value}
+    return labels | ({"source_origin": memory.origin} if memory.origin else {})
 
 
 def _expiry(memory: Memory) -> str | None:

@@ -230,6 +230,7 @@ def _memory(memory: Memory, score: float | None = None) -> MemoryOut:
         memory_class=memory.memory_class,
         source=memory.source,
         basis=memory.basis.value,
+        origin=memory.origin or UNSET,
         target=memory.target,
         created_at=_moment(memory.created_at_ms),
         updated_at=_moment(memory.updated_at_ms),

@@ -144,6 +144,7 @@ class MemoryOut(msgspec.Struct, frozen=True, kw_only=True):
     memory_class: MemoryClass = msgspec.field(name="class")
     source: SourceKind
     basis: str
+    origin: str | UnsetType = UNSET
     target: str
     created_at: str
     updated_at: str
