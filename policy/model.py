@@ -124,14 +124,11 @@ class Reads(enum.Enum):
     @property
     def trust(self) -> int:
         """How trusted a label has to be for the floor, as `SourceKind.trust`."""
-        return _FLOOR[self]
+        return 0 if self is Reads.ALL else SourceKind(self.value).trust
 
     def shows(self, source: SourceKind) -> bool:
         """Whether a row with this label is at or above the floor."""
         return source.trust >= self.trust
-
-
-_FLOOR = {Reads.ALL: 0, Reads.USER_INPUT: 3, Reads.OPERATOR: 4}
 
 
 class Claims(enum.Enum):

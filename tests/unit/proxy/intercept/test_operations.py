@@ -12,10 +12,20 @@ import msgspec
 import pytest
 
 from policy.gate import GATE
-from policy.model import ChangeKind, Channel, MemoryId, Principal, PrincipalId, Scope, Tenant
+from policy.model import (
+    ChangeKind,
+    Channel,
+    MemoryId,
+    Principal,
+    PrincipalId,
+    Reads,
+    Scope,
+    Tenant,
+)
 from policy.query import EVERYTHING
 from proxy.aftermath.feedback import TakingFeedback
 from proxy.aftermath.screening import KnownRules, Screening
+from proxy.dialects.mcp.store.graph import ENTITIES, EntityMark, marked
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.operations import BULK_NONCE_LEN_MAX, Operations, Window
 from proxy.seams.faults import MalformedRequest
@@ -26,9 +36,11 @@ from proxy.seams.operation import (
     GetHistory,
     GetMemory,
     Got,
+    GraphShown,
     History,
     Identify,
     Identity,
+    InGraph,
     Listed,
     ListEntities,
     ListMemories,
@@ -55,6 +67,7 @@ if TYPE_CHECKING:
     from proxy.seams.recalls import Read, ReadAnswer, Shown
 
 RECALL_ID = "00c0ffee00000001"
+NOT_THERE = MemoryId("00000000-0000-4000-8000-000000000000")
 STRANGER = Principal(principal_id=PrincipalId("stranger"), tenant=Tenant("elsewhere"))
 
 
@@ -288,3 +301,57 @@ async def test_a_memory_with_a_time_to_live_ends_by_itself(tmp_path: Path) -> No
         assert got.memory.expires_at is not None
         ends = datetime.fromisoformat(got.memory.expires_at).timestamp() * 1_000
         assert now_ms + 90_000 <= round(ends) <= talk.live.surroundings.now_ms() + 90_000
+
+
+def _entity(name: str) -> Proposal:
+    mark = EntityMark(name=name, entity_type="person")
+    return Proposal(
+        change=ChangeKind.CREATE, text=f"{name} person", metadata_json=marked(mark), target=ENTITIES
+    )
+
+
+async def test_a_graph_has_nothing_below_the_floor_and_a_call_finds_nothing_there(
+    tmp_path: Path,
+) -> None:
+    person = Principal(principal_id=PrincipalId("ann"), tenant=AGENT.tenant, channel=Channel.USER)
+    floored = msgspec.structs.replace(AGENT, reads=Reads.USER_INPUT)
+    with talking(tmp_path) as talk:
+        hers = await talk.ask(Write(proposals=(_entity("Ada"),)), person)
+        assert isinstance(hers, Written)
+        await talk.ask(Write(proposals=(_entity("Bank"),)))
+
+        async def names(principal: Principal, asked: GraphOperation) -> list[str]:
+            found = await talk.graph(asked, principal)
+            assert isinstance(found, GraphShown | InGraph)
+            return [one.name for one in found.entities]
+
+        for asked in (ReadGraph(), FindInGraph(names=("Ada", "Bank")), ReadGraph(query="a")):
+            assert await names(AGENT, asked) == ["Ada", "Bank"], "control"
+            assert await names(floored, asked) == ["Ada"]
+        known = hers.items[0].memory_id
+        assert known is not None
+        at = hers.items[0].memory
+        assert at is not None
+        await talk.live.store.writer.quarantine(known, AGENT.tenant, person.principal_id)
+        assert await names(floored, ReadGraph()) == []
+
+
+async def test_a_change_without_a_text_is_not_answered_with_what_is_below(tmp_path: Path) -> None:
+    floored = msgspec.structs.replace(AGENT, reads=Reads.USER_INPUT)
+    with talking(tmp_path) as talk:
+        (below,) = await talk.tell("Tea is at four.")
+        change = Proposal(
+            change=ChangeKind.UPDATE, memory_id=below, metadata_json='{"n":1}', nonce="n-1"
+        )
+        never = msgspec.structs.replace(change, memory_id=NOT_THERE, nonce="n-2")
+        found = []
+        for one in (change, never):
+            written = await talk.ask(Write(proposals=(one,)), floored)
+            assert isinstance(written, Written)
+            (item,) = written.items
+            found.append((item.decision, item.reason, item.memory_id, item.memory))
+        assert found[0] == found[1]
+        assert found[0][0] == "missing"
+        written = await talk.ask(Write(proposals=(msgspec.structs.replace(change, nonce="n-3"),)))
+        assert isinstance(written, Written)
+        assert written.items[0].memory is not None, "control"

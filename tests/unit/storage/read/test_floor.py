@@ -14,6 +14,7 @@ from policy.query import EVERYTHING, Compare, Field
 from policy.query import Test as Condition
 from storage.derived import catalogue
 from storage.tables.rows import chain, read_id
+from storage.values import Decision
 from tests.unit.storage.opening import (
     BY,
     TENANT,
@@ -42,10 +43,11 @@ def put(
     change: ChangeKind = ChangeKind.CREATE,
 ) -> MemoryId:
     candidate = candidate_of(text, change=change, memory_id=memory_id, scope=Scope(user_id="ada"))
-    proof = Provenance(source=label, ceiling=label, basis=Basis.CHANNEL)
+    proof = Provenance(source=label, basis=Basis.CHANNEL)
     (outcome,) = write(store, submission_of(candidate, provenance=proof))
+    assert outcome.decision is Decision.ADMIT, outcome
     found = memory_id if outcome.memory is None else outcome.memory.memory_id
-    assert found is not None, outcome
+    assert found is not None
     return found
 
 
@@ -66,7 +68,7 @@ def read_by_all(reader: MemoryReader, memory_id: MemoryId) -> list[object]:
         sum(entity.count for entity in entities),
         [memory.text for _, memory in turnover.came],
         [step.new_text for step in reader.history(TENANT, memory_id)],
-        reader.ceiling(TENANT, memory_id) is not None,
+        reader.source(TENANT, memory_id) is not None,
     ]
 
 
@@ -98,7 +100,7 @@ def test_ten_thousand_rows_below_blind_no_search_above(
     hers = put(store, "Ada keeps bees.", HERS)
     floor = store.reader.at(Reads.USER_INPUT)
     before = read_by_all(floor, hers)
-    proof = Provenance(source=NOBODYS, ceiling=NOBODYS, basis=Basis.UNJOINED)
+    proof = Provenance(source=NOBODYS, basis=Basis.UNPROVEN)
     for start in range(0, 10_000, 250):
         flood = [candidate_of(f"Ada keeps bee {start + at}.") for at in range(250)]
         vector = vector_of("anything")
