@@ -10,7 +10,9 @@ import pytest
 
 from policy.model import Channel, Principal, PrincipalId, Reads, Tenant
 from proxy.settings.load import SettingsError
+from tests.integration.model_bench import APIS, asking, call, fronted
 from tests.integration.running import AGENT_KEY, Running, running
+from tests.integration.test_model_coupling import answered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -246,3 +248,23 @@ async def test_a_server_that_ranks_by_itself_has_no_floor_and_the_start_says_why
                 headers = {"x-chroma-token": key}
             async with live.client.request(method, live.url + at, headers=headers, json={}) as one:
                 assert (one.status == 403 and "a floor is not kept" in await one.text()) is said
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("floor", ["all", "user_input"])
+async def test_what_was_served_below_the_floor_of_a_model_is_in_no_request_to_it(
+    tmp_path: Path, api: str, floor: str
+) -> None:
+    async with fronted(tmp_path, more=f'reads = "{floor}"') as bench:
+        person = await bench.front.key("ann", channel=Channel.USER)
+        for key, text in ((AGENT_KEY, LIE), (person, HERS)):
+            assert (await bench.front.write(key, {"text": text}))[0] == 201
+        _, found = await bench.front.call("POST", "/v1/search", AGENT_KEY, {"query": "bees"})
+        assert len(found["results"]) == 2
+        body = asking(api, f"Where are they? {call('fetch', url='x')}", tools=("fetch",))
+        assert (await bench.ask(api, body)).status == 200
+        result = json.dumps({"results": found["results"]})
+        assert (await bench.ask(api, answered(api, body, "call_0000", result))).status == 200
+        sent = bench.model.requests[-1].raw
+    assert HERS.encode() in sent
+    assert (b"the cellar of the bank" in sent) is (floor == "all")
