@@ -54,12 +54,14 @@ async def got(live: Running, key: str, agent: str = AGENT_KEY) -> Any:  # noqa: 
 
 
 def _untimed(answer: object) -> object:
-    """An answer without times and scores, which are others on each server."""
+    """An answer without times and scores, which are others on each server, and without labels."""
     if isinstance(answer, list):
         return [_untimed(one) for one in cast("list[object]", answer)]
     if isinstance(answer, dict):
         members = cast("dict[str, object]", answer)
-        return {k: _untimed(v) for k, v in members.items() if k not in {*TIMES, "score"}}
+        return {
+            k: _untimed(v) for k, v in members.items() if k not in {*TIMES, "score", "source_kind"}
+        }
     return answer
 
 

@@ -12,6 +12,7 @@ from policy.withheld.words import RUN, words_of
 from proxy.dialects.model.api import ANTHROPIC, APIS, RESPONSES
 from proxy.ledger.requests import Entered
 from proxy.ledger.turn_values import TurnRead
+from proxy.model.above_floor import AboveFloor
 from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
 from proxy.model.recurring import Recurring
 from proxy.model.replaying import ModelReplays
@@ -60,6 +61,7 @@ class _Front:
             replies,
             checks=ChecksNoReplies(),
             replays=ModelReplays((), ReplaySettings(), lambda: 0),
+            floor=AboveFloor(store.reader),
         )
 
     async def ask(self, *messages: Json) -> str:

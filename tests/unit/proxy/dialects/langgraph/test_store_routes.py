@@ -257,7 +257,11 @@ def test_an_item_is_answered_as_it_was_put() -> None:
         "value": VALUE,
         "created_at": "2023-11-14T22:13:20.123000+00:00",
         "updated_at": "2023-11-14T22:14:20.456000+00:00",
+        "source_kind": one.source.value,
     }
+    named = msgspec.structs.replace(one, origin="web fetch")
+    reply = LANGGRAPH.encode(asked, operation, Got(memory=named), ANSWERING)
+    assert msgspec.json.decode(reply.body)["source_origin"] == "web fetch"
     missing = LANGGRAPH.encode(asked, operation, Got(memory=None), ANSWERING)
     assert (missing.status, missing.body) == (200, b"null")
 
