@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PAIRS: Final = 10
 WRITERS: Final = 10
-REQUESTS: Final = 40
+REQUESTS: Final = 120
 _CHOICES: Final = ("stall", "writes", "turns", "first-byte", "mcp", "store")
 
 
