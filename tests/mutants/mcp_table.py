@@ -159,21 +159,6 @@ MCP: Final = (
         ),
     ),
     Mutant(
-        row="mcp-rules",
-        name="a pattern repeats as often as it likes",
-        invariant="no text of an agent keeps a class rule from ending",
-        where="proxy.dialects.mcp.class_rules:_pieces",
-        operator=Operator.REPLACE,
-        at="repeated or not pieces or pieces[-1] in {'|', '^', '$'}",
-        by="not pieces or pieces[-1] in {'|', '^', '$'}",
-        tests=(
-            at(
-                "tests/unit/proxy/dialects/mcp/test_class_rules.py",
-                "test_a_pattern_that_may_not_end_is_refused",
-            ),
-        ),
-    ),
-    Mutant(
         row="mcp-instructions",
         name="the words of tools are not sifted",
         invariant="what a server says of itself is a read",
@@ -249,7 +234,7 @@ MCP: Final = (
         row="page-escape",
         name="a candidate is shown as markup",
         invariant="nothing of a candidate acts on the page where a person reads it",
-        where="proxy.fronts.confirm_page:_shown",
+        where="proxy.fronts.confirm_page:_seen",
         operator=Operator.REPLACE,
         at="escape(char)",
         by="char",
@@ -261,8 +246,8 @@ MCP: Final = (
         invariant="a link decides the candidate that it was made for",
         where="proxy.admin.confirm_links:Confirming.check",
         operator=Operator.REPLACE,
-        at="bound != (held.candidate_id, held.memory_class)",
-        by="bound == ()",
+        at="(confirmation.subject, confirmation.memory_class) != (subject, memory_class)",
+        by="not subject",
         tests=(at(_CONFIRM_PAGE, "test_a_link_is_for_one_candidate_and_for_a_time"),),
     ),
     Mutant(
@@ -270,9 +255,8 @@ MCP: Final = (
         name="a key decides without the code of a form",
         invariant="what a foreign page makes a browser send decides nothing",
         where="proxy.fronts.confirm_page:ConfirmPage._decide",
-        operator=Operator.REPLACE,
-        at="self.confirming.check(form.get('code', ''), self._held(candidate_id))",
-        by="self._held(candidate_id)",
+        operator=Operator.DROP,
+        at="self._check(form.code, subject)",
         tests=(at(_CONFIRM_PAGE, "test_a_key_alone_decides_nothing"),),
     ),
     Mutant(
@@ -398,6 +382,78 @@ MCP: Final = (
             at(
                 "tests/integration/test_mcp_http_command.py",
                 "test_the_processes_behind_a_key_end_with_it",
+            ),
+        ),
+    ),
+    Mutant(
+        row="mcp-hiding",
+        name="a piece of a convicted memory hides an older one",
+        invariant="a memory that was there before a lie is shown on",
+        where="proxy.guard.sieve:_OfServer.hides",
+        operator=Operator.REPLACE,
+        at="self._live.first(piece) >= self._hidden.first(piece)",
+        by="True",
+        tests=(
+            at(
+                "tests/unit/proxy/guard/test_sieve.py",
+                "test_a_piece_is_shown_by_what_is_proven_or_was_there_before",
+            ),
+        ),
+    ),
+    Mutant(
+        row="mcp-second",
+        name="a convicted piece is shown",
+        invariant="a piece of a hidden memory is in no answer",
+        where="proxy.guard.sieve:_OfServer.hides",
+        operator=Operator.REPLACE,
+        at="self._hidden.has(piece)",
+        by="self._live.has(piece)",
+        tests=(
+            at(
+                "tests/unit/proxy/guard/test_sieve.py",
+                "test_a_piece_is_found_as_a_whole_string_line_or_sentence",
+            ),
+        ),
+    ),
+    Mutant(
+        row="page-foreign",
+        name="a call passes with one line that no one let in",
+        invariant="an act lets in the lines that it showed",
+        where="storage.write.lines:Lines._let_in",
+        operator=Operator.REPLACE,
+        at="len(records) == len(found)",
+        by="records",
+        tests=(at("tests/unit/storage/write/test_lines.py", "test_one_line_more_is_not_let_in"),),
+    ),
+    Mutant(
+        row="page-foreign",
+        name="what was let in passes again and again",
+        invariant="what a person let in passes once",
+        where="storage.write.lines:Lines.carried_out",
+        operator=Operator.RETURN,
+        by="None",
+        tests=(
+            at(
+                "tests/unit/storage/write/test_lines.py", "test_what_a_relay_took_no_call_has_again"
+            ),
+            at(
+                "tests/unit/storage/write/test_lines.py",
+                "test_a_call_whose_lines_were_all_let_in_passes_once_after_a_restart",
+            ),
+        ),
+    ),
+    Mutant(
+        row="held-flood",
+        name="a denied line is held again",
+        invariant="a denial stands until it is forgiven",
+        where="storage.write.lines:Lines.said",
+        operator=Operator.REPLACE,
+        at="any((change.draft.has(LINES, one) for one in self._keys(candidate, _DENIED)))",
+        by="False",
+        tests=(
+            at(
+                "tests/unit/storage/write/test_lines.py",
+                "test_a_denied_line_is_refused_until_it_is_forgiven",
             ),
         ),
     ),

@@ -67,8 +67,8 @@ MODEL: Final = (
         invariant="a stored memory cannot be hidden by proposing it again",
         where="policy.withheld.matching:Withheld.is_open",
         operator=Operator.REPLACE,
-        at="stored.firm or stored.version <= first",
-        by="stored.firm and first < 0",
+        at="stored.proven or stored.version <= first",
+        by="stored.proven and first < 0",
         tests=(
             at(
                 "tests/unit/proxy/withhold/test_withholding.py",
@@ -390,6 +390,35 @@ MODEL: Final = (
             at(
                 _MODEL_PASSING,
                 "test_a_version_or_a_model_is_not_taken_away_by_proposing_to_remember_it",
+            ),
+        ),
+    ),
+    Mutant(
+        row="transcript",
+        name="whatever the host says is its own",
+        invariant="what another said first is searched in the host's words too",
+        where="proxy.withhold.first_speakers:FirstSpeakers._host",
+        operator=Operator.REPLACE,
+        at="OTHER if other else OWN",
+        by="OWN",
+        tests=(
+            at(
+                "tests/conformance/test_withheld_places.py",
+                "test_what_a_page_says_first_is_left_in_her_words_alone",
+            ),
+        ),
+    ),
+    Mutant(
+        row="transcript",
+        name="what stands between tags is hers",
+        invariant="a turn is hers outside of tags alone",
+        where="proxy.withhold.tags:tagged",
+        operator=Operator.RETURN,
+        by="[[] for _ in texts]",
+        tests=(
+            at(
+                "tests/conformance/test_withheld_places.py",
+                "test_what_a_page_says_first_is_left_in_her_words_alone",
             ),
         ),
     ),

@@ -36,7 +36,7 @@ WRITES: Final = (
         operator=Operator.REPLACE,
         at="landing if stored is None else more_powerful(landing, stored)",
         by="landing",
-        tests=(at(_DERIVE, "test_a_policy_is_not_overwritten_by_naming_a_lower_class"),),
+        tests=("tests/property/test_gate_reference.py",),
     ),
     Mutant(
         row="summary",
@@ -341,6 +341,80 @@ WRITES: Final = (
             at(
                 "tests/unit/storage/read/test_exposure.py",
                 "test_of_five_lies_of_one_origin_ten_results_show_three_and_stay_ten",
+            ),
+        ),
+    ),
+    Mutant(
+        row="labels",
+        name="what a model extracted is its person's word",
+        invariant="what a model makes of a conversation is no one's word",
+        where="policy.labels.derive:_of_channel",
+        operator=Operator.REPLACE,
+        at="extracted or candidate.role not in _HERS",
+        by="candidate.role not in _HERS",
+        tests=(
+            at(
+                "tests/unit/policy/labels/test_derive.py",
+                "test_what_a_model_extracted_is_no_ones_word_under_a_persons_key_too",
+            ),
+        ),
+    ),
+    Mutant(
+        row="labels",
+        name="every role under a person's key is hers",
+        invariant="a person's key vouches for what she says herself",
+        where="policy.labels.derive:_of_channel",
+        operator=Operator.REPLACE,
+        at="extracted or candidate.role not in _HERS",
+        by="extracted",
+        tests=(
+            at(
+                "tests/unit/policy/labels/test_derive.py",
+                "test_a_persons_key_vouches_for_her_own_role_alone",
+            ),
+        ),
+    ),
+    Mutant(
+        row="labels",
+        name="what a ledger saw raises a label",
+        invariant="nothing but a proof raises a label",
+        where="policy.labels.derive:derive_provenance",
+        operator=Operator.REPLACE,
+        at="SourceKind.TOOL_RESULT",
+        by="SourceKind.USER_INPUT",
+        tests=(
+            at(
+                "tests/unit/policy/labels/test_derive.py",
+                "test_nothing_that_a_ledger_saw_raises_or_lowers_the_rank_of_a_label",
+            ),
+        ),
+        quick=True,
+    ),
+    Mutant(
+        row="more-trusted",
+        name="a session that read a page removes what was there before",
+        invariant="a removal by a session that had read waits",
+        where="policy.checks:_removal_after_reading",
+        operator=Operator.RETURN,
+        by="None",
+        tests=(
+            at(
+                "tests/unit/policy/test_checks.py",
+                "test_a_removal_after_reading_waits_where_what_it_removes_was_written_without",
+            ),
+        ),
+    ),
+    Mutant(
+        row="memory-files",
+        name="an unproven write lands among the instructions",
+        invariant="what a host reads as rules is written by a person",
+        where="policy.checks:_instruction_place",
+        operator=Operator.RETURN,
+        by="None",
+        tests=(
+            at(
+                "tests/unit/policy/test_checks.py",
+                "test_an_unproven_write_into_a_place_of_instructions_waits",
             ),
         ),
     ),
