@@ -2,13 +2,11 @@
 
 A refused text is stored as keyed hashes of its words and never as words: an index of refused texts
 would be one more place to find them in. Any eight words in a row that a text shares with a refused
-one are a *run*; a shorter text is one run. Words are those of the skeleton, after what spells them
-another way (JSON escapes, percent signs, entities) is taken back, so that case, look-alike letters,
-marks between the words and JSON inside a string do not matter.
+one are a *run*; a shorter text is one run. The words are those of `policy.withheld.words`.
 
-Three kinds of text exempt a stretch that they contain whole: a trusted text (otherwise a steered
-model could blank a system prompt by proposing it), a memory that a person wrote, and a memory that
-was there before the refusal.
+Three kinds of text exempt a stretch that they contain whole: what the agent's program says itself
+(otherwise a steered model could blank a system prompt by proposing it), a memory whose label is
+proven, and a memory that was there before the refusal.
 """
 
 from __future__ import annotations
@@ -449,10 +447,7 @@ class Withheld:
             self.generation += 1
 
     def open(self, numbers: Sequence[int]) -> None:
-        """Note a trusted text: a refused text that stands in it may be shown from now on.
-
-        Of the trusted text, only these stretches are kept.
-        """
+        """Note a trusted text: a refused text that stands in it may be shown from now on."""
         for span in self.anywhere(numbers):
             words = packed(numbers[span.start : span.end])
             if words not in self._open:
@@ -464,11 +459,7 @@ class Withheld:
     def is_open(
         self, stretch: Sequence[int], sight: Sight, typed: Callable[[], Iterable[bytes]] = tuple
     ) -> bool:
-        """Whether some text that exempts contains these words in a row, so that they may be shown.
-
-        `typed` are a person's words in the same conversation: they exempt texts that wait for a
-        person.
-        """
+        """Whether some text that exempts contains these words; `typed` exempts those that wait."""
         words = packed(stretch)
         if any(_contains(shown, words) for shown in self._open):
             return True

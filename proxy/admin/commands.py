@@ -157,7 +157,8 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
 
     def status(self) -> StatusView:
         """The store's state at a glance: version, counts and what waits."""
-        return msgspec.convert(msgspec.structs.asdict(self.reader.status()), StatusView)
+        status = msgspec.convert(msgspec.structs.asdict(self.reader.status()), StatusView)
+        return msgspec.structs.replace(status, unmapped_tools=self.ledger.unmapped.all())
 
     def usage(self) -> UsageList:
         """The space that each tenant takes of the store."""

@@ -55,7 +55,6 @@ _THERE_IS: Final[Mapping[str, str]] = {
     "groups": "`mnemogate review list` shows what waits",
     "unsettled": "`mnemogate review unsettled` lists them",
     "sessions": "`mnemogate session list` shows them",
-    "tools": "`mnemogate session tools` lists them; check --tenant",
     "incidents": "`mnemogate isolate --list` shows them",
     "recalls": "`mnemogate recall list` shows the newest",
     "replies": "`mnemogate recall list` says since when reads are kept; check --tenant",

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import NAME_LEN_MAX, Principal, PrincipalId, Tenant
+from proxy.admin.wire.store import StatusView
 from proxy.admin.wire.upkeep import ApproveRequest, ServerList, ServerView
 from proxy.cli.client import part
 from proxy.cli.command import Command
@@ -34,7 +35,6 @@ from proxy.fronts.mcp_store import StoreStdio
 from proxy.guard.client import GuardClient
 from proxy.guard.election import ElectedGuard, ElectedStore, Election, Opened
 from proxy.guard.wire import SOCKET
-from proxy.ledger.wire import ToolList
 from proxy.mcp.relay import Relay, Server, limits_of
 from proxy.mcp.store_server import StoreServer
 from proxy.seams.surroundings import RandomPool, Surroundings
@@ -271,13 +271,13 @@ async def _skeleton(context: Context, names: tuple[str, ...]) -> Exit:
     if len(names) != 1:
         raise CommandFailed(Exit.USAGE, "mcp map takes one name: a tool's, or its server's")
     async with operator(context) as api:
-        seen = (await api.get("/tools", ToolList)).unmapped
+        seen = (await api.get("/status", StatusView)).unmapped_tools
     chosen = tools_named(names[0], seen)
     if not chosen:
         raise CommandFailed(
             Exit.NOT_FOUND,
             f"no tool of that name speaks of memory without a map: {names[0]}",
-            then="`mnemogate session tools` lists those that were seen since the start",
+            then="`mnemogate doctor` names those that were seen since the start",
         )
     text = skeleton_of(names[0], chosen)
     if context.terminal.as_json:

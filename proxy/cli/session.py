@@ -19,10 +19,7 @@ from proxy.ledger.wire import (
     SegmentView,
     SessionList,
     SessionView,
-    ToolList,
-    ToolRequest,
 )
-from proxy.seams.tenants import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
 _SEGMENTS = ("turn", "channel", "label", "from", "characters", "why")
 _WRITES = ("when", "class", "label", "by", "verdict", "candidate")
 _NEWEST = "last"
-MAP_THEM = "Nobody judges their calls: `mnemogate mcp map TOOL` writes the skeleton of a map."
 
 
 class _List(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,11 +136,6 @@ def _tell(terminal: Terminal, view: SessionView) -> None:
     if view.segments_left_out:
         terminal.say(f"{view.segments_left_out} older ones are left out; they count all the same.")
     terminal.table(_SEGMENTS, [_row(one) for one in view.segments])
-    if view.unmapped_tools:
-        terminal.say()
-        names = ", ".join(view.unmapped_tools)
-        terminal.say(f"Tools that speak of memory and that no map takes: {inert(names)}")
-        terminal.say(MAP_THEM)
     if view.open_calls:
         terminal.say()
         calls = ", ".join(_origin(one) for one in view.open_calls)
@@ -230,57 +221,6 @@ def _warn(terminal: Terminal, until_ms: int | None) -> None:
         )
 
 
-class _Tools(msgspec.Struct, frozen=True, kw_only=True):
-    tenant: str = DEFAULT_TENANT
-    tool: str = ""
-    digest: str | None = None
-
-
-async def _tools(context: Context) -> Exit:
-    asked = context.arguments(_Tools)
-    async with operator(context) as api:
-        found = await api.get("/tools", ToolList, tenant=asked.tenant)
-    _tool_table(context.terminal, found)
-    return Exit.OK
-
-
-async def _approve(context: Context) -> Exit:
-    asked = context.arguments(_Tools)
-    body = ToolRequest(tenant=asked.tenant, digest=asked.digest)
-    async with operator(context) as api:
-        left = await api.post(f"/tools/{part(asked.tool)}/approve", ToolList, body)
-    _tool_table(context.terminal, left)
-    return Exit.OK
-
-
-def _tool_table(terminal: Terminal, found: ToolList) -> None:
-    if terminal.as_json:
-        terminal.data(found)
-        return
-    if found.changed:
-        terminal.table(
-            ("tool", "digest sent last", "approved before"),
-            [(one.tool, one.digest, str(one.approved_count)) for one in found.changed],
-        )
-    else:
-        terminal.say("Every tool is as it was approved.")
-    if found.unmapped:
-        terminal.say()
-        names = ", ".join(one.tool for one in found.unmapped)
-        terminal.say(f"Tools that speak of memory and that no map takes: {inert(names)}")
-        terminal.say(MAP_THEM)
-
-
-def _tools_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tenant", metavar="NAME", help="whose agents (default)")
-
-
-def _approve_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tool", metavar="TOOL")
-    parser.add_argument("--digest", metavar="HEX", help="only if this is what was sent last")
-    _tools_arguments(parser)
-
-
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", metavar="N", type=int, help="how many at most (20)")
 
@@ -306,17 +246,5 @@ COMMANDS = (
         summary="show what entered a session, its taint and why, and what each write came from",
         act=_show,
         arguments=_show_arguments,
-    ),
-    Command(
-        words=("session", "tools"),
-        summary="list tools whose descriptions changed: sessions with them are unknown",
-        act=_tools,
-        arguments=_tools_arguments,
-    ),
-    Command(
-        words=("session", "approve"),
-        summary="approve a tool's description as it was sent last, for sessions to come",
-        act=_approve,
-        arguments=_approve_arguments,
     ),
 )

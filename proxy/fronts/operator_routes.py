@@ -54,7 +54,7 @@ from proxy.dialects.openapi import Described
 from proxy.dialects.query import NoQuery
 from proxy.fronts.backend_routes import BACKENDS
 from proxy.fronts.registered_routes import RULES
-from proxy.ledger.wire import SessionList, SessionView, ToolList, ToolRequest
+from proxy.ledger.wire import SessionList, SessionView
 
 if TYPE_CHECKING:
     import msgspec
@@ -353,17 +353,6 @@ async def _session(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return operate.one_session(call.argument)
 
 
-async def _tools(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Tools whose descriptions changed."""
-    return operate.ledger.tools(call.tenant())
-
-
-async def _tool_approve(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    """Approve a tool's description as it was sent last."""
-    asked = call.body(ToolRequest)
-    return await operate.ledger.approve(asked.tenant, call.argument, asked.digest)
-
-
 async def _check(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """Read the whole store and name each contradiction in it."""
     call.body(wire.Empty)
@@ -471,8 +460,6 @@ ROUTES: Final = tuple(
         ("POST", "/retention", _retention, NoQuery, RetentionRequest, RetentionView),
         ("GET", "/sessions", _sessions, SessionsQuery, None, SessionList),
         ("GET", "/sessions/{session}", _session, NoQuery, None, SessionView),
-        ("GET", "/tools", _tools, TenantQuery, None, ToolList),
-        ("POST", "/tools/{tool}/approve", _tool_approve, NoQuery, ToolRequest, ToolList),
         ("POST", "/check", _check, NoQuery, wire.Empty, wire.CheckView),
         ("POST", "/compact", _compact, NoQuery, wire.Empty, wire.CompactView),
     )

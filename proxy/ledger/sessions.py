@@ -12,8 +12,6 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-import msgspec
-
 from policy.labels.who_writes import SystemText
 from proxy.ledger.core import DISTRUST_MS, Core
 from proxy.ledger.evidence import SeenCall, evidence
@@ -24,7 +22,6 @@ from proxy.ledger.records import (
     Gave,
     KeptBook,
     KeptSession,
-    Pinned,
     Row,
     Wrote,
     decode,
@@ -36,8 +33,7 @@ from proxy.ledger.snapshot import restore_book, restored_session, snapshot_of
 from proxy.ledger.splices import shipped_rules
 from proxy.ledger.state import unread_of
 from proxy.ledger.unmapped_tools import UnmappedTools
-from proxy.ledger.views import beside, listed, read_before, shown, tools
-from proxy.seams.faults import NotFound
+from proxy.ledger.views import beside, listed, read_before, shown
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -47,7 +43,7 @@ if TYPE_CHECKING:
     from policy.labels.who_writes import UserTurns
     from policy.model import Memory, Origin, Principal, PrincipalId
     from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest
-    from proxy.ledger.wire import SessionList, SessionView, ToolList
+    from proxy.ledger.wire import SessionList, SessionView
     from proxy.seams.guard import Join, Segment
     from proxy.seams.operation import EarlierText
     from proxy.seams.surroundings import Surroundings
@@ -158,8 +154,7 @@ class Sessions:
         found = self._core.state.session(session)
         if found is None:
             return None
-        view = shown(self._core.state, found, self.surroundings.now_ms())
-        return msgspec.structs.replace(view, unmapped_tools=self.unmapped.of(session))
+        return shown(self._core.state, found, self.surroundings.now_ms())
 
     def are_kin(self, one: str, other: str) -> bool:
         """Whether two sessions belong together.
@@ -167,28 +162,6 @@ class Sessions:
         One began under a call of the other, or both began under a third session.
         """
         return self._core.state.root(one) == self._core.state.root(other)
-
-    def tools(self, tenant: str) -> ToolList:
-        """Tools with an unapproved description, for an operator."""
-        view = tools(self._core.state, tenant)
-        return msgspec.structs.replace(view, unmapped=self.unmapped.all())
-
-    async def approve(self, tenant: str, tool: str, digest: str | None) -> ToolList:
-        """Approve a tool's description as last sent. Returns the tools that are left to approve.
-
-        Sessions that saw the description before stay unknown.
-
-        Raises:
-            NotFound: No such tool needs approval, or its description changed again.
-            StoreUnavailable: The approval is not durable.
-        """
-        found = self._core.state.changed.get((tenant, tool))
-        if found is None or digest not in {None, f"{found:016x}"}:
-            raise NotFound("no changed tool of that name and digest")
-        self._core.do(Pinned(tenant, tool, found))
-        await self._durable(self._taken_count)
-        _LOG.warning("an operator approved the changed description of a tool")
-        return self.tools(tenant)
 
     async def check(self) -> str | None:
         """What is wrong with the log's file; None if it is sound."""

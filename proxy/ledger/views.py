@@ -17,8 +17,6 @@ from proxy.ledger.wire import (
     SessionRow,
     SessionView,
     SessionWriteView,
-    ToolList,
-    ToolView,
     UnknownView,
     UnplacedView,
 )
@@ -70,7 +68,6 @@ NEEDED: Final = {
         "its memories served by this sidecar, or read through a relay with a map",
     ),
     "relayed": ("map", "a tool map that says what the server's answer is"),
-    "changed": ("person", "`mnemogate session approve` for its description"),
     "system_changed": ("setting", '`system_text = "trusted"` in its [[model]] table'),
     "recalled": ("person", "`mnemogate review vouch` for the memory"),
     "said_before": ("none", "nothing: see where it was said first"),
@@ -89,22 +86,6 @@ def listed(state: State, limit: int, now_ms: int) -> SessionList:
         unplaced=tuple(_unplaced(state, limit)),
         flooding=state.hearsay.flooding,
         distrusted_until_ms=_distrusted(state, None, now_ms),
-    )
-
-
-def tools(state: State, tenant: str) -> ToolList:
-    """The tools of a tenant whose changed descriptions make sessions unknown."""
-    return ToolList(
-        changed=tuple(
-            ToolView(
-                tenant=tenant,
-                tool=tool,
-                digest=f"{digest:016x}",
-                approved_count=len(state.pins.get((tenant, tool), ())),
-            )
-            for (whose, tool), digest in reversed(state.changed.items())
-            if whose == tenant
-        )
     )
 
 

@@ -2,20 +2,13 @@
 
 GET  /sessions?limit=   -> SessionList
 GET  /sessions/{id}     -> SessionView
-GET  /tools?tenant=     -> ToolList
-POST /tools/{tool}/approve   ToolRequest -> ToolList
 """
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
-from msgspec import Meta
 
 from policy.model import Basis, MemoryClass, SourceKind  # noqa: TC001 - msgspec reads them
-from proxy.ledger.unmapped_tools import UnmappedTool  # noqa: TC001 - msgspec reads it
-from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 
 class SegmentView(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,33 +135,6 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     # Whether the session's texts can be searched; if not, a write gets their lowest label.
     searchable: bool
     distrusted_until_ms: int | None = None
-    # Tools that seem to be about memory and are in no tool map.
-    unmapped_tools: tuple[str, ...] = ()
     # The call without a result during which the session began: no turn of the session is a
     # person's.
     began_under: BeganUnderView | msgspec.UnsetType = msgspec.UNSET
-
-
-class ToolRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Approve a tool's description as last sent; the description has to have the given `digest`."""
-
-    tenant: TenantName = DEFAULT_TENANT
-    digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None
-
-
-class ToolView(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool with an unapproved description."""
-
-    tenant: str
-    tool: str
-    # The digest of the description last sent, so that exactly this one is approved.
-    digest: str
-    approved_count: int
-
-
-class ToolList(msgspec.Struct, frozen=True, kw_only=True):
-    """Tools of a tenant with changed descriptions, the most recently seen first."""
-
-    changed: tuple[ToolView, ...]
-    # The tools of all tenants that seem to be about memory and are in no tool map.
-    unmapped: tuple[UnmappedTool, ...] = ()

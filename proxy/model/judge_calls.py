@@ -72,7 +72,7 @@ class Vetoing:
         return tuple(texts)
 
     def _tell_of(self, session: str, catalogue: OfferedTools) -> None:
-        for tool in self._unmapped.note(session, catalogue.unmapped):
+        for tool in self._unmapped.note(catalogue.unmapped):
             fields = {"tool": tool, "session": session}
             _LOG.warning("a tool speaks of memory and no map takes it", extra={"fields": fields})
 

@@ -136,7 +136,7 @@ class Coupled:
         """Note what the model said and called, before the agent can act on it."""
         principal = prepared.asked.principal
         await self._sessions.replied(principal, prepared.session, reply)
-        await self._withholding.replied(principal.principal_id, reply)
+        await self._withholding.speakers.replied(principal.principal_id, reply)
         self._replies.replied(prepared, reply)
         self._replays.keep(prepared, reply.reply_id or "")
         if prepared.memories and reply.reply_id:

@@ -18,9 +18,10 @@ from proxy.withhold.state import Spoke, put
 from proxy.withhold.voices import TurnWords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
-    from proxy.dialects.model.transcript import ModelRequest, Said, Turn, Where
+    from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Where
+    from proxy.seams.pace import Pace
     from proxy.withhold.voices import HostSentence, Listener, UserString
 
     Refused = Callable[[Sequence[str]], frozenset[int]]
@@ -46,9 +47,20 @@ class Unread(NamedTuple):
         said = sum(len(one.text) for turn in self.turns for one in turn.said)
         return said + sum(map(len, self.texts))
 
-    def read(self, listener: Listener) -> tuple[list[TurnWords], list[tuple[HostSentence, ...]]]:
+    def read(self, listener: Listener) -> Unheard:
         """The words of these parts. Pure; any thread."""
-        return [*map(listener.turn, self.turns)], [*map(listener.host, self.texts)]
+        turns = zip(self.turns, map(listener.turn, self.turns), strict=True)
+        return Unheard(
+            {id(turn): words for turn, words in turns},
+            dict(zip(self.texts, map(listener.host, self.texts), strict=True)),
+        )
+
+
+class Unheard(NamedTuple):
+    """The words of the parts of a request that were not noted yet: turns by identity, texts."""
+
+    turns: dict[int, TurnWords]
+    texts: dict[str, tuple[HostSentence, ...]]
 
 
 class FirstSpeakers:
@@ -112,32 +124,24 @@ class FirstSpeakers:
             tuple(text for text in texts if self._listener.print(text) not in self._texts),
         )
 
-    def hear(
-        self,
-        request: ModelRequest,
-        unread: Unread,
-        words: tuple[list[TurnWords], list[tuple[HostSentence, ...]]],
-        refused: Refused,
-    ) -> RequestWords:
-        """Note the words of a request; `words` are those of its unread parts.
+    def hear(self, request: ModelRequest, fresh: Unheard, refused: Refused) -> RequestWords:
+        """Note the words of a request; `fresh` are those of its unread parts.
 
         Texts above the turns count as said before the turns of a new conversation, and after the
         new turns of one that goes on. `refused` tells which sentences of a text share words with a
         refused one.
         """
-        turns, texts = words
-        fresh = {id(turn): one for turn, one in zip(unread.turns, turns, strict=True)}
-        users = (user for one in turns for user in one.users)
-        goes_on = len(fresh) < len(request.turns) or any(
+        users = (user for one in fresh.turns.values() for user in one.users)
+        goes_on = len(fresh.turns) < len(request.turns) or any(
             user is not None and user.name in self._marks for user in users
         )
         if goes_on:
-            self._turns_of(request, fresh, refused)
-        for text, parts in zip(unread.texts, texts, strict=True):
+            self._turns_of(request, fresh.turns, refused)
+        for text, parts in fresh.texts.items():
             self._host(text, parts, refused)
             self._texts[self._listener.print(text)] = _bare(parts)
         if not goes_on:
-            self._turns_of(request, fresh, refused)
+            self._turns_of(request, fresh.turns, refused)
         above = tuple([self._text(said.text) for said in _beside(request)])
         while len(self._texts) > TEXTS_MAX:
             self._texts.popitem(last=False)
@@ -225,8 +229,13 @@ class FirstSpeakers:
 class AllSpeakers:
     """The first speakers of all principals. Event loop only."""
 
-    def __init__(self, listener: Listener) -> None:
-        self.listener = listener
+    def __init__(
+        self, listener: Listener, pace: Pace, keep: Callable[[list[Spoke]], Awaitable[None]]
+    ) -> None:
+        """`keep` makes records durable."""
+        self._listener = listener
+        self._pace = pace
+        self._keep = keep
         self._of: OrderedDict[str, FirstSpeakers] = OrderedDict()
         # The principals of which everything was forgotten.
         self._gone: OrderedDict[str, None] = OrderedDict()
@@ -235,7 +244,7 @@ class AllSpeakers:
         """The first speakers of one principal."""
         found = self._of.get(principal)
         if found is None:
-            found = self._of[principal] = FirstSpeakers(self.listener)
+            found = self._of[principal] = FirstSpeakers(self._listener)
             found.forgot = principal in self._gone
             if len(self._of) > PRINCIPALS_MAX:
                 put(self._gone, self._of.popitem(last=False)[0], None)
@@ -257,6 +266,42 @@ class AllSpeakers:
         """The records of what was noted of a principal since the last call of this method."""
         fresh = self.of(principal).take()
         return [] if fresh is None else [Spoke(principal, *fresh)]
+
+    async def entered(
+        self, principal: str, request: ModelRequest, refused: Refused
+    ) -> RequestWords:
+        """Note who says what in a model request (`FirstSpeakers.hear`); durable when this returns.
+
+        Raises:
+            StorageError: The record could not be written.
+        """
+        speakers = self.of(principal)
+        unread = speakers.unread(request)
+        fresh = await self._pace.aside(principal, unread.size, unread.read, self._listener)
+        heard = speakers.hear(request, fresh, refused)
+        await self._kept(principal)
+        return heard
+
+    async def replied(self, principal: str, reply: ModelReply) -> None:
+        """Note what a model says and calls; durable when this returns.
+
+        Raises:
+            StorageError: The record could not be written.
+        """
+        size = sum(map(len, reply.said))
+        words = await self._pace.aside(principal, size, self._listener.reply, reply)
+        self.of(principal).note(words.models, MODEL)
+        self.of(principal).note(words.others)
+        await self._kept(principal)
+
+    def served(self, principal: str, texts: Iterable[str]) -> None:
+        """Note the texts of a memory that was served, as another's words."""
+        self.of(principal).note(self._listener.others([one for one in texts if one]))
+
+    async def _kept(self, principal: str) -> None:
+        records = self.take(principal)
+        if records:
+            await self._keep(records)
 
 
 class RequestWords:

@@ -33,7 +33,7 @@ from proxy.dialects.model.withheld import sieved, sieved_body, written
 from proxy.seams.faults import NotFound
 from proxy.seams.pace import Pace
 from proxy.withhold.asking import NOWHERE, Asking, Conversation, Replies
-from proxy.withhold.first_speakers import MODEL, AllSpeakers
+from proxy.withhold.first_speakers import AllSpeakers
 from proxy.withhold.state import (
     Begun,
     Cleared,
@@ -58,12 +58,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from policy.model import Memory, Principal, PrincipalId, Tenant
-    from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest
+    from proxy.dialects.model.transcript import ModelCall, ModelRequest
     from proxy.dialects.model.withheld import Leave
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.seams.observations import ReviewPage
     from proxy.withhold.first_speakers import RequestWords
-    from storage.values import QuarantinedText, Submission
+    from proxy.withhold.verdicts import Verdicts
+    from storage.values import Submission
 
 BEGUN_S: Final = 10.0
 """How long a decision that the writer has begun is waited for, beyond the deadline."""
@@ -83,38 +84,6 @@ class Records(Protocol):
 
     async def append(self, records: Iterable[bytes] = ()) -> None:
         """Write records to the log; these, and all queued before, are on disk when this returns."""
-        ...
-
-
-class Verdicts(Protocol):
-    """Tells how the store decided on candidates, in another process or before a restart."""
-
-    def leaf_count(self) -> int:
-        """A counter that rises with every verdict."""
-        ...
-
-    def version(self) -> int:
-        """The store's version, which each commit raises by one."""
-        ...
-
-    def gone(self, memory_ids: frozenset[str], tenant: Tenant) -> frozenset[str]:
-        """Which of the given memories of a tenant no read shows any more. Any thread."""
-        ...
-
-    def quarantine_changes(self) -> int:
-        """A counter of changes of what is under quarantine (`Quarantined.changes`)."""
-        ...
-
-    def quarantined(self, tenant: Tenant) -> tuple[QuarantinedText, ...]:
-        """What a tenant's memories under quarantine say, newest first. Any thread."""
-        ...
-
-    def held(self, tenant: Tenant) -> frozenset[str]:
-        """The candidates of a tenant that wait for a person. Any thread."""
-        ...
-
-    def decided(self, candidate_id: str) -> Ruling | None:
-        """The last verdict on a candidate; None if there is none. Any thread."""
         ...
 
 
@@ -138,7 +107,7 @@ class Withholding:
         self._kept: dict[str, Kept] = {}
         self._flights: dict[str, _Flight] = {}
         self._seen_leaves: dict[str, int] = {}
-        self._speakers = AllSpeakers(Listener(key))
+        self.speakers = AllSpeakers(Listener(key), self._pace, self._keep_spoken)
         self._withdrawn = WithdrawnTexts(self._printer, verdicts.quarantined)
         # For each principal, the change of the withdrawn texts up to which its state is current.
         self._seen_changes: dict[str, int] = {}
@@ -165,7 +134,7 @@ class Withholding:
         """Apply one stored record, in the order of writing."""
         found = decode(record)
         if isinstance(found, Spoke):
-            self._speakers.restore(found)
+            self.speakers.restore(found)
         elif found is not None:
             self._of(found.principal).apply(found)
 
@@ -189,7 +158,7 @@ class Withholding:
     def snapshot(self) -> Iterator[bytes]:
         """The records to which a compacted log is reduced, in place of all that were written."""
         states = (kept.records() for kept in self._kept.values())
-        yield from map(encode, chain(self._speakers.records(), *states))
+        yield from map(encode, chain(self.speakers.records(), *states))
 
     def _of(self, principal: str) -> Kept:
         kept = self._kept.get(principal)
@@ -326,14 +295,16 @@ class Withholding:
 
         If it proposes one of them again, no text is withheld for that.
         """
-        kept, listener = self._of(principal_id), self._speakers.listener
+        kept = self._of(principal_id)
         for memory in memories:
             self._show(kept, memory)
-            said = [one for one in (memory.text, *strings_of(memory.metadata_json)) if one]
-            self._speakers.of(principal_id).note(listener.others(said))
+            self.speakers.served(principal_id, (memory.text, *strings_of(memory.metadata_json)))
         # The next model request fails if the disk refuses.
         with contextlib.suppress(StorageError):
-            self._log.add(map(encode, self._speakers.take(principal_id)))
+            self._log.add(map(encode, self.speakers.take(principal_id)))
+
+    async def _keep_spoken(self, records: list[Spoke]) -> None:
+        await self._log.append(map(encode, records))
 
     def refused(self) -> tuple[str, ...]:
         """The candidates whose texts are withheld, and that a person may forgive."""
@@ -418,32 +389,8 @@ class Withholding:
         Raises:
             StorageError: The record could not be written.
         """
-        speakers, kept = self._speakers.of(principal_id), self._of(principal_id)
-        unread = speakers.unread(request)
-        read = await self._pace.aside(
-            principal_id, unread.size, unread.read, self._speakers.listener
-        )
-        heard = speakers.hear(request, unread, read, Asking(kept, self._printer).carriers)
-        await self._noted(principal_id)
-        return heard
-
-    async def replied(self, principal_id: PrincipalId, reply: ModelReply) -> None:
-        """Note what a model says and calls; durable when this returns.
-
-        Raises:
-            StorageError: The record could not be written.
-        """
-        size = sum(map(len, reply.said))
-        listener, speakers = self._speakers.listener, self._speakers.of(principal_id)
-        words = await self._pace.aside(principal_id, size, listener.reply, reply)
-        speakers.note(words.models, MODEL)
-        speakers.note(words.others)
-        await self._noted(principal_id)
-
-    async def _noted(self, principal_id: PrincipalId) -> None:
-        records = self._speakers.take(principal_id)
-        if records:
-            await self._log.append(map(encode, records))
+        asking = Asking(self._of(principal_id), self._printer)
+        return await self.speakers.entered(principal_id, request, asking.carriers)
 
     # ---- taking refused texts out of model requests ----------------------------------------------
 

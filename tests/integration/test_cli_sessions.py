@@ -177,11 +177,12 @@ async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_wherever_a_p
         body["tools"][0]["input_schema"]["properties"] = {"note": {"type": "string"}}
         status, _ = await sidecar.post(sidecar.agent_key(), "/anthropic/v1/messages", body)
         assert status == 200
-        shown = await sidecar.command("session", "show")
-        assert shown["unmapped_tools"] == ["save_memory"]
-        for words in (("session", "show"), ("session", "tools")):
-            told = await asyncio.to_thread(place.command, *words)
-            assert "no map takes: save_memory" in told.out
+        keys = {one["channel"]: one["key"] for one in sidecar.ready["first_keys"]}
+        url = f"{sidecar.ready['admin']}/api/v1/status"
+        headers = {"Authorization": f"Bearer {keys['operator']}"}
+        async with aiohttp.ClientSession() as client, client.get(url, headers=headers) as got:
+            named = (await got.json())["unmapped_tools"]
+        assert named == [{"tool": "save_memory", "arguments": ["note"]}]
         aim = ("--data", sidecar.ready["data"], "--admin", sidecar.ready["admin"])
         told = await asyncio.to_thread(place.command, "doctor", *aim)
         _, _, warned = told.out.partition("no hole, but look at these:\n")
@@ -191,7 +192,7 @@ async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_wherever_a_p
         assert parse_map(written, "skeleton").tools["save_memory"].texts == ("note",)
         missing = await asyncio.to_thread(place.command, "mcp", "map", "remember")
         assert missing.code != 0
-        assert "session tools" in missing.err
+        assert "mnemogate doctor" in missing.err
 
 
 async def test_kill_9_washes_nothing(tmp_path: Path) -> None:

@@ -213,7 +213,6 @@ LISTS = (
     "review list",
     "review unsettled",
     "session list",
-    "session tools",
     "trust show",
 )
 

@@ -160,8 +160,7 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
         await get(template)
     for template in ("/observed", "/quarantined", "/anchors", "/canaries", "/mcp"):
         await get(template, query="tenant=default")
-    for template in ("/unsettled", "/tools"):
-        await get(template, query="tenant=default")
+    await get("/unsettled", query="tenant=default")
     await get("/memories", query="tenant=default&offset=0&limit=5")
     await get("/memories/{memory_id}", memory_id, "tenant=default")
     await get("/memories/{memory_id}/history", memory_id)

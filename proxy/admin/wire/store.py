@@ -49,6 +49,7 @@ from policy.model import (
     SourceKind,
 )
 from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - msgspec reads the annotations
+from proxy.ledger.unmapped_tools import UnmappedTool  # noqa: TC001 - msgspec reads it
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 TOKEN_SECONDS_MAX = 7 * 24 * 3600
@@ -77,6 +78,9 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     observing: bool
     # Unix milliseconds since which the oldest candidate waits for a person.
     held_since_ms: int | None = None
+    # Tools that seem to be about memory and are in no tool map, seen since the start: no one judges
+    # their calls.
+    unmapped_tools: tuple[UnmappedTool, ...] = ()
 
 
 class HandView(msgspec.Struct, frozen=True, kw_only=True):

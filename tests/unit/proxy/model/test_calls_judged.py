@@ -281,7 +281,7 @@ async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -
     assert _waiting(seen) == []
 
 
-async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_once_in_a_session(
+async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_once(
     seen: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     unmapped = UnmappedTools()
@@ -290,13 +290,11 @@ async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_once_in_a_se
     body = offering(tool, {"name": "Bash", "input_schema": {"properties": {}}}, FILES)
     asked = Asked(principal=AGENT, api=ANTHROPIC, body=body, trace=TRACE, maps=MAPS)
     prepared = await coupling.prepare(asked)
-    for session in ("one", "one", "two"):
-        part = msgspec.structs.replace(prepared, session=session)
-        assert await coupling.judge(part, (call("save_memory", note=STEERING),)) == (None,)
+    for _ in range(2):
+        assert await coupling.judge(prepared, (call("save_memory", note=STEERING),)) == (None,)
     assert [vars(one)["fields"] for one in caplog.records] == [
-        {"tool": "save_memory", "session": name} for name in ("one", "two")
+        {"tool": "save_memory", "session": prepared.session}
     ]
-    assert unmapped.of("one") == ("save_memory",)
     assert [one.arguments for one in unmapped.all()] == [("note",)]
 
 

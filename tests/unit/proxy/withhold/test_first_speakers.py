@@ -147,7 +147,7 @@ async def test_a_memory_that_was_served_is_not_the_hosts(one: Rig) -> None:
 
 async def test_what_a_model_sums_up_at_a_beginning_is_searched(one: Rig) -> None:
     summary = f"She compares chairs. The page on oak is read. {ORDER} The next step is the price."
-    await one.withholding.replied(
+    await one.withholding.speakers.replied(
         AGENT.principal_id, ModelReply(reply_id="1", said=(summary,), calls=())
     )
     await one.write(ORDER)

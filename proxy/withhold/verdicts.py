@@ -1,0 +1,44 @@
+"""The interface through which withholding asks how the store decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from policy.model import Tenant
+    from proxy.withhold.state import Ruling
+    from proxy.withhold.withdrawn import SaidOnce
+
+
+class Verdicts(Protocol):
+    """Tells how the store decided on candidates, in another process or before a restart."""
+
+    def leaf_count(self) -> int:
+        """A counter that rises with every verdict."""
+        ...
+
+    def version(self) -> int:
+        """The store's version, which each commit raises by one."""
+        ...
+
+    def gone(self, memory_ids: frozenset[str], tenant: Tenant) -> frozenset[str]:
+        """Which of the given memories of a tenant no read shows any more. Any thread."""
+        ...
+
+    def quarantine_changes(self) -> int:
+        """A counter of changes of what is under quarantine (`Quarantined.changes`)."""
+        ...
+
+    def quarantined(self, tenant: Tenant) -> Iterable[SaidOnce]:
+        """What a tenant's memories under quarantine say, newest first. Any thread."""
+        ...
+
+    def held(self, tenant: Tenant) -> frozenset[str]:
+        """The candidates of a tenant that wait for a person. Any thread."""
+        ...
+
+    def decided(self, candidate_id: str) -> Ruling | None:
+        """The last verdict on a candidate; None if there is none. Any thread."""
+        ...
