@@ -40,8 +40,8 @@ class AboveFloor:
     ) -> dict[str, Json]:
         present: list[Memory] = []
         below: list[Memory] = []
-        for one in served:
-            memory = self._reader.get(asked.principal.tenant, one.memory_id)
+        for memory_id in (one.memory_id for one in served if one.memory_id is not None):
+            memory = self._reader.get(asked.principal.tenant, memory_id)
             if memory is not None:
                 shows = asked.principal.reads.shows(memory.source)
                 (present if shows else below).append(memory)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from policy.model import Channel, Principal, PrincipalId, Reads, Tenant
+from proxy.dialects.mcp.store.graph import ENTITIES, EntityMark, marked
+from proxy.guard.client import GuardClient
+from proxy.guard.wire import SOCKET
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import GraphShown, ReadGraph
 from proxy.settings.load import SettingsError
+from storage.errors import StorageError
 from tests.integration.model_bench import APIS, asking, call, fronted
 from tests.integration.running import AGENT_KEY, Running, running
 from tests.integration.test_model_coupling import answered
+from tests.unit.storage.opening import AGENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,8 +65,8 @@ async def put(live: Running, key: str, path: str, body: Json, method: str = "POS
     async with live.client.request(method, live.url + path, json=body, headers=headers) as answer:
         assert answer.status in {200, 201, 204}, await answer.text()
         raw = await answer.read()
-    found = json.loads(raw) if raw else {}
-    results = found.get("results")
+    found: Json = json.loads(raw) if raw else {}
+    results: list[Json] | None = found.get("results")
     return str(found.get("id") or (results[0]["id"] if results else ""))
 
 
@@ -66,13 +74,13 @@ def item(key: str, text: str, *labels: str) -> Json:
     return {"namespace": list(labels or ("notes",)), "key": key, "value": {"text": text}}
 
 
-async def written(live: Running, key: str, text: str, user: str) -> list[str]:
+async def written(live: Running, key: str, text: str, user: str) -> tuple[str, str]:
     """The same text through every dialect; the ids of the memories."""
     message = {"messages": [{"role": "user", "content": text}], "user_id": user, "infer": False}
-    ids = [
+    ids = (
         await put(live, key, "/v1/memories", {"text": text, "user_id": user}),
         await put(live, key, "/memories", message),
-    ]
+    )
     await put(live, key, "/store/items", item(f"of {user}", text), "PUT")
     await put(live, key, "/store/items", item("k", text, "of", user), "PUT")
     return ids
@@ -153,7 +161,7 @@ async def world(live: Running, *, below: bool) -> dict[str, list[tuple[int, str]
     ids = (NEVER, NEVER)
     if below:
         await flooded(live)
-        ids = tuple(await written(live, AGENT_KEY, LIE, "mallory"))
+        ids = await written(live, AGENT_KEY, LIE, "mallory")
         control = [await ask(live, everything, *one) for one in reads(ids)]
         assert sum(LIE in body or "mallory" in body for _, body in control) >= 15, control
         assert {status for status, _ in control} == {200}
@@ -268,3 +276,29 @@ async def test_what_was_served_below_the_floor_of_a_model_is_in_no_request_to_it
         sent = bench.model.requests[-1].raw
     assert HERS.encode() in sent
     assert (b"the cellar of the bank" in sent) is (floor == "all")
+
+
+@pytest.mark.parametrize("floor", [*Reads])
+async def test_store_mode_keeps_the_floor_of_its_principal_and_a_relay_is_refused_one(
+    tmp_path: Path, floor: Reads
+) -> None:
+    bound = f'[[principals]]\nid = "me"\ntenant = "default"\nuid = {os.geteuid()}\n'
+    tables = f'{bound}reads = "{floor.value}"\n'
+    async with (
+        running(tmp_path, tables=tables) as live,
+        GuardClient(live.state / SOCKET) as client,
+    ):
+        person = await live.key("ann", channel=Channel.USER)
+        for key, name in ((person, "Ada"), (AGENT_KEY, "Bank")):
+            mark = marked(EntityMark(name=name, entity_type="person"))
+            body = {"text": name, "metadata": json.loads(mark), "target": ENTITIES}
+            assert (await live.write(key, body))[0] == 201
+        found = await client.perform(ReadGraph(), None)
+        assert isinstance(found, GraphShown)
+        names = [one.name for one in found.entities]
+        assert names == {Reads.ALL: ["Ada", "Bank"], Reads.USER_INPUT: ["Ada"]}.get(floor, [])
+        if floor is Reads.ALL:
+            assert await client.sift(AGENT, "memory", ("else",)) == (False,)
+        else:
+            with pytest.raises((StorageError, MalformedRequest)):
+                await client.sift(AGENT, "memory", ("else",))

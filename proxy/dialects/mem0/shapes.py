@@ -165,7 +165,7 @@ def entity_item(entity: Entity) -> Shape:
 
 
 def _labels(memory: Memory) -> Shape:
-    labels = {"source_kind": memory.source.value, "memory_class": memory.memory_class.value}
+    labels: Shape = {"source_kind": memory.source.value, "memory_class": memory.memory_class.value}
     return labels | ({"source_origin": memory.origin} if memory.origin else {})
 
 

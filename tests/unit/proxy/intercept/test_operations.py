@@ -344,7 +344,7 @@ async def test_a_change_without_a_text_is_not_answered_with_what_is_below(tmp_pa
             change=ChangeKind.UPDATE, memory_id=below, metadata_json='{"n":1}', nonce="n-1"
         )
         never = msgspec.structs.replace(change, memory_id=NOT_THERE, nonce="n-2")
-        found = []
+        found: list[tuple[object, ...]] = []
         for one in (change, never):
             written = await talk.ask(Write(proposals=(one,)), floored)
             assert isinstance(written, Written)
