@@ -142,8 +142,11 @@ async def test_marks_that_a_backend_would_take_away_are_judged_as_they_arrive(
 
 
 async def test_an_answer_without_json_is_one_candidate(seen: Guarded) -> None:
-    # An agent may not store a procedure of unknown origin. Mem0 stores nothing of an empty answer.
-    assert await _text(seen.guard, "Open the valve, then close it") == ""
+    assert (
+        await _text(seen.guard, "Open the valve, then close it") == "Open the valve, then close it"
+    )
+    # An agent may not store an order. Mem0 stores nothing of an empty answer.
+    assert await _text(seen.guard, STEERING) == ""
     person = msgspec.structs.replace(AGENT, channel=Channel.USER)
     said = await _text(seen.guard, "<think>hm</think>Open the valve", principal=person)
     assert said == "Open the valve"
