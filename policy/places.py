@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import tomllib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -99,26 +100,29 @@ class Places:
         ]
         # Of two patterns that fit, the more specific one counts; of equal ones, instructions.
         found.sort(key=lambda one: (-one[0].names, not is_instructions(one[1])))
-        self._paths = [one for one in found if not one[1].pattern.startswith(_BLOCK)]
-        self._blocks = [one for one in found if one[1].pattern.startswith(_BLOCK)]
+        self.paths = [one for one in found if not one[1].pattern.startswith(_BLOCK)]
+        self.blocks = [one for one in found if one[1].pattern.startswith(_BLOCK)]
 
     def of_path(self, path: str) -> Place | None:
         """The place that a file is, in any way that a file system may read its path."""
-        return _first(self._paths, path)
+        return _first(self, path, block=False)
 
     def of_folder(self, path: str) -> Place | None:
         """The place that a file is, or that lies in a folder, whose move moves all files in it."""
         readings = readings_of_path(path)
-        inside = [place for one, place in self._paths if any(map(one.fits_folder, readings))]
+        inside = [place for one, place in self.paths if any(map(one.fits_folder, readings))]
         return max(inside, key=is_instructions, default=None)
 
     def of_block(self, name: str) -> Place | None:
         """The place that a block of memory is, by its name or the path under which it is kept."""
-        return _first(self._blocks, name)
+        return _first(self, name, block=True)
 
 
-def _first(among: list[tuple[PathPattern, Place]], path: str) -> Place | None:
+# A request repeats its whole conversation, and with it the paths of its calls.
+@lru_cache(maxsize=4_096)
+def _first(places: Places, path: str, *, block: bool) -> Place | None:
     """The most specific place of each reading of a path; of several, an instructions place."""
+    among = places.blocks if block else places.paths
     readings = readings_of_path(path)
     found = (next((place for one, place in among if one.fits(path)), None) for path in readings)
     return max((place for place in found if place), key=is_instructions, default=None)

@@ -91,11 +91,11 @@ class ConversationFiles:
         if tool is None or tool.rule.file is None or tool.rule.kind is not ToolKind.WRITE:
             return None
         read = read_file_call(tool.rule.file, call.arguments)
-        known = self._known = self._known or self._read_conversation()
         places = tool.tool_map.all_places
-        place = None if read.idle else await place_of(read, places, self._importer)
+        place = None if read.idle else await place_of(read, places, self._imported)
         if place is None:
             return None
+        known = self._known = self._known or self._read_conversation()
         for earlier in self._earlier:
             # The result of an earlier call of the same reply is not known yet, so what it may have
             # changed counts as unknown.
@@ -159,6 +159,19 @@ class ConversationFiles:
         place = place if is_instructions(place) else self._importer(path)
         if place is not None:
             self._imports |= dict.fromkeys(imports_of(path, text or ""), place)
+
+    def _imported(self, path: str) -> Place | None:
+        """The place that imports this file, as far as the conversation has shown its text."""
+        if self._known is None:
+            calls = (call for turn in self._prepared.request.turns for call in turn.calls)
+            files = filter(None, map(self._file_call, calls))
+            # Most conversations show no instructions file, and are not read for one.
+            if not any(
+                is_instructions(tool.tool_map.all_places.of_path(read.path)) for tool, read in files
+            ):
+                return None
+            self._known = self._read_conversation()
+        return self._importer(path)
 
     def _importer(self, path: str) -> Place | None:
         found = (place for name, place in self._imports.items() if may_be_one(name, path))

@@ -174,6 +174,53 @@ async def test_what_the_holder_of_a_persons_key_writes_lands_in_instructions(
         assert _is_held(await at.edits(LINE, f"{LINE}\n- {NOTE}", path))
 
 
+BLOCKS: Final = (
+    ("letta-agent", "core_memory_append", {"label": "{}", "content": NOTE}, "persona", "human"),
+    (
+        "letta-agent",
+        "memory",
+        {"command": "create", "path": "/memories/{}", "file_text": NOTE},
+        "persona",
+        "human",
+    ),
+    (
+        "anthropic-memory",
+        "memory",
+        {"command": "create", "path": "/memories/{}", "file_text": NOTE},
+        "SOUL.md",
+        "tea.md",
+    ),
+    (
+        "hermes",
+        "memory",
+        {"action": "add", "target": "{}", "content": NOTE},
+        None,
+        "user",
+    ),
+)
+
+
+@pytest.mark.parametrize(("tool_map", "tool", "arguments", "rules", "notes"), BLOCKS)
+async def test_a_note_waits_in_a_block_of_instructions_and_lands_in_one_of_facts(
+    tmp_path: Path,
+    tool_map: str,
+    tool: str,
+    arguments: dict[str, str],
+    rules: str | None,
+    notes: str,
+) -> None:
+    def into(name: str) -> dict[str, Json]:
+        return {key: value.replace("{}", name) for key, value in arguments.items()}
+
+    async with desk(tmp_path) as at:
+        agent = at.agent(tool_map)
+        await agent.reads(PAGE)
+        if rules is not None:
+            assert not await agent.calls(tool, into(rules))
+            assert _is_held(agent.last, "instruction_place")
+        assert await agent.calls(tool, into(notes))
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -239,8 +286,15 @@ async def test_a_change_without_its_new_strings_waits(tmp_path: Path) -> None:
             assert _is_held((await at.tries(one))[0])
             moved = at.call("mcp__files__move_file", source="/srv/shop/tea.md", destination=path)
             assert _is_held((await at.tries(moved))[0])
+            away = at.call("mcp__files__move_file", source=path, destination="/srv/shop/tea.md")
+            assert _is_held((await at.tries(away))[0])
+        folder = at.call("mcp__files__move_file", source="/srv/a", destination="/srv/shop/.claude")
+        assert _is_held((await at.tries(folder))[0])
+        # Controls: the same calls on other files.
         one = at.call("NotebookEdit", notebook_path="/srv/shop/tea.ipynb", new_source="x")
-        assert await at.tries(one) == [None], "control"
+        assert await at.tries(one) == [None]
+        one = at.call("mcp__files__move_file", source="/srv/a", destination="/srv/shop/b")
+        assert await at.tries(one) == [None]
 
 
 async def test_lines_of_ones_own_may_go_and_lines_that_no_verdict_let_in_wait(
