@@ -59,9 +59,10 @@ class InterceptRecord(msgspec.Struct, frozen=True, kw_only=True):
 class TargetState(msgspec.Struct, frozen=True, kw_only=True):
     """The stored memory that an update, delete or purge is aimed at, as the store has it now."""
 
-    # The most trusted label, and the most powerful class, of what the change would alter.
+    # The most trusted label, and the most powerful class, of what the change would alter. The class
+    # is None where it alters nothing, as an addition does.
     source: SourceKind
-    memory_class: MemoryClass
+    memory_class: MemoryClass | None
     status: MemoryStatus
     version: int = 0
     # Whether the memory is past its own expiry: for the agent it does not exist any more.

@@ -149,8 +149,9 @@ def changed_lines(before: str | None, pieces: Sequence[str], effect: Effect | No
 
 
 def _between(before: str, after: str) -> Lines:
-    was, becomes = lines_of(before), lines_of(after)
-    return Lines(was - becomes, becomes - was)
+    # A change of looks alone is a change too, so the lines are compared as they are.
+    was, becomes = ({line.strip() for line in text.split(NEWLINE)} for text in (before, after))
+    return Lines(lines_of(NEWLINE.join(was - becomes)), lines_of(NEWLINE.join(becomes - was)))
 
 
 def keeps_half(before: str, after: str) -> bool:

@@ -251,7 +251,8 @@ def _guarded_target(candidate: Candidate, thing: Thing) -> _Target | None:
     if state is None or row is None:
         return None
     # Writing a file anew counts as a new memory, unless something is lost that is guarded.
-    raised = state.memory_class.power > candidate.memory_class.power
+    met = state.memory_class
+    raised = met is not None and met.power > candidate.memory_class.power
     guarded = raised or state.source.proven or (state.removes and state.unread)
     if candidate.change is ChangeKind.CREATE and not guarded:
         return None

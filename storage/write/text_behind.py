@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.facts import TargetState
-from policy.labels.editing import EDITS_MAX, changed_lines, lines_of, text_after
+from policy.labels.editing import EDITS_MAX, Lines, changed_lines, lines_of, text_after
 from policy.labels.forwarded_call import call_of
-from policy.model import ChangeKind, MemoryClass, MemoryStatus, SourceKind
+from policy.model import ChangeKind, MemoryStatus, SourceKind
 from storage.tables.rows import candidate_of, guarded_rows
 
 if TYPE_CHECKING:
-    from policy.labels.editing import Lines
     from policy.labels.forwarded_call import ForwardedCall
     from policy.model import Candidate, Tenant
     from storage.tables.keys import KeyedNames
@@ -78,19 +77,19 @@ def _text_after(text: str | None, edits: int, one: GuardedRow) -> tuple[str | No
 
 
 def state_of(thing: Thing, candidate: Candidate) -> TargetState | None:
-    """What a change meets under its key; None where nothing is known to be there.
+    """What a change meets under its key; None where no verdict let in what it would alter.
 
     A memory there is one row: a line, an observation, a value. The change is judged by those rows
     that it alters; the whole key counts where it removes or replaces the whole, or where no one can
     tell what it leaves.
     """
-    if not thing.rows:
-        return None
     call = call_of(candidate)
     lines = None if call is None else _lines(thing, candidate, call)
-    altered = [one for one in thing.rows if _is_altered(one, candidate, call, lines)]
+    if not _is_known(thing, lines):
+        return None
+    altered = [one for one in thing.rows if _is_altered(one, candidate, lines)]
     whole = call is not None and call.sets_all
-    removing = candidate.change is ChangeKind.DELETE or (lines is None or not lines.keeps_half)
+    removing = candidate.change is ChangeKind.DELETE or lines is None or not lines.keeps_half
     return TargetState(
         source=max(
             (one.row.source for one in altered),
@@ -98,9 +97,7 @@ def state_of(thing: Thing, candidate: Candidate) -> TargetState | None:
             default=SourceKind.UNKNOWN,
         ),
         memory_class=max(
-            (one.row.memory_class for one in altered),
-            key=lambda one: one.power,
-            default=MemoryClass.L4,
+            (one.row.memory_class for one in altered), key=lambda one: one.power, default=None
         ),
         status=MemoryStatus.LIVE,
         version=max(one.row.version for one in thing.rows),
@@ -113,29 +110,49 @@ def state_of(thing: Thing, candidate: Candidate) -> TargetState | None:
 
 
 def _lines(thing: Thing, candidate: Candidate, call: ForwardedCall) -> Lines | None:
-    if candidate.change is ChangeKind.DELETE:
-        return None
-    return changed_lines(thing.text, call.pieces, call.effect)
-
-
-def _is_altered(
-    one: GuardedRow, candidate: Candidate, call: ForwardedCall | None, lines: Lines | None
-) -> bool:
-    """Whether a change alters or removes what one row brought."""
-    if call is None:
-        return True
-    stored = call_of(candidate_of(one.sent))
-    own = None if stored is None else _lines_of_pieces(stored)
-    if lines is not None:
-        # A part of a line that goes takes the line with it.
-        return own is None or any(
-            gone in line or line in gone for gone in lines.gone for line in own
-        )
     if candidate.change is not ChangeKind.DELETE:
+        return changed_lines(thing.text, call.pieces, call.effect)
+    named = _said_lines(call)
+    return Lines(named, frozenset()) if named else None
+
+
+def _is_known(thing: Thing, lines: Lines | None) -> bool:
+    """Whether what a change alters is there by verdicts of ours.
+
+    While an answer is out, the server may keep another text than the one that was sent.
+    """
+    stored = [one for one in thing.rows if one.status is MemoryStatus.LIVE]
+    if lines is None or not stored:
+        return bool(stored)
+    certain = thing.text is not None and len(stored) == len(thing.rows)
+    found = [lines_of(thing.text or "")] if certain else [_own_lines(one) for one in stored]
+    return all(
+        any(not own or any(gone in line for line in own) for own in found) for gone in lines.gone
+    )
+
+
+def _is_altered(one: GuardedRow, candidate: Candidate, lines: Lines | None) -> bool:
+    """Whether a change alters or removes what one row brought."""
+    own = _own_lines(one)
+    if lines is None:
         return True
-    named = _lines_of_pieces(call)
-    return not named or own is None or not own.isdisjoint(named)
+    if candidate.change is ChangeKind.DELETE:
+        # A server removes what is named word for word, and nothing longer.
+        return not own or not own.isdisjoint(lines.gone)
+    # A part of a line that goes takes the line with it.
+    return bool(lines.gone) and (
+        not own or any(gone in line or line in gone for gone in lines.gone for line in own)
+    )
 
 
-def _lines_of_pieces(call: ForwardedCall) -> frozenset[str]:
-    return frozenset(line for piece in call.pieces if piece != call.key for line in lines_of(piece))
+def _own_lines(one: GuardedRow) -> frozenset[str]:
+    """The lines that a row brought; none where no one can tell."""
+    call = call_of(candidate_of(one.sent))
+    if call is None:
+        return frozenset()
+    # An entry that has no name but its text is filed under its text.
+    return _said_lines(call) or frozenset(line for piece in call.said for line in lines_of(piece))
+
+
+def _said_lines(call: ForwardedCall) -> frozenset[str]:
+    return frozenset(line for piece in call.said if piece != call.key for line in lines_of(piece))

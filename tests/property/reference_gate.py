@@ -138,7 +138,8 @@ def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -
         if facts.stored.expired and stored_status == "live":
             stored_status = "expired"
         if stored_status != "deleted":
-            stored_class = facts.stored.memory_class.value
+            met = facts.stored.memory_class
+            stored_class = None if met is None else met.value
             stored_source = facts.stored.source.value
     floored = facts.reading is not None and (facts.reading.directive or facts.reading.injection)
     asked = candidate.memory_class.value

@@ -61,9 +61,9 @@ class Agent:
         self.catalogue = OfferedTools((declared,), self.maps)
         (self.last,) = await self.veto.judge(self.by, self.catalogue, (one,))
         if self.last is None and answer is not None:
-            self.messages += [assistant("", one), result(one.call_id, answer)]
-            await self._enter()
-            await self.veto.results(self.by, {"messages": self.messages})
+            # The answer of a memory tool is nothing foreign, so the ledger is not shown it.
+            answered: list[Json] = [assistant("", one), result(one.call_id, answer)]
+            await self.veto.results(self.by, {"messages": [*self.messages, *answered]})
         return self.last is None
 
     maps: Maps

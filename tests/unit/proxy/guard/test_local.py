@@ -346,12 +346,46 @@ async def test_a_candidate_found_in_a_result_names_it_in_leaf_and_trace(seen: Gu
     assert (event.culprit_server, event.culprit_call_id) == ("web", "toolu_01")
 
 
-async def test_a_person_s_own_words_are_lowered_to_where_they_were_found(seen: Guarded) -> None:
+async def test_a_person_s_own_words_are_hers_wherever_else_they_were_found(seen: Guarded) -> None:
     segment = Segment(server="web", tool="search", call_id="1", texts=(GOOD,))
     await seen.guard.saw(PERSON, segment)
+    await seen.guard.saw(AGENT, segment)
     await _judge(seen, item(GOOD), PERSON)
-    await _judge(seen, item("Ada plays the cello on Sundays"), PERSON)
+    await _judge(seen, item(GOOD, "Ben"))
     leaves = [decode_leaf(data) for data in seen.store.audit.leaves(0, 10_000)]
-    found, own = [one for one in leaves if isinstance(one, VerdictLeaf)]
-    assert (found.source, found.basis) == (SourceKind.TOOL_RESULT, Basis.UNPROVEN)
-    assert (own.source, own.basis, own.culprit) == (SourceKind.USER_INPUT, Basis.CHANNEL, None)
+    hers, other = [one for one in leaves if isinstance(one, VerdictLeaf)]
+    assert (hers.source, hers.basis) == (SourceKind.USER_INPUT, Basis.CHANNEL)
+    assert (other.source, other.basis) == (SourceKind.UNKNOWN, Basis.UNPROVEN)
+
+
+@pytest.mark.parametrize(
+    ("names", "decision"),
+    [
+        (("Ada sails",), "admit"),
+        ((GOOD,), "hold"),
+        (("Ada sails", GOOD), "hold"),
+        # Of an observation that no verdict let in, no one knows whose it is.
+        (("Ada has a boat",), "hold"),
+        ((), "hold"),
+    ],
+)
+async def test_of_an_entity_with_observations_of_both_only_a_person_s_wait(
+    seen: Guarded, names: tuple[str, ...], decision: str
+) -> None:
+    await _lands(seen, item(GOOD), PERSON)
+    await _lands(seen, item("Ada sails"))
+    assert (await _judge(seen, deletion("Ada", *names))).decision == decision
+    # The control: she may remove all of it herself.
+    assert (await _judge(seen, deletion("Ada"), PERSON)).decision == "admit"
+
+
+async def test_what_names_a_document_names_the_whole_of_it(seen: Guarded) -> None:
+    """A deletion by a name that is filed with others under one key."""
+    hers = item(GOOD, "notes\n7")
+    await _lands(seen, hers, PERSON)
+    named = msgspec.structs.replace(deletion("notes\n7"), pieces=("7",))
+    for one in (named, msgspec.structs.replace(named, labels=(0,))):
+        assert (await _judge(seen, one)).decision == "hold"
+    low = msgspec.structs.replace(named, key="notes\n8", pieces=("8",), labels=(0,))
+    await _lands(seen, item(GOOD, "notes\n8"))
+    assert (await _judge(seen, low)).decision == "admit"
