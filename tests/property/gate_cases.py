@@ -74,6 +74,16 @@ STORED = (
         )
         for source in SourceKind
     ),
+    # A change that alters nothing of what is there.
+    *(
+        TargetState(
+            source=SourceKind.UNKNOWN,
+            memory_class=None,
+            remains=source,
+            status=MemoryStatus.LIVE,
+        )
+        for source in SourceKind
+    ),
 )
 
 

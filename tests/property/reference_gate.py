@@ -140,7 +140,7 @@ def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -
         if stored_status != "deleted":
             met = facts.stored.memory_class
             stored_class = None if met is None else met.value
-            stored_source = facts.stored.source.value
+            stored_source = None if met is None else facts.stored.source.value
     floored = facts.reading is not None and (facts.reading.directive or facts.reading.injection)
     asked = candidate.memory_class.value
     elsewhere = candidate.target.startswith("mcp/")
