@@ -785,9 +785,12 @@ class Backup(Protocol):
         quota_bytes: int,
         by: PrincipalId,
         clock: Callable[[], int],
+        session_records: Callable[[tuple[bytes, ...]], list[bytes]],
         accept_rollback: bool = False,
     ) -> StoreStatus:
         """Restore the backup into a new state directory as a new incarnation, with a leaf. Blocks.
+
+        `session_records` returns the session log's records after the restore, from those before.
 
         Raises:
             BadBackup: The place is taken, or the restored store contradicts itself.

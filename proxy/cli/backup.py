@@ -20,6 +20,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step, opening
 from proxy.cli.terminal import iso
 from proxy.cli.verification import Verifier
+from proxy.ledger.sessions import Sessions
 from storage.errors import BadBackup, NoSecrets, StorageError, StoreRolledBack
 from storage.opening import offline_store, verified_backup
 from storage.trusted_files import UnfitFile, reason, refuse_replaceable
@@ -188,6 +189,7 @@ def _bring_back(
                 quota_bytes=settings.quota_bytes,
                 by=PrincipalId(f"uid:{os.geteuid()}"),
                 clock=_now_ms,
+                session_records=lambda records: Sessions.after_restore(records, _now_ms()),
                 accept_rollback=accept_rollback,
             )
         except StoreRolledBack as error:

@@ -99,6 +99,12 @@ class Sessions:
         """
         return encode(Distrusted(now_ms + DISTRUST_MS))
 
+    @staticmethod
+    def after_restore(records: Iterable[bytes], now_ms: int) -> list[bytes]:
+        """The records of a restored store: what is withheld stays so, and sessions are lost."""
+        kept = [one for one in records if one[:1] >= bytes([OTHERS_FROM])]
+        return [*kept, Sessions.scar(now_ms)]
+
     def restore(self, records: Iterable[bytes], *others: Keeps) -> None:
         """Restore the ledger from its records in a log, and give other components their records."""
         state = self._core.state

@@ -4,6 +4,7 @@
     DIR/manifest.sig        Ed25519 over it, by the key that signs the audit log
     DIR/store/data.mdb      memories (readable!), nonces, trust, keys' hashes, audit log
     DIR/checkpoint.txt      the signed head of the log in that copy
+    DIR/sessions/log        what is withheld, and the session ledger, as sealed records
     DIR/secrets/*.key       only where asked for
     DIR/staging/...         held candidates with their keys, only where asked for
 
@@ -24,6 +25,8 @@ from msgspec import Meta
 
 from storage.audit import BadCheckpoint, VerifierKey, open_checkpoint
 from storage.errors import BadBackup, StoreUnavailable
+from storage.session_log.frames import NAME
+from storage.session_log.log import DIRECTORY
 from storage.state_directory import (
     DIRECTORY_MODE,
     SECRET_LEN,
@@ -47,9 +50,10 @@ SIGNATURE: Final = "manifest.sig"
 CHECKPOINT: Final = "checkpoint.txt"
 STORE: Final = f"store/{DATA}"
 HELD: Final = f"staging/held/{DATA}"
+SESSIONS: Final = f"{DIRECTORY}/{NAME}"
 SECRET_NAMES: Final = ("store.key", "log.key", "token.key")
 _LISTED: Final = re.compile(
-    r"checkpoint\.txt|(store|staging/held)/data\.mdb|secrets/(store|log|token)\.key"
+    r"checkpoint\.txt|(store|staging/held)/data\.mdb|secrets/(store|log|token)\.key|sessions/log"
     r"|staging/keys/[0-9a-f]{32}\.key"
 )
 _SIGNED_AS: Final = b"mnemogate backup manifest v1\n"
@@ -152,6 +156,7 @@ def take(
             target.chmod(DIRECTORY_MODE)
             copy_compactly(env, target / "store")
         _take_checkpoint(target)
+        _take_sessions(state, target)
         if with_secrets:
             _copy_each(state / "secrets", target / "secrets", SECRET_NAMES)
         if with_held:
@@ -184,6 +189,14 @@ def _take_checkpoint(target: Path) -> None:
     if note is None:
         raise StoreUnavailable("the store has no signed checkpoint: nothing was ever committed")
     write_durably(target / CHECKPOINT, note)
+
+
+def _take_sessions(state: Path, target: Path) -> None:
+    """Copy the session ledger's file, which is only appended to, up to its end at this moment."""
+    source = state / SESSIONS
+    if source.exists():
+        (target / DIRECTORY).mkdir(mode=DIRECTORY_MODE)
+        write_durably(target / SESSIONS, source.read_bytes())
 
 
 def _take_held(staging: Path, target: Path) -> None:

@@ -9,6 +9,7 @@ from policy.gate import GATE
 from storage.audit import BadCheckpoint, Tree, VerifierKey, open_checkpoint
 from storage.embedded import EmbeddedOptions, open_embedded
 from storage.errors import BadBackup, NoSecrets, StoreRolledBack, StoreUnavailable
+from storage.session_log.frames import FrameKeys, make, read_contents
 from storage.session_log.log import DIRECTORY
 from storage.state_directory import DIRECTORY_MODE, FILE_MODE, fsync_directory, write_durably
 from storage.tables.change import Nodes, leaf_source
@@ -18,6 +19,7 @@ from storage.trusted_files import UnfitFile, read_file
 from storage.upkeep.backup import (
     CHECKPOINT,
     SECRET_NAMES,
+    SESSIONS,
     load_secrets,
     note_of,
     read_manifest,
@@ -79,6 +81,7 @@ class EmbeddedBackup:
         quota_bytes: int,
         by: PrincipalId,
         clock: Callable[[], int],
+        session_records: Callable[[tuple[bytes, ...]], list[bytes]],
         accept_rollback: bool = False,
     ) -> StoreStatus:
         """Make the state directory, in a new incarnation, with a leaf that names the backup.
@@ -101,6 +104,7 @@ class EmbeddedBackup:
             shutil.rmtree(working, ignore_errors=True)
             self._install(working)
             status, note = self._revived(working, ruleset, clock, options)
+            self._seal_sessions(working / "state", status.incarnation, session_records)
             # The checkpoint copy is written first: from here on an older store in the old place
             # counts as rolled back.
             CheckpointCopy(checkpoint, self._verifier).write(note)
@@ -154,7 +158,7 @@ class EmbeddedBackup:
     def _install(self, working: Path) -> None:
         """Put the backup's files in place below `working`, durably."""
         state = working / "state"
-        # Session logs are in no backup: an empty directory records that there was a history.
+        # An empty directory of sessions records that there was a history.
         below = ("store", "staging", "staging/held", "staging/keys", "secrets", DIRECTORY)
         for directory in (working, state, *(state / name for name in below)):
             directory.mkdir(mode=DIRECTORY_MODE)
@@ -163,7 +167,7 @@ class EmbeddedBackup:
         for name, value in zip(SECRET_NAMES, values, strict=True):
             write_durably(state / "secrets" / name, value)
         for file in self._manifest.files:
-            if file.name == CHECKPOINT or file.name.startswith("secrets/"):
+            if file.name in {CHECKPOINT, SESSIONS} or file.name.startswith("secrets/"):
                 continue
             # `verify` has refused all names that could lead out of `state`.
             target = state / file.name
@@ -171,6 +175,19 @@ class EmbeddedBackup:
             target.chmod(FILE_MODE)
             fsync_file(target)
             fsync_directory(target.parent)
+
+    def _seal_sessions(
+        self,
+        state: Path,
+        incarnation: str,
+        session_records: Callable[[tuple[bytes, ...]], list[bytes]],
+    ) -> None:
+        """Seal the backup's session records for the new incarnation."""
+        before = FrameKeys(self._secrets.store_key, self._manifest.incarnation)
+        contents = read_contents(self._directory / SESSIONS, before)
+        if contents is not None:
+            keys = FrameKeys(self._secrets.store_key, incarnation)
+            make(state / DIRECTORY, keys, session_records(contents.records))
 
     def _revived(
         self, working: Path, ruleset: Ruleset, clock: Callable[[], int], options: EmbeddedOptions

@@ -7,10 +7,16 @@ the same after a restart, and in a store that was restored from a backup.
 from __future__ import annotations
 
 import json
+import time
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from policy.model import PrincipalId
+from proxy.admin.rules_in_force import parse_rules
 from proxy.compose.app import Composition
+from proxy.ledger.sessions import Sessions
 from proxy.model.memory_seam import UnsafeUncoupled
+from storage.opening import offline_store, verified_backup
 from tests.integration.model_bench import fronted
 from tests.integration.running import AGENT_KEY
 
@@ -48,6 +54,10 @@ READ = {
 
 
 CONTROL = Composition(couple=lambda _: UnsafeUncoupled())
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class Talk:
@@ -142,6 +152,34 @@ async def test_the_places_are_the_same_after_a_restart(tmp_path: Path) -> None:
     async with fronted(tmp_path) as bench:
         moved = {name: talk.at(bench) for name, talk in talks.items()}
         assert await read_places(bench, moved) == EXPECTED_READ
+
+
+async def test_the_places_are_the_same_in_a_restored_store(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    async with fronted(old) as bench:
+        talks = await talks_of(bench)
+        await refuse(bench)
+    offline = offline_store(old / "state")
+    offline.back_up(tmp_path / "backup", now_ms(), with_secrets=True, with_held=False)
+    verified_backup(tmp_path / "backup", None, lambda *_: None).restore(
+        state=new / "state",
+        checkpoint=new / "checkpoint.txt",
+        ruleset=parse_rules(resources.files("policy").joinpath("default.toml").read_text()),
+        quota_bytes=1 << 28,
+        by=PrincipalId("uid:1000"),
+        clock=now_ms,
+        session_records=lambda records: Sessions.after_restore(records, now_ms()),
+    )
+    async with fronted(new) as bench:
+        moved = {name: talk.at(bench) for name, talk in talks.items()}
+        assert await read_places(bench, moved) == EXPECTED_READ
+    # Control: without the records of the backup nothing is withheld.
+    (new / "state" / "sessions" / "log").unlink()
+    async with fronted(new) as bench:
+        await Talk(bench).ask(REMINDER)
+        assert reached(bench)
 
 
 async def test_without_withholding_the_order_reaches_the_model_in_every_place(

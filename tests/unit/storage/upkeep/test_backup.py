@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -26,6 +27,7 @@ from storage.upkeep.restore import EmbeddedBackup
 from tests.unit.storage.opening import RULESET, Bench, put_header, say
 
 if TYPE_CHECKING:
+    from storage.interfaces import SessionLog
     from storage.values import StoreStatus
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -53,6 +55,7 @@ def restored(
         quota_bytes=1 << 28,
         by=PrincipalId("uid:1000"),
         clock=bench.clock,
+        session_records=list,
         accept_rollback=accept_rollback,
     )
 
@@ -65,6 +68,28 @@ def test_held_candidates_wait_on_only_where_they_came_along(
     status = restored(bench, directory, tmp_path / "new")
     assert status.held_count == count
     assert status.live_count == 1
+
+
+def test_session_records_come_back_sealed_for_the_new_life(bench: Bench, tmp_path: Path) -> None:
+    async def keep(log: SessionLog) -> None:
+        await log.append([b"one", b"two"])
+        await log.close()
+
+    store = bench.open()
+    say(store, "a plain fact")
+    asyncio.run(keep(store.open_session_log(b"scar")[0]))
+    store.close()
+    directory = tmp_path / "backup"
+    take(bench.state, directory, bench.clock())
+    log = (directory / "sessions" / "log").read_bytes()
+    assert b"one" not in log
+    restored(bench, directory, tmp_path / "new")
+    again = Bench(tmp_path / "new").open()
+    opened, records = again.open_session_log(b"scar")
+    assert records == (b"one", b"two")
+    asyncio.run(opened.close())
+    again.close()
+    assert (tmp_path / "new" / "state" / "sessions" / "log").read_bytes() != log
 
 
 @pytest.mark.parametrize(
