@@ -92,31 +92,6 @@ class Prints(NamedTuple):
         """The hashes of runs that an index stores of this text: the winnowed part of `runs`."""
         return frozenset(_winnowed(self.runs))
 
-    def beyond(self, known: Prints) -> Prints:
-        """The part of these prints that `known` lacks, without words that stand in every text."""
-        return Prints(
-            runs=tuple(set(self.runs).difference(known.runs)),
-            words={
-                word: rank for word, rank in self.words.items() if rank and word not in known.words
-            },
-            marks=self.marks - known.marks,
-        )
-
-    def shared_by(self, others: Iterable[tuple[int, Prints]]) -> set[int]:
-        """The keys of the texts in the index that share a run, a word or a mark with these prints.
-
-        Every run is looked up, and not the winnowed ones alone: a word that was changed near the
-        end of a line leaves only one run unchanged.
-        """
-        runs, marks, words = frozenset(self.runs), self.marks, tuple(self.words)
-        return {
-            key
-            for key, other in others
-            if any(word in other.words for word in words)
-            or not runs.isdisjoint(other.runs)
-            or not marks.isdisjoint(other.marks)
-        }
-
 
 class Resemblance(NamedTuple):
     """How much of one text stands in another, as shares from 0 to 1.

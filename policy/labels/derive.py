@@ -233,10 +233,12 @@ def derive_provenance(
 
     The proofs are the operator's word for a key (its channel), and for a harness whose labels
     count (`claims = "trusted"`). A key of channel `user` vouches for what its holder says: not for
-    another role of a conversation, and not for what a model `extracted` from one. `seen` is what
-    the session ledger knows of the candidate, None where no ledger is kept; it decides no rank.
+    another role of a conversation, not for what a model `extracted` from one, and not for a call
+    that a model was seen to make. `seen` is what the session ledger knows of the candidate, None
+    where no ledger is kept; it raises no label.
     """
-    source, basis = _of_channel(principal, candidate, extracted=extracted)
+    by_model = extracted or (seen is not None and seen.called)
+    source, basis = _of_channel(principal, candidate, by_model=by_model)
     if basis is Basis.UNPROVEN and seen is not None and seen.called:
         source = SourceKind.TOOL_RESULT
     found = (*culprits, *(seen.contained if seen is not None else ()))
@@ -252,13 +254,13 @@ def derive_provenance(
 
 
 def _of_channel(
-    principal: Principal, candidate: Candidate, *, extracted: bool
+    principal: Principal, candidate: Candidate, *, by_model: bool
 ) -> tuple[SourceKind, Basis]:
     bound = _BOUND.get(principal.channel)
     claimed = candidate.claimed_source if principal.claims is Claims.TRUSTED else None
     if claimed is not None:
         return claimed if bound is None else meet(bound, claimed), Basis.VOUCHED
-    if bound is SourceKind.USER_INPUT and (extracted or candidate.role not in _HERS):
+    if bound is SourceKind.USER_INPUT and (by_model or candidate.role not in _HERS):
         return SourceKind.UNKNOWN, Basis.UNPROVEN
     if bound is not None:
         return bound, Basis.CHANNEL

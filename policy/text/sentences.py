@@ -1,19 +1,17 @@
-"""The sentences of a text, used to find it again; a match may lower a label and never raises one.
+"""The sentences of a text, used to find it again; a match decides no label.
 
-A text is cut freely, into sentences and lines, and each becomes a skeleton. Another form is made by
-`exact`: in it nothing is left out that could change the meaning of the text.
+A text is cut freely, into sentences and lines, and each becomes a skeleton.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from hashlib import blake2b
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
 from policy.text.sentence_words import ABBREVIATIONS
-from policy.text.skeleton import skeleton, unpiled
+from policy.text.skeleton import skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,14 +92,6 @@ def fingerprint(sentence: str, key: bytes) -> int:
     """A sentence as a number of 64 bits that nobody can look up without the key."""
     data = sentence.encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(data, digest_size=8, key=key).digest(), "big")
-
-
-def exact(text: str) -> str:
-    """A text in a form for comparison that keeps what could change its meaning, as accents."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", unpiled(text))
-        text = unicodedata.normalize("NFC", text.casefold())
-    return _SPACE.sub(" ", text.translate(_MARKS).lower())
 
 
 def _normal(sentence: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.model import ChangeKind, MemoryId
+from policy.model import ChangeKind, MemoryId, SourceKind
 from proxy.admin.views import proof_view
 from proxy.admin.wire.provenance import ProvenanceNode, ProvenanceStep, ProvenanceView
 from proxy.ledger.wire import OriginView
@@ -117,7 +117,7 @@ class Tracing(msgspec.Struct, frozen=True, kw_only=True):
             culprit=None if leaf.culprit is None else _culprit(leaf.culprit),
             session=leaf.session,
             known=leaf.session is None or session is not None,
-            segments=tuple(dict.fromkeys(_origin(one) for one in before)),
+            segments=tuple(dict.fromkeys(_origin(one) for one in before if one.reads)),
             segments_left_out=0 if session is None else session.segments_left_out,
             recalled=tuple(dict.fromkeys(one.memory_id for one in before if one.memory_id)),
         )
@@ -138,7 +138,7 @@ def _culprit(culprit: Culprit) -> OriginView:
 
 def _origin(segment: SegmentView) -> OriginView:
     return OriginView(
-        kind=segment.label,
+        kind=SourceKind.TOOL_RESULT if segment.channel == "tool" else SourceKind.UNKNOWN,
         server=segment.server,
         tool=segment.tool,
         call_id=segment.call_id,

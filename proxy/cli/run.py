@@ -27,7 +27,6 @@ from proxy.guard.wire import SOCKET
 from proxy.seams.observations import CONFIRM
 from proxy.settings.after import Heal
 from proxy.settings.load import MARKER, SETTINGS, elsewhere
-from proxy.settings.model import unset_in
 from proxy.settings.wider import wider_rules, wider_settings
 from storage.errors import StoreLocked
 from telemetry.logs import configure
@@ -255,12 +254,6 @@ def _announce(
         terminal.say(f"  {pointed(model, data, '$MNEMOGATE_AGENT_KEY')}")
     for one in (*wider_settings(settings), *wider_rules(sidecar.rules.in_force())):
         terminal.note(f"wider than as shipped: {one}")
-    unset = ", ".join(unset_in(settings.models))
-    if unset:
-        terminal.say(
-            f"say who types at {unset}: user_turns in its [[model]] table, `person` or `program`.\n"
-            "  Until then only what follows a request to remember is a person's."
-        )
     terminal.say(_NOT_PROTECTED_MODEL if settings.models else _NOT_PROTECTED)
     terminal.say(
         "  An agent of this user or of root can allow its own writes and edit the files: run it\n"

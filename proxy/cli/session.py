@@ -15,6 +15,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso
 from proxy.ledger.wire import (
+    CallView,
     OriginView,
     SegmentView,
     SessionList,
@@ -28,8 +29,12 @@ if TYPE_CHECKING:
     from proxy.cli.terminal import Terminal
     from proxy.ledger.wire import SessionWriteView
 
-# The headings of the two tables that `session show` prints.
-_SEGMENTS = ("turn", "channel", "label", "from", "characters", "why")
+# The headings of the table of `session list`, and of the two that `session show` prints.
+_SESSIONS = (
+    *("session", "principal", "has read", "turns", "segments", "writes", "open calls"),
+    "last used",
+)
+_SEGMENTS = ("turn", "channel", "foreign", "from", "characters")
 _WRITES = ("when", "class", "label", "by", "verdict", "candidate")
 _NEWEST = "last"
 
@@ -51,12 +56,21 @@ async def _list(context: Context) -> Exit:
         terminal.data(found)
         return Exit.OK
     terminal.table(
-        ("session", "principal", "taint", "turns", "segments", "writes", "open calls", "last used"),
+        (
+            "session",
+            "principal",
+            "has read",
+            "turns",
+            "segments",
+            "writes",
+            "open calls",
+            "last used",
+        ),
         [
             (
                 one.session,
                 one.principal,
-                one.taint.value,
+                "yes" if one.has_read else "no",
                 str(one.turns),
                 str(one.segments),
                 str(one.writes),
@@ -74,11 +88,7 @@ async def _list(context: Context) -> Exit:
         terminal.say("Writes that no session is known to have made:")
         rows = [(one.principal, *_written(one.write)) for one in found.unplaced]
         terminal.table(("principal", *_WRITES), rows)
-    if found.flooding:
-        names = ", ".join(found.flooding)
-        terminal.say()
-        terminal.say(f"Heard more in a day than their tenant can remember: {names}")
-    _warn(terminal, found.distrusted_until_ms)
+    _warn(terminal, found.lost_until_ms)
     return Exit.OK
 
 
@@ -109,65 +119,42 @@ def _tell(terminal: Terminal, view: SessionView) -> None:
         [
             ("session", view.session),
             ("principal", view.principal),
-            ("taint", _taint(view)),
+            ("has read", _read(view)),
+            *([("began under", view.began_under)] if view.began_under else []),
             ("began", iso(view.began_at_ms)),
             ("last used", iso(view.used_at_ms)),
             ("turns", str(view.turns)),
         ]
     )
-    if view.unknown is not None:
-        at = view.unknown
-        what = f"turn {at.segment.turn}, {_what(at.segment)}, {at.segment.characters} characters"
-        terminal.say(f"It became unknown at {inert(what)}. To place that: {at.needs}.")
-    if view.began_under:
-        call = inert(_source(view.began_under.call))
-        terminal.say(
-            f"It began while {call} had no result: its turns count as the model's own words. "
-            f"To place them: {view.began_under.needs}."
-        )
-    _warn(terminal, view.distrusted_until_ms)
-    if not view.searchable:
-        terminal.say(
-            "Not all of its texts can be searched any more: what is written counts as made of the "
-            "lowest of them."
-        )
+    _warn(terminal, view.lost_until_ms)
     terminal.say()
     terminal.say("What entered it, oldest first (no text is kept):")
     if view.segments_left_out:
-        terminal.say(f"{view.segments_left_out} older ones are left out; they count all the same.")
+        terminal.say(f"{view.segments_left_out} older ones are left out.")
     terminal.table(_SEGMENTS, [_row(one) for one in view.segments])
     if view.open_calls:
         terminal.say()
-        calls = ", ".join(_origin(one) for one in view.open_calls)
+        calls = ", ".join(map(_source, view.open_calls))
         terminal.say(f"Calls without a result: {inert(calls)}")
     terminal.say()
     if not view.writes:
         terminal.say("It wrote nothing.")
         return
-    terminal.say("What it wrote, and why it is labelled so:")
+    terminal.say("What it wrote:")
     terminal.table(_WRITES, [_written(one) for one in view.writes])
     for one in view.writes:
         terminal.say(f"  {one.candidate_id}: {inert(_because(one))}")
 
 
-def _taint(view: SessionView) -> str:
-    if not view.fell:
-        return f"{view.taint.value}: nothing entered it yet"
-    last = view.fell[-1].segment
-    return f"{view.taint.value}, since turn {last.turn}: {_what(last)}"
+def _read(view: SessionView) -> str:
+    if not view.has_read:
+        return "no foreign text"
+    return f"foreign text of {', '.join(view.read_origins) or 'an unknown source'}"
 
 
-def _what(segment: SegmentView) -> str:
-    said = segment.channel
-    source = _source(segment)
-    if source != "-":
-        said = f"{said} {source}"
-    return f"{said} ({segment.why_text})" if segment.why_text else said
-
-
-def _source(one: SegmentView | OriginView) -> str:
+def _source(one: SegmentView | OriginView | CallView) -> str:
     tool = "/".join(name for name in (one.server, one.tool) if name)
-    if one.memory_id:
+    if not isinstance(one, CallView) and one.memory_id:
         return f"memory {one.memory_id}"
     if one.call_id:
         return f"{tool} {one.call_id}".strip()
@@ -183,10 +170,9 @@ def _row(one: SegmentView) -> tuple[str, ...]:
     return (
         str(one.turn),
         one.channel,
-        one.label.value,
+        "yes" if one.reads else "-",
         _source(one),
         str(one.characters) if one.characters else "-",
-        one.why_text or "-",
     )
 
 
@@ -216,8 +202,8 @@ def _because(one: SessionWriteView) -> str:
 def _warn(terminal: Terminal, until_ms: int | None) -> None:
     if until_ms is not None:
         terminal.say(
-            f"History was lost: until {iso(until_ms)} nothing is endorsed, and what enters is "
-            "unknown."
+            f"History was lost: until {iso(until_ms)} a write that no session explains counts as "
+            "written after reading."
         )
 
 

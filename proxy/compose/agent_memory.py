@@ -9,7 +9,6 @@ from policy.model import CandidateId, MemoryId
 from policy.verdict import Reason
 from proxy.ledger.sessions import Sessions
 from proxy.model.above_floor import AboveFloor
-from proxy.model.files_judged import files_of
 from proxy.model.healing import Healing
 from proxy.model.reply_notes import ReplyNotes
 from proxy.model.with_ledger import Coupled
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from proxy.seams.cases import ChecksReplies, HealsReplies
     from proxy.seams.recalls import Shown
     from proxy.seams.surroundings import Surroundings
-    from proxy.settings.model import ModelUpstream
     from storage.interfaces import SessionLog, Store
     from storage.values import QuarantinedText
 
@@ -71,10 +69,6 @@ class ModelMemory:
         replies = ReplyNotes(store.recalls, surroundings.now_ms)
         floor = AboveFloor(store.reader)
         return cls(log, sessions, withholding, replies, replays=replays, floor=floor)
-
-    def knows_files(self, models: tuple[ModelUpstream, ...]) -> None:
-        """Let the ledger recognise calls on places, by the tool maps."""
-        self.sessions.knows_files(files_of(tuple(model.maps for model in models)))
 
     async def close(self) -> None:
         """Write what is not yet on disk, close the log's file, and forget kept requests."""

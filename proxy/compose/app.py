@@ -36,7 +36,6 @@ from proxy.fronts.model import ROUTES as MODEL_ROUTES
 from proxy.mcp.relay import limits_of
 from proxy.model.replaying import ModelReplays
 from proxy.seams.surroundings import RandomPool, Surroundings
-from proxy.settings.model import unset_in
 from proxy.settings.wider import wider_rules, wider_settings
 from proxy.transport.auth import NewKey, first_keys
 from proxy.transport.connection import check_aiohttp
@@ -227,7 +226,6 @@ async def _foundation(
     if settings.models:
         replays = ModelReplays(settings.models, settings.replay, surroundings.now_ms)
         memory = await ModelMemory.opened(store, surroundings, replays)
-        memory.knows_files(settings.models)
         stack.push_async_callback(memory.close)
     return Foundation(
         settings=settings,
@@ -335,9 +333,7 @@ def _health(settings: Settings, clock: SteadyClock, services: Services, scrape: 
     return Health(
         lambda: _told(store, clock),
         scrape,
-        user_turns_unset=unset_in(settings.models),
         unmapped_tools=services.unmapped_tools,
-        flooding=services.flooding,
         unbound_uids=services.unbound_uids,
         wider=lambda: (*beyond, *wider_rules(store.ruleset)),
         receivers_behind=scrape.told.behind,

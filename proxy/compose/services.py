@@ -70,7 +70,7 @@ from proxy.seams.ledger import NoSessions
 from proxy.seams.recalls import ShowsEverything
 from proxy.seams.withholding import Unwatched
 from proxy.settings.after import Heal
-from proxy.settings.model import base_of, unset_in
+from proxy.settings.model import base_of
 from proxy.transport.auth import Authenticator
 
 if TYPE_CHECKING:
@@ -424,10 +424,6 @@ class Services:
         """Names of tools that seem to be about memory although no tool map describes them."""
         return tuple(one.tool for one in self.operate.ledger.unmapped.all())[:_NAMED_MAX]
 
-    def flooding(self) -> int:
-        """How many principals were shown so much text that each has a filter of its own."""
-        return len(self.operate.ledger.flooding)
-
     def unbound_uids(self) -> tuple[int, ...]:
         """The uids of relays that are bound to no principal.
 
@@ -510,14 +506,8 @@ class Services:
                 healing = self._foundation.memory.healing(self.reply_checks, halt)
             coupling = self._foundation.memory.coupled(coupling, checks)
         ledger = self.operate.ledger
-        coupling = Vetoing(coupling, veto, ledger.unmapped, ledger.gave)
+        coupling = Vetoing(coupling, veto, ledger.unmapped)
         upstreams = self._foundation.settings.models if couple else ()
-        for name in unset_in(upstreams):
-            _LOG.warning(
-                'the [[model]] table "%s" has no user_turns: say "person" or "program"; until then '
-                "nothing that people type is theirs but what follows a request to remember",
-                name,
-            )
         return ModelFront(
             behind={one.name: await Behind.opened(one, stack) for one in upstreams},
             authenticator=self.authenticator,

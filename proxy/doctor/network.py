@@ -44,9 +44,7 @@ class _Whoami(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
-    user_turns_unset: tuple[str, ...] = ()
     unmapped_tools: tuple[str, ...] = ()
-    flooding: int = 0
     unbound_uids: tuple[int, ...] = ()
     wider: tuple[str, ...] = ()
     staging: str = STAGED_IN_MEMORY
@@ -129,8 +127,6 @@ def _relays(attempt: Attempt, unbound: tuple[int, ...]) -> Finding:
 
 def _modes(aim: Aim) -> Iterator[Finding]:
     mode = Attempt("mode", "ask the sidecar whether it refuses anything", "enforce")
-    typing = Attempt("model.user_turns", "ask the sidecar who types the user turns", "it was told")
-    heard = Attempt("model.heard", "ask the sidecar which keys flood what it remembers", "none")
     maps = Attempt("model.memory_tools", "ask the sidecar which memory tools no map takes", "none")
     relays = Attempt("relay.uid", "ask the sidecar whose relays come to it", "uids that are bound")
     wide = Attempt("settings.wider", "ask the sidecar what lets in more than as shipped", "nothing")
@@ -142,29 +138,19 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         ready = msgspec.json.decode(answer.body, type=_Readiness)
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         why = f"cannot be asked ({type(error).__name__})"
-        yield from (one.skipped(why) for one in (mode, typing, maps, heard, relays, wide, staging))
+        yield from (one.skipped(why) for one in (mode, maps, relays, wide, staging))
         return
     yield _staged(staging, ready.staging)
     if ready.mode == "observe":
         yield mode.fail("observe: nothing is refused, every write lands")
     else:
         yield mode.ok(ready.mode)
-    if ready.user_turns_unset:
-        # This is only a warning: without `user_turns` texts get a lower label than they could.
-        unset = ", ".join(ready.user_turns_unset)
-        yield typing.warned(f"set user_turns in the [[model]] tables: {unset}")
-    else:
-        yield typing.ok("it was told, or has no model API")
     if ready.unmapped_tools:
         # This is only a warning: calls of these tools are not judged, and only a person can say
         # whether one of the tools keeps memory.
         yield maps.warned(f"see `mnemogate mcp map` for {', '.join(ready.unmapped_tools)}")
     else:
         yield maps.ok("none was seen")
-    if ready.flooding:
-        yield heard.warned(f"{ready.flooding} did; `mnemogate session list` names them")
-    else:
-        yield heard.ok("none did")
     yield _relays(relays, ready.unbound_uids)
     if ready.wider:
         # This is only a warning: an operator may have reasons for these settings.

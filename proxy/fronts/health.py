@@ -37,13 +37,8 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: str  # One of "ready" and "degraded".
     reason: str | None
     mode: str  # One of "enforce" and "observe".
-    # The names of model APIs without the setting `user_turns`, which says whether people type the
-    # user turns.
-    user_turns_unset: tuple[str, ...] = ()
     # The names of tools that seem to be about memory and stand in no tool map.
     unmapped_tools: tuple[str, ...] = ()
-    # How many principals were shown more texts in a day than their tenant's filter can hold.
-    flooding: int = 0
     # Uids of relays beside a model front that are bound to no principal: their calls are judged
     # again.
     unbound_uids: tuple[int, ...] = ()
@@ -66,18 +61,14 @@ class Health:
         status: Callable[[], StoreStatus],
         render_metrics: Callable[[], bytes],
         *,
-        user_turns_unset: tuple[str, ...] = (),
         unmapped_tools: Callable[[], tuple[str, ...]] = tuple,
-        flooding: Callable[[], int] = int,
         unbound_uids: Callable[[], tuple[int, ...]] = tuple,
         wider: Callable[[], tuple[str, ...]] = tuple,
         receivers_behind: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self._receivers_behind = receivers_behind
         self._wider = wider
-        self._flooding = flooding
         self._unbound_uids = unbound_uids
-        self._user_turns_unset = user_turns_unset
         self._unmapped_tools = unmapped_tools
         self._status = status
         self._render_metrics = render_metrics
@@ -118,9 +109,7 @@ class Health:
             status="ready" if status.writable else "degraded",
             reason=status.reason,
             mode="observe" if status.observing else "enforce",
-            user_turns_unset=self._user_turns_unset,
             unmapped_tools=self._unmapped_tools(),
-            flooding=self._flooding(),
             unbound_uids=self._unbound_uids(),
             receivers_behind=self._receivers_behind(),
             wider=self._wider(),

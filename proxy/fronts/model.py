@@ -264,8 +264,7 @@ class ModelFront:
             headers=meant(served.admitted.headers),
             maps=settings.maps,
             extracts=extracts,
-            user_turns=settings.user_turns,
-            system_text=settings.system_text,
+            reads_foreign=settings.reads_foreign,
             readings=self._recurring,
         )
         started_ns = self._surroundings.clock_ns()

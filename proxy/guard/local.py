@@ -38,7 +38,7 @@ from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.strict_json.strict import canonical_json, check_text, decode_object
 from proxy.guard.ahead import Ahead
 from proxy.guard.sifting import Sifting
-from proxy.seams.delivery import way_of
+from proxy.seams.delivery import MODEL_SERVERS, way_of
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.guard import Forwarded, GuardedCall, Judged, PinState, Unsettled
 from proxy.seams.observations import observation_for
@@ -234,6 +234,7 @@ class Guarding:
             guarded_key=item.key,
             guarded_blob=item.blob,
             text_after=self._text_after(principal, call, item),
+            extracted=call.server.startswith(MODEL_SERVERS),
             labels=item.labels,
             join=call.join,
             # The names in a deletion are not read as text: they only say what to delete.

@@ -472,10 +472,8 @@ class Writing:
         if intercepted.seen is not None:
             principal_id = submission.candidate.principal_id
             self._sessions.wrote(principal_id, intercepted.seen, result)
-            if result.decision is not Decision.ADMIT:
-                self._sessions.gave(principal_id, (written.observation,), intercepted.seen)
         # The batch pauses after each verdict: all its items are decided at one moment, and building
-        # their answers takes time. What was given to an agent is noted in the order of the items.
+        # their answers takes time.
         await self._paced(submission.candidate.principal_id, alone=alone)
         return written
 

@@ -1,4 +1,4 @@
-"""The session ledger without its file: what entered each context, and which labels follow. Pure.
+"""The session ledger without its file: what entered each context, and from where. Pure.
 
 Time and random ids are passed in. Each change is a record that was applied; the caller makes the
 records durable.
@@ -9,64 +9,79 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from policy.model import Origin, SourceKind, meet
+import msgspec
+
 from policy.text.skeleton import skeleton
-from proxy.dialects.model.memory_tools import folded, servers_by
-from proxy.dialects.model.tools import Declared
 from proxy.dialects.model.transcript import Turn
-from proxy.ledger.reading import Reader
+from proxy.ledger.joining import Numbering, place_of, summed_up
+from proxy.ledger.reading import (
+    Reader,
+    RecalledSpan,
+    Text,
+    name_of,
+    origin_of,
+)
 from proxy.ledger.records import (
+    Began,
     CallRow,
-    Distrusted,
     Dropped,
     Entry,
-    Heard,
     Keyed,
+    Lost,
+    Merged,
     Recalled,
-    Relayed,
     Row,
+    packed,
 )
 from proxy.ledger.ring import PRINTS_MAX, Ring
-from proxy.ledger.sentences import packed
-from proxy.ledger.state import State
-from proxy.ledger.texts import across, spelled_in, strings_in, strings_of
-from proxy.ledger.turn_values import Text, TurnGround
+from proxy.ledger.state import (
+    LIVE_MS,
+    OPEN_MS,
+    SESSIONS_IN_ALL_MAX,
+    SESSIONS_MAX,
+    State,
+)
+from proxy.ledger.texts import strings_in
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Collection, Generator, Iterable, Mapping
 
-    from policy.model import Memory, PrincipalId
-    from proxy.dialects.model.transcript import ModelCall, ModelReply
+    from policy.model import Memory, Origin, PrincipalId
+    from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest
+    from proxy.ledger.joining import History
+    from proxy.ledger.reading import TurnRead
     from proxy.ledger.records import Record
     from proxy.ledger.ring import RingText
-    from proxy.ledger.splices import Rules
-    from proxy.ledger.state import Book, CallMade, SessionState
-    from proxy.ledger.turn_values import TurnRead
+    from proxy.ledger.state import Book, Session
     from proxy.seams.guard import Segment
     from proxy.seams.operation import EarlierText
 
 PRINCIPALS_MAX: Final = 64
-DISTRUST_MS: Final = 3_600_000
-"""How long nothing is believed after history was lost."""
+READS_MAX: Final = 20_000
+"""Turns whose reading is remembered; another one is read again."""
 INDEXED_MAX: Final = 50_000
-AGAIN_MS: Final = 3_600_000
-"""How long a server's text that comes again is not told again to what remembers it for weeks."""
-_DERIVED_MAX: Final = 3
-_NAME_LEN_MAX: Final = 128
-_DECLARING: Final = frozenset({"initialize", "server/discover", "tools/list"})
-"""What a server says of itself and its tools: pinned, and told to the model by its host."""
+ABOVE_MAX: Final = 65_536
+"""As long as prompts are that programs send again and again."""
+FOREIGN_METHODS: Final = frozenset({"resources/read", "prompts/get"})
+"""Methods of MCP whose answers a host puts into a conversation without a call of the model."""
 
 
-_Came: TypeAlias = "tuple[PrincipalId | str | SourceKind | int, ...]"
+class Entered(NamedTuple):
+    """What reading a request found: its session, and the served memories in each of its turns."""
+
+    session: str
+    system: tuple[RecalledSpan, ...] = ()
+    turns: tuple[tuple[RecalledSpan, ...], ...] = ()
 
 
-class _Stood(NamedTuple):
-    """When something came, and its place in the index."""
+class Moment(NamedTuple):
+    """When a request came, an id for a new session, and whether its user turns are foreign."""
 
-    at_ms: int
-    place: int
+    now_ms: int
+    fresh_id: str
+    reads_foreign: bool = False
 
 
 class _UnderWay(threading.local):
@@ -78,22 +93,19 @@ class _UnderWay(threading.local):
 class Core:
     """The session ledgers of all principals.
 
-    One caller at a time; a long request is read in slices.
-
-    Between two slices other requests may read and change the ledger, except those of the same
-    tenant.
+    One caller at a time; a long request is read in slices. Between two slices other requests may
+    read and change the ledger, except those of the same tenant.
     """
 
-    def __init__(self, key: bytes, rules: Rules) -> None:
+    def __init__(self, key: bytes) -> None:
         self.state = State()
-        self.reader = Reader(key, rules)
+        self.reader = Reader(key)
+        self._numbering = Numbering(self.reader)
         self._rings: OrderedDict[str, Ring] = OrderedDict()
-        self.reads: OrderedDict[tuple[str, int], TurnRead] = OrderedDict()
-        # For each indexed text its key in the principal's ring, so that a reply that comes back as
-        # history is not indexed again.
-        self._indexed: OrderedDict[tuple[str, int, bool], int] = OrderedDict()
-        # For each text that a server sent: its key in the principal's ring, and when it last came.
-        self._came: OrderedDict[_Came, _Stood] = OrderedDict()
+        # The memories that were found in a turn of a session. A turn is the same in each request.
+        self._reads: OrderedDict[tuple[str, int], tuple[RecalledSpan, ...]] = OrderedDict()
+        # For each indexed text (principal, session, fingerprint) its key in the principal's ring.
+        self._indexed: OrderedDict[tuple[str, str, int], int] = OrderedDict()
         self._records: list[Record] = []
         self._under_way = _UnderWay()
 
@@ -118,195 +130,268 @@ class Core:
         under_way = self._under_way.records
         (self._records if under_way is None else under_way).append(record)
 
-    # ---- noting replies of models ----------------------------------------------------------------
+    # ---- requests --------------------------------------------------------------------------------
+
+    def history(self, request: ModelRequest) -> History:
+        """The hashes of a request's turns."""
+        return self._numbering.history(request)
+
+    def unread_len(self, principal_id: PrincipalId, request: ModelRequest, history: History) -> int:
+        """How many characters of this request were not read yet; changes nothing in the ledger."""
+        book = self.state.books.get(principal_id)
+        known = () if book is None else (book.keys.get(history.chain[at]) for at in history.models)
+        session = next((one for one in known if one), "")
+        above = sum(len(said.text) for said in request.system)
+        fresh = [at for at, one in enumerate(history.digests) if (session, one) not in self._reads]
+        return (above if above > ABOVE_MAX else 0) + sum(history.lengths[at] for at in fresh)
+
+    def entered(
+        self,
+        principal_id: PrincipalId,
+        request: ModelRequest,
+        moment: Moment,
+        history: History | None = None,
+    ) -> Entered:
+        """Read the new parts of a request, and find the session that it continues."""
+        history = history or self._numbering.history(request)
+        book = self.book(principal_id, moment.now_ms)
+        place = place_of(book, request, history, self.reader)
+        parent = ""
+        if not place.sessions:
+            earlier = summed_up(book, request, self.reader)
+            parent = self._parent(book, history, moment.now_ms) or (earlier or ("",))[0]
+        session = self._one(book, place.sessions, parent, moment)
+        book.sessions.move_to_end(session.session)
+        calls = {call.call_id: call for turn in request.turns for call in turn.calls}
+        unseen = place.astray or any(
+            history.digests[at] not in session.turns
+            and not self.reader.saw_reply(request.turns[at], session, book)
+            for at in history.models
+        )
+        self._key(book, session, history)
+        found = _Brought(session.session, moment.now_ms)
+        if unseen:
+            found.row(Row("history", 0, reads=True))
+        if request.searches and not session.has_read:
+            # Results of a search by the model's provider show nowhere but in the model's words.
+            found.row(Row("provider", 0, reads=True))
+        system = self._turn(
+            Turn(said=request.system),
+            self.reader.digest(["system", *(said.text for said in request.system)]),
+            *(book, session, calls, found),
+            reads_foreign=False,
+        )
+        turns = tuple(
+            self._turn(
+                *(turn, digest, book, session, calls, found), reads_foreign=moment.reads_foreign
+            )
+            for turn, digest in zip(request.turns, history.digests, strict=True)
+        )
+        if history.root not in session.roots:
+            found.roots.append(history.root)
+        self._note(found)
+        return Entered(session.session, system, turns)
+
+    def _turn(
+        self,
+        turn: Turn,
+        digest: int,
+        book: Book,
+        session: Session,
+        calls: Mapping[str, ModelCall],
+        found: _Brought,
+        *,
+        reads_foreign: bool,
+    ) -> tuple[RecalledSpan, ...]:
+        name = (session.session, digest)
+        known = self._reads.get(name)
+        if known is not None:
+            self._reads.move_to_end(name)
+            return known
+        read = self.reader.turn(turn, book, calls, reads_foreign=reads_foreign)
+        if digest not in session.turns:
+            found.turn(digest, read, len(session.turns))
+        self._index(book.principal, session.session, read.texts)
+        self._reads[name] = read.recalled
+        if len(self._reads) > READS_MAX:
+            self._reads.popitem(last=False)
+        return read.recalled
+
+    @staticmethod
+    def _parent(book: Book, history: History, now_ms: int) -> str:
+        """The session whose model made the newest call that is still open.
+
+        A new conversation counts as begun by that call.
+        """
+        waiting = [
+            one
+            for one in book.all_calls()
+            if one.open
+            and one.row.key not in history.answered
+            and one.at_ms + OPEN_MS >= now_ms
+            and one.session in book.sessions
+        ]
+        return max(waiting, key=lambda one: one.at_ms).session if waiting else ""
+
+    def _one(
+        self, book: Book, sessions: tuple[Session, ...], parent: str, moment: Moment
+    ) -> Session:
+        if not sessions:
+            self._make_room(book, moment.now_ms)
+            self.do(Began(book.principal, moment.fresh_id, moment.now_ms, parent))
+            return book.sessions[moment.fresh_id]
+        for gone in sessions[1:]:
+            self.do(Merged(gone.session, sessions[0].session))
+            self.ring_of(book.principal).merged(gone.session, sessions[0].session)
+        return sessions[0]
+
+    def _make_room(self, book: Book, now_ms: int) -> None:
+        while len(book.sessions) >= SESSIONS_MAX:
+            self.do(Dropped(book.principal, next(iter(book.sessions)), now_ms))
+        while len(self.state.sessions) >= SESSIONS_IN_ALL_MAX:
+            other = next(one for one in self.state.books.values() if one.sessions)
+            self.do(Dropped(other.principal, next(iter(other.sessions)), now_ms))
+
+    def _key(self, book: Book, session: Session, history: History) -> None:
+        keys = [history.chain[at] for at in history.models]
+        unknown = [key for key in keys if book.keys.get(key) != session.session]
+        if unknown:
+            self.do(Keyed(session.session, packed(unknown)))
+
+    def _note(self, found: _Brought) -> None:
+        record = found.entry()
+        if record is not None:
+            self.do(record)
+
+    # ---- replies of models -----------------------------------------------------------------------
 
     def replied(
-        self, principal_id: PrincipalId, session_id: str, reply: ModelReply, now_ms: int
+        self,
+        principal_id: PrincipalId,
+        session_id: str,
+        reply: ModelReply,
+        now_ms: int,
+        recalls: Collection[str] = (),
     ) -> None:
-        """Note what a model said in a session, and the calls it made."""
+        """Note what a model said in a session, and the calls it made.
+
+        `recalls` are the ids of calls of tools that keep memory.
+        """
         book = self.state.books.get(principal_id)
         session = self.state.session(session_id)
         if book is None or session is None or session.principal != principal_id:
             return
+        found = _Brought(session.session, now_ms)
         if reply.heard:
             # What the provider's own tools told the model is indexed before the model's words,
             # because the origins of these words are searched in the index.
-            self._heard(book, session, reply, now_ms)
-        label = meet(SourceKind.MODEL_INFERENCE, taint_now(session))
+            read = self.reader.turn(Turn(said=reply.heard), book, {}, reads_foreign=True)
+            found.turn(None, read, len(session.turns))
+            found.row(Row("provider", 0, reads=True))
+            self._index(book.principal, session.session, read.texts)
         texts = [*reply.said]
-        rows: list[Row] = []
         if any(reply.said):
-            rows.append(Row("model", label, sum(map(len, reply.said))))
-        calls: list[CallRow] = []
+            found.row(Row("model", sum(map(len, reply.said))))
         for call in reply.calls:
-            made = self._call_row(call)
-            rows.append(Row("call", label, 0, "", made.server, made.tool, made.call_id))
-            calls.append(made)
+            found.calls.append(self._call_row(call, recalls=call.call_id in recalls))
             texts += strings_in(call.arguments)
-        parts = [one for text in texts for one in self.reader.parts(text)]
-        told = self.reader.elsewhere(*texts, *across(texts), by_model=True)
-        digest = self.reader.digest(
-            [
-                "reply",
-                str(now_ms),
-                reply.reply_id or "",
-                *texts,
-                *(call.call_id for call in reply.calls),
-            ]
-        )
-        self.do(
-            Entry(
-                session=session.session,
-                digest=digest,
-                at_ms=now_ms,
-                label=label,
-                rows=tuple(rows),
-                spoken=packed(parts),
-                foreign=((label.trust, packed(told.short)),),
-                shared=((label.trust, packed(told.long)),),
-                tenant=book.sentences.tenant,
-                calls=tuple(calls),
-                answers=packed(
-                    self.reader.print(one.call_id) for one in reply.heard if one.call_id
-                ),
-            )
-        )
+        found.spoken += (one for text in texts for one in self.reader.parts(text))
+        self._note(found)
         if reply.reply_id:
             key = self.reader.named("reply", reply.reply_id)
             self.do(Keyed(session.session, packed([key])))
-        found = tuple(Text(text, Origin(kind=label), by_model=True) for text in texts)
-        self.index(book, session, digest, found)
+        ring = self.ring_of(principal_id)
+        for text in texts:
+            # A model's own words are no origin: the texts that they were made of are.
+            derived = self.origins(ring.containing(text, session.session))
+            if derived:
+                self._add(principal_id, session.session, text, derived)
 
-    def _heard(self, book: Book, session: SessionState, reply: ModelReply, now_ms: int) -> None:
-        """Note what a tool of the model's provider told the model, as its reply shows."""
-        told = [one.text for one in reply.heard]
-        ground = TurnGround(
-            book=book,
-            session=session,
-            ring=self.ring_of(book.principal),
-            digest=self.reader.digest(["heard", reply.reply_id or "", str(now_ms), *told]),
-            root=0,
-            now_ms=now_ms,
-            most=SourceKind.UNKNOWN,
-            lost=False,
-            inherited=SourceKind.UNKNOWN,
-        )
-        read = self.reader.turn(Turn(said=reply.heard), ground)
-        self.do(read.entry)
-        self.index(book, session, ground.digest, read.texts)
-
-    def _shown(
-        self, book: Book, texts: Iterable[str], label: SourceKind, tenant: str, now_ms: int
-    ) -> None:
-        """Note words that an agent was shown outside of any session, such as a search's results."""
-        told = self.reader.elsewhere(*texts)
-        short, long = packed(told.short), packed(told.long)
-        tenant = tenant or book.sentences.tenant
-        trust = label.trust
-        self.do(Heard(book.principal, now_ms, ((trust, short),), tenant, ((trust, long),)))
-
-    def _call_row(self, call: ModelCall) -> CallRow:
+    def _call_row(self, call: ModelCall, *, recalls: bool) -> CallRow:
         strings = list(strings_in(call.arguments))
-        file = self.reader.file_of(call)
         return CallRow(
             key=self.reader.print(call.call_id),
-            call_id=call.call_id[:_NAME_LEN_MAX],
-            tool=call.name[:_NAME_LEN_MAX],
-            server=(call.server or "")[:_NAME_LEN_MAX],
+            call_id=name_of(call.call_id),
+            tool=name_of(call.name),
+            server=name_of(call.server),
             arguments=self.reader.arguments(call.arguments),
             exact=packed(self.reader.print(skeleton(text)) for text in strings),
             parts=packed(one for text in strings for one in self.reader.parts(text)),
-            file=0 if file is None else self.reader.named("file", file),
-            spelled=packed(map(self.reader.print, spelled_in(call.arguments))),
+            recalls=recalls,
         )
 
     @staticmethod
     def origins(found: list[RingText]) -> tuple[Origin, ...]:
-        """The texts from which a text may have been copied or summarised.
-
-        Where one of them is a model's own words, the texts behind those words stand in its place.
-        """
-        origins: list[Origin] = []
-        for kept in found:
-            for origin in (kept.origin,) if kept.derived is None else kept.derived:
-                if origin not in origins:
-                    origins.append(origin)
-        return tuple(sorted(origins, key=lambda one: one.kind.trust))
+        """The origins of texts from which a text may have been copied or summarised."""
+        return tuple(dict.fromkeys(origin for kept in found for origin in kept.origins))
 
     # ---- served memories, and answers that relays saw --------------------------------------------
 
     def recalled(
         self, principal_id: PrincipalId, memories: tuple[Memory | EarlierText, ...], now_ms: int
     ) -> None:
-        """Note memories that were served to this principal's agent, under their labels."""
-        book = self.book(principal_id, now_ms)
-        recalls = book.recalls
+        """Note memories that were served to this principal's agent."""
+        recalls = self.book(principal_id, now_ms).recalls
         for memory in memories:
-            label = memory.source
-            texts = [one for one in (memory.text, *_beside(memory)) if one]
-            parts = self.reader.served(texts)
-            served = (label, memory.memory_id)
-            if any(recalls.get(one) != served for one in parts):
-                found = packed(parts)
-                self.do(Recalled(principal_id, now_ms, memory.memory_id, label, found))
-                self._shown(book, texts, label, memory.tenant, now_ms)
+            beside = (memory.text, memory.metadata_json, memory.role, memory.actor)
+            parts = self.reader.served([one for one in beside if one])
+            if any(recalls.get(one) != memory.memory_id for one in parts):
+                self.do(Recalled(principal_id, memory.memory_id, packed(parts)))
 
-    def saw(
-        self, principal_id: PrincipalId, segment: Segment, now_ms: int, tenant: str = ""
-    ) -> None:
+    def saw(self, principal_id: PrincipalId, segment: Segment, now_ms: int) -> None:
         """Note a server's answer that a relay saw on its way to this principal's agent."""
         book = self.book(principal_id, now_ms)
         names = (segment.join.tool_use_id, segment.join.call_id)
-        keys = [self.reader.print(name) for name in names if name]
-        server, tool = segment.server[:_NAME_LEN_MAX], segment.tool[:_NAME_LEN_MAX]
-        texts = dict.fromkeys(segment.texts)
-        exact = packed(self.reader.print(skeleton(text)) for text in texts if keys)
-        made = [call for call in book.calls.values() if _is_answered_by(segment, keys, call)]
-        echo = self.reader.is_echo(made, segment.texts)
-        for key in keys:
-            self.do(Relayed(principal_id, key, server, tool, segment.kind, exact))
-        if echo:
+        if any(self.reader.print(name) in book.calls for name in names if name):
+            # The model front knows the call: the session's next request brings the answer.
             return
-        if any(key in book.calls for key in keys):
-            # The model front knows the call, so the answer is read later, when the session's next
-            # request brings it in.
-            return
+        server, tool = name_of(segment.server), name_of(segment.tool)
+        row = Row("tool", 0, reads=True, server=server, tool=tool, call_id=name_of(segment.call_id))
+        origin = msgspec.structs.replace(origin_of(row), kind=segment.kind)
+        self._index(principal_id, "", (Text(text, origin) for text in segment.texts))
+        if segment.tool in FOREIGN_METHODS:
+            # A host puts it into any of its conversations, and no request shows into which.
+            for session in book.sessions.values():
+                if not session.has_read and session.used_ms + LIVE_MS >= now_ms:
+                    found = _Brought(session.session, session.used_ms)
+                    found.row(msgspec.structs.replace(row, channel="resource"))
+                    self._note(found)
+
+    def ring_of(self, principal_id: str) -> Ring:
+        """The bounded index (ring) of the texts that entered a principal's contexts."""
+        ring = self._rings.get(principal_id)
+        if ring is None:
+            ring = self._rings[principal_id] = Ring()
+        self._rings.move_to_end(principal_id)
+        return ring
+
+    def _index(self, principal_id: str, session: str, texts: Iterable[Text]) -> None:
+        for text, origin in texts:
+            self._add(principal_id, session, text, (origin,))
+
+    def _add(self, principal_id: str, session: str, text: str, origins: tuple[Origin, ...]) -> None:
         ring = self.ring_of(principal_id)
-        call_id = segment.call_id[:_NAME_LEN_MAX]
-        origin = Origin(kind=segment.kind, server=server, tool=tool, call_id=call_id)
-        came = (principal_id, tenant, segment.kind, segment.server, segment.tool)
-        # Each single text may be known while the sentence that runs from one into the next is new,
-        # so all of them together are looked up as well.
-        whole: _Came = (*came, "run", self.reader.digest([*segment.texts]))
-        if not texts or self._stands(whole, ring, now_ms):
+        name = (principal_id, session, self.reader.print(text))
+        known = self._indexed.get(name)
+        if known is not None and ring.keeps(known):
             return
-        named: dict[str, _Came] = {text: (*came, self.reader.print(text)) for text in texts}
-        new = [text for text, name in named.items() if not self._stands(name, ring, now_ms)]
-        if segment.tool not in _DECLARING:
-            self._shown(book, (*new, *across(segment.texts)), segment.kind, tenant, now_ms)
-        for text in new:
-            self._note(named[text], _Stood(now_ms, ring.next))
-            ring.add(text, origin, session="", digest=0)
-        # The whole of it stands no longer than the text in it that was indexed first.
-        there = [self._came[name] for name in named.values() if name in self._came]
-        if len(there) == len(named):
-            self._note(whole, min(there))
+        self._indexed[name] = ring.next
+        self._indexed.move_to_end(name)
+        if len(self._indexed) > INDEXED_MAX:
+            self._indexed.popitem(last=False)
+        ring.add(text, origins, session=session)
         self._bound_rings()
 
-    def _stands(self, name: _Came, ring: Ring, now_ms: int) -> bool:
-        """Whether this answer or text came in the same way lately, and is still indexed.
+    @property
+    def print_count(self) -> int:
+        """The number of fingerprints that the indexes of all principals have."""
+        return sum(ring.print_count for ring in self._rings.values())
 
-        An agent reads its whole memory again and again, so such an answer is not indexed again.
-        """
-        there = self._came.get(name)
-        return there is not None and now_ms - there.at_ms < AGAIN_MS and ring.keeps(there.place)
-
-    def _note(self, name: _Came, came: _Stood) -> None:
-        """Note when and where something came."""
-        self._came[name] = came
-        self._came.move_to_end(name)
-        if len(self._came) > INDEXED_MAX:
-            self._came.popitem(last=False)
+    def _bound_rings(self) -> None:
+        """Keep the indexes of all principals within their common bound."""
+        while self.print_count > PRINTS_MAX:
+            largest = max(self._rings.values(), key=lambda ring: ring.print_count)
+            largest.drop()
 
     # ---- limits on what the ledger keeps ---------------------------------------------------------
 
@@ -322,90 +407,59 @@ class Core:
         while len(books) >= PRINCIPALS_MAX:
             oldest = next(iter(books))
             self._rings.pop(oldest, None)
-            # The principal's ring (index of texts) is dropped as well, so keys that point into it
-            # are void.
-            self._came.clear()
+            self._indexed.clear()
             self.do(Dropped(oldest, "", now_ms))
         book = self.state.book(principal_id)
         if principal_id in self.state.lost_principals:
-            self.do(Distrusted(now_ms + DISTRUST_MS, principal_id))
+            self.do(Lost(now_ms + LIVE_MS, principal_id))
         return book
 
-    def distrusts(self, book: Book, now_ms: int) -> bool:
-        """Whether history was lost recently, so that nothing is trusted for a while."""
-        return now_ms < max(self.state.distrusted_until_ms, book.distrusted_until_ms)
 
-    def ring_of(self, principal_id: str) -> Ring:
-        """The bounded index (ring) of the texts that entered a principal's contexts."""
-        ring = self._rings.get(principal_id)
-        if ring is None:
-            ring = self._rings[principal_id] = Ring(self._lost, self.reader.once.readings)
-        self._rings.move_to_end(principal_id)
-        return ring
+class _Brought:
+    """What a request or a reply brings into a session, built up while it is read."""
 
-    def _lost(self, kept: RingText) -> None:
-        """Mark a session as not completely searchable any more, because its text was dropped."""
-        session = self.state.session(kept.session)
-        kind = kept.origin.kind
-        if session is not None and kind.trust < SourceKind.MODEL_INFERENCE.trust:
-            session.hide(kept.digest, kind)
+    def __init__(self, session: str, now_ms: int) -> None:
+        self._session = session
+        self._now_ms = now_ms
+        self._turns: list[int] = []
+        self._answers: list[int] = []
+        self._rows: list[Row] = []
+        self._read: set[str] | None = None
+        self._turn_count = 0
+        self.roots: list[int] = []
+        self.spoken: list[int] = []
+        self.calls: list[CallRow] = []
 
-    def index(
-        self, book: Book, session: SessionState, digest: int, texts: tuple[Text, ...]
-    ) -> None:
-        """Index the texts of a turn, to find later texts that are made of them."""
-        ring = self.ring_of(book.principal)
-        name = session.session
-        for one in texts:
-            if one.sealed:
-                session.hide(digest, one.origin.kind)
-                continue
-            known, trust = (name, self.reader.print(one.text), one.by_model), one.origin.kind.trust
-            if self._indexed.get(known, trust + 1) <= trust:
-                # The text is indexed already, under a label that is at least as low. A copy with a
-                # lower label, such as a tool's result, is indexed again, so that it is found even
-                # if the model or a person said the same first.
-                continue
-            self._indexed[known] = trust
-            if len(self._indexed) > INDEXED_MAX:
-                self._indexed.popitem(last=False)
-            made_of = None
-            if one.by_model:
-                made_of = self.origins(ring.containing(one.text, name))[:_DERIVED_MAX]
-            if not ring.add(one.text, one.origin, session=name, digest=digest, derived=made_of):
-                session.hide(digest, one.origin.kind)
-        self._bound_rings()
+    def row(self, row: Row) -> None:
+        self._rows.append(msgspec.structs.replace(row, at_ms=self._now_ms, turn=self._turn_count))
+        if row.reads:
+            self._read = self._read or set()
 
-    @property
-    def print_count(self) -> int:
-        """The number of fingerprints in the text indexes of all principals."""
-        return sum(ring.print_count for ring in self._rings.values())
+    def turn(self, digest: int | None, read: TurnRead, before: int) -> None:
+        """Add a turn that is new in its session, which had `before` turns."""
+        if digest is not None:
+            self._turns.append(digest)
+        self._turn_count = before + len(self._turns)
+        for row in read.rows:
+            self.row(row)
+        self._answers += read.answers
+        if read.reads is not None:
+            self._read = (self._read or set()) | read.reads
 
-    def _bound_rings(self) -> None:
-        while self.print_count > PRINTS_MAX:
-            for ring in self._rings.values():
-                if len(ring):
-                    ring.drop()
-                    break
-
-
-def _is_answered_by(segment: Segment, keys: list[int], call: CallMade) -> bool:
-    """Whether a text in a context (a segment) may be the server's answer to a write.
-
-    Segment and write are compared by their ids, else by server and tool.
-    """
-    if keys or not call.mapped:
-        return call.row.key in keys
-    named = Declared(name=call.row.tool, server=call.row.server or None)
-    return not {"", folded(segment.server)}.isdisjoint(servers_by(named, segment.tool))
-
-
-def _beside(memory: Memory | EarlierText) -> list[str]:
-    """The strings that a recall shows beside a memory's text, if they have room for a sentence."""
-    found = [] if memory.metadata_json is None else [*strings_of(memory.metadata_json)][1:]
-    return [*found, *(one for one in (memory.role, memory.actor) if one)]
-
-
-def taint_now(session: SessionState) -> SourceKind:
-    """The lowest label in a session's context; unknown for an empty context."""
-    return SourceKind.UNKNOWN if session.taint is None else session.taint
+    def entry(self) -> Entry | None:
+        """The record; None where nothing is new."""
+        found = (self._turns, self._answers, self._rows, self.roots, self.spoken, self.calls)
+        if not any(found):
+            return None
+        return Entry(
+            self._session,
+            self._now_ms,
+            turns=packed(self._turns),
+            roots=packed(self.roots),
+            spoken=packed(self.spoken),
+            answers=packed(self._answers),
+            rows=tuple(self._rows),
+            calls=tuple(self.calls),
+            reads=self._read is not None,
+            read=tuple(sorted(self._read or ())),
+        )

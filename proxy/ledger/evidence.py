@@ -1,6 +1,6 @@
 """The ledger's evidence about a candidate: its session, what that had read, and its origins. Pure.
 
-An id of a call is only a claim. It counts if the call that a model made under that id has the
+An id of a call is only a claim. It counts if a call that a model made under that id has the
 candidate's text; else no session explains the write.
 """
 
@@ -10,24 +10,21 @@ from typing import TYPE_CHECKING, Final
 
 from policy.labels.seen import Seen
 from policy.text.skeleton import skeleton
-from proxy.ledger.joining import has_read_lately
 
 if TYPE_CHECKING:
     from policy.model import PrincipalId
     from proxy.ledger.core import Core
     from proxy.ledger.reading import Reader
-    from proxy.ledger.state import Book, CallMade, SessionState
+    from proxy.ledger.state import Book, Call, Session
     from proxy.seams.guard import Join
 
 CONTAINED_MAX: Final = 8
 
 
 class SeenCall(Seen, frozen=True, kw_only=True):
-    """The evidence about a candidate, with the model's calls that it rests on."""
+    """The evidence about a candidate, with the ids of the model's calls that it rests on."""
 
     calls: tuple[int, ...] = ()
-    # The calls that the verdict is the answer of: those, and the call that a relay names.
-    answers: tuple[int, ...] = ()
 
 
 def evidence(
@@ -40,37 +37,40 @@ def evidence(
     """What the ledger knows about a candidate; nothing where it never saw the principal."""
     book = core.state.books.get(principal_id)
     if book is None:
-        return SeenCall()
+        return SeenCall(after_reading=now_ms < core.state.lost_until_ms)
     ids = () if join is None else tuple(one for one in (join.tool_use_id, join.call_id) if one)
     named = tuple(dict.fromkeys(core.reader.print(one) for one in ids))
-    session, calls = _joined(book, texts, core.reader, named)
+    sessions = _explaining(book, texts, core.reader, named)
+    session = sessions[0].session if sessions else None
     ring = core.ring_of(principal_id)
-    within = None if session is None else session.session
-    found = [kept for one in texts if one for kept in ring.containing(one, within)]
+    found = [kept for one in texts if one for kept in ring.containing(one, session)]
+    lately = book.has_read_lately(now_ms) or now_ms < core.state.lost_until_ms
     return SeenCall(
-        session=within,
-        called=session is not None,
-        after_reading=has_read_lately(book, now_ms) if session is None else session.has_read,
+        session=session,
+        called=bool(sessions),
+        # Where several sessions made such a call, one of them that had read is enough.
+        after_reading=any(one.has_read for one in sessions) if sessions else lately,
         contained=core.origins(found)[:CONTAINED_MAX],
-        read_origins=() if session is None else tuple(session.read_origins),
-        calls=calls,
-        answers=tuple(dict.fromkeys((*calls, *named))),
+        read_origins=tuple(dict.fromkeys(name for one in sessions for name in one.read_origins)),
+        calls=named if sessions else (),
     )
 
 
-def _joined(
+def _explaining(
     book: Book, texts: tuple[str, ...], reader: Reader, named: tuple[int, ...]
-) -> tuple[SessionState | None, tuple[int, ...]]:
-    """The session whose model made the named calls, if all of them have the candidate's texts."""
-    calls = [book.calls.get(one) for one in named]
-    if not calls or not all(call is not None and _has(call, texts, reader) for call in calls):
-        return None, ()
-    sessions = {call.session for call in calls if call is not None}
-    session = book.sessions.get(sessions.pop()) if len(sessions) == 1 else None
-    return session, () if session is None else named
+) -> tuple[Session, ...]:
+    """The sessions whose models made all of the named calls with the texts, the newest first."""
+    found: dict[str, int] = {}
+    for key in named:
+        for call in book.calls.get(key, ()):
+            if _has(call, texts, reader):
+                found[call.session] = found.get(call.session, 0) + 1
+    newest = (book.sessions.get(one) for one, count in found.items() if count >= len(named))
+    there = [one for one in newest if one is not None]
+    return tuple(sorted(there, key=lambda one: -one.used_ms))
 
 
-def _has(call: CallMade, texts: tuple[str, ...], reader: Reader) -> bool:
+def _has(call: Call, texts: tuple[str, ...], reader: Reader) -> bool:
     """Whether each text is a string of the call's arguments, or made of their sentences."""
     for text in texts:
         if not text or reader.print(skeleton(text)) in call.exact:

@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from policy.model import SourceKind, meet
 from proxy.dialects.model.transcript import Turn, Voice
-from proxy.ledger.state import OPEN_MS, key_with_arguments
 from proxy.ledger.texts import strings_in
 from proxy.seams.by_identity import ByIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from proxy.dialects.model.transcript import ModelCall, ModelRequest, Said
     from proxy.ledger.reading import Reader
-    from proxy.ledger.state import Book, CallMade, SessionState
+    from proxy.ledger.state import Book, Session
 
-LIVE_MS: Final = 24 * 3_600_000
-"""How long a session counts after it was last heard of, for writes that nobody can place."""
 _SPOKEN_LOOKED_AT: Final = 64
 NUMBERED_MAX: Final = 50_000
 _SPELLING: Final = msgspec.msgpack.Encoder()
@@ -38,8 +34,7 @@ class History(NamedTuple):
     models: tuple[int, ...]
     # The hash of the history up to the first user turn, which identifies a conversation.
     root: int
-    # The calls that have a result in the request, or that its conversation went on without. For the
-    # latter also `key_with_arguments`.
+    # The ids of calls that have a result in the request, or that its conversation went on without.
     answered: frozenset[int]
     # The number of characters of each turn.
     lengths: tuple[int, ...] = ()
@@ -48,7 +43,7 @@ class History(NamedTuple):
 class Place(NamedTuple):
     """The sessions that a request belongs to, oldest first; several of them are merged."""
 
-    sessions: tuple[SessionState, ...]
+    sessions: tuple[Session, ...]
     # Whether the model's reply before the request's last turn was never seen by the ledger.
     astray: bool
 
@@ -148,14 +143,9 @@ class Numbering:
             by_user=Voice.USER in voices,
             by_host=_by_host(turn),
             answers=tuple(self._reader.print(said.call_id) for said in turn.said if said.call_id),
-            made=tuple(key for call in turn.calls for key in _keys_of(call, self._reader)),
+            made=tuple(self._reader.print(call.call_id) for call in turn.calls),
             length=length_of(turn.said, turn.calls),
         )
-
-
-def _keys_of(call: ModelCall, reader: Reader) -> tuple[int, int]:
-    key = reader.print(call.call_id)
-    return key, key_with_arguments(key, reader.arguments(call.arguments))
 
 
 def length_of(said: Iterable[Said], calls: Iterable[ModelCall]) -> int:
@@ -183,7 +173,7 @@ def digest_of(turn: Turn, reader: Reader) -> int:
 
 def place_of(book: Book, request: ModelRequest, history: History, reader: Reader) -> Place:
     """Every session that some part of the request points to."""
-    found: dict[str, SessionState] = {}
+    found: dict[str, Session] = {}
     for name in _pointers(book, request, history, reader):
         session = book.sessions.get(name)
         if session is not None:
@@ -212,8 +202,7 @@ def _pointers(book: Book, request: ModelRequest, history: History, reader: Reade
             if at == history.models[0]:
                 # Conversations begin alike ("Hello!"), so the same beginning may belong to another
                 # conversation. What was said in it decides.
-                newest = _waiting(book, request.turns[at], history, reader)
-                newest = newest or _by_what_was_said(book, request, history, reader)
+                newest = _by_what_was_said(book, request, history, reader)
                 session = session if newest is None else newest.session
             yield session
             break
@@ -221,35 +210,20 @@ def _pointers(book: Book, request: ModelRequest, history: History, reader: Reade
     # session found above.
     for turn in request.turns[known + 1 :]:
         for call in turn.calls:
-            made = book.calls.get(reader.print(call.call_id))
-            if made is not None and made.row.arguments == reader.arguments(call.arguments):
-                yield made.session
-        waiting = _waiting(book, turn, history, reader) if known < 0 else None
-        if waiting is not None:
-            yield waiting.session
-        for said in turn.said:
-            made = book.calls.get(reader.print(said.call_id)) if said.call_id else None
+            made = reader.seen(call, book)
             if made is not None:
                 yield made.session
-
-
-def _waiting(book: Book, turn: Turn, history: History, reader: Reader) -> SessionState | None:
-    """The newest session that began like this history and waits for the result of a turn's call.
-
-    Only calls whose ids repeat are looked for: another call is known by its id.
-    """
-    keys = [_keys_of(call, reader)[1] for call in turn.calls] if book.repeated else []
-    for session in reversed(book.sessions.values()) if keys else ():
-        calls = (book.repeated.get((key, session.session)) for key in keys)
-        waits = any(call is not None and call.open for call in calls)
-        if waits and history.root in session.conversations:
-            return session
-    return None
+        for said in turn.said:
+            # An id that several sessions had names none of them.
+            calls = book.calls.get(reader.print(said.call_id), []) if said.call_id else []
+            sessions = {one.session for one in calls}
+            if len(sessions) == 1:
+                yield sessions.pop()
 
 
 def _by_what_was_said(
     book: Book, request: ModelRequest, history: History, reader: Reader
-) -> SessionState | None:
+) -> Session | None:
     """A session whose conversation began alike, and whose model said the request's model turns.
 
     A session with all turns of the request counts too: a program may drop the beginning of a long
@@ -259,11 +233,11 @@ def _by_what_was_said(
     spoken = _spoken(request.turns[first], reader)
     newest = list(reversed(book.sessions.values()))[:_SPOKEN_LOOKED_AT]
     for session in newest:
-        if history.root in session.conversations and spoken and spoken <= session.spoken.keys():
+        if history.root in session.roots and spoken and spoken <= session.spoken.keys():
             return session
     for session in newest:
         if all(
-            digest in session.labels
+            digest in session.turns
             or (at in history.models and _was_said(request.turns[at], session, reader))
             for at, digest in enumerate(history.digests[: history.models[-1] + 1])
             if not _by_host(request.turns[at])
@@ -272,7 +246,7 @@ def _by_what_was_said(
     return None
 
 
-def _was_said(turn: Turn, session: SessionState, reader: Reader) -> bool:
+def _was_said(turn: Turn, session: Session, reader: Reader) -> bool:
     spoken = _spoken(turn, reader)
     return bool(spoken) and spoken <= session.spoken.keys()
 
@@ -282,11 +256,10 @@ def _spoken(turn: Turn, reader: Reader) -> set[int]:
     return {one for text in texts for one in reader.parts(text)}
 
 
-def summed_up(book: Book, request: ModelRequest, reader: Reader) -> tuple[SessionState, ...]:
-    """The sessions that a text at a conversation's beginning summarises: their models said it.
+def summed_up(book: Book, request: ModelRequest, reader: Reader) -> tuple[str, ...]:
+    """The sessions whose models said a text at a conversation's beginning: it sums them up.
 
-    The session whose model said most of the text comes first. None where no model said more than
-    half.
+    A session that had read comes first. None where no model said more than half of the text.
     """
     begins = (turn for turn in request.turns if any(one.voice is Voice.USER for one in turn.said))
     for said in next(begins, Turn()).said:
@@ -295,94 +268,6 @@ def summed_up(book: Book, request: ModelRequest, reader: Reader) -> tuple[Sessio
         known = [(len(parts & one.spoken.keys()), one) for one in newest]
         said_by = sorted((one for one in known if one[0]), key=lambda one: -one[0])
         if said_by and 2 * said_by[0][0] > len(parts):
-            return tuple(session for _, session in said_by)
+            found = sorted(said_by, key=lambda one: not one[1].has_read)
+            return tuple(session.session for _, session in found)
     return ()
-
-
-def most_of(
-    book: Book, session: SessionState, request: ModelRequest, history: History, now_ms: int
-) -> SourceKind:
-    """The highest label that a user turn of this conversation may get.
-
-    A conversation that begins during a call may belong to the call (a sub-agent); then its user
-    turns are the model's words. A conversation that begins with turns of a model which the ledger
-    never saw gets the same treatment.
-    For a turn that first comes now, `most_under_calls` counts as well.
-    """
-    there = session.conversations.get(history.root)
-    if there is not None:
-        return there
-    most = SourceKind.USER_INPUT
-    if request.continues is not None:
-        for kind in session.conversations.values():
-            most = meet(most, kind)
-        return most
-    known = [one for at in history.models if (one := session.labels.get(history.digests[at]))]
-    if known:
-        for _, root in known:
-            # The ledger may have forgotten the conversation, and it may have been one that a model
-            # began (a sub-agent's).
-            most = meet(most, session.conversations.get(root, SourceKind.UNKNOWN))
-        return most
-    return most_under_calls(book, over_in(book, session.session, request, history), now_ms)
-
-
-def over_in(
-    book: Book, session: str, request: ModelRequest, history: History
-) -> tuple[CallMade, ...]:
-    """The open calls of a session whose results its conversation no longer waits for.
-
-    Such a call was answered, or a person stopped it. A history without the call says nothing of it:
-    it may be that of a process under the call, which goes on from before. An id that occurs in
-    several calls answers none of them; the history must have the very call, with its arguments. A
-    request that leaves its history out cannot show the call, so there the id is enough.
-    """
-    found = [book.calls.get(key) or book.repeated.get((key, session)) for key in history.answered]
-    if request.continues is not None:
-        found += [one for one in book.repeated.values() if one.row.key in history.answered]
-    over = (one for one in found if one is not None and one.open and one.session == session)
-    return tuple(dict.fromkeys(over))
-
-
-def most_under_calls(book: Book, over: Container[CallMade], now_ms: int) -> SourceKind:
-    """The highest label for a user turn that is new in this request.
-
-    While a call of the model has no result yet, the process that the call started may have sent the
-    turn.
-
-    Calls in `over` do not count: the request's history shows that they ended (`over_in`).
-    """
-    most = SourceKind.USER_INPUT
-    for call in book.all_calls():
-        if not call.open or call in over or call.at_ms + OPEN_MS < now_ms:
-            continue
-        under = book.sessions.get(call.session)
-        if under is not None:
-            taint = SourceKind.UNKNOWN if under.taint is None else under.taint
-            most = meet(most, meet(SourceKind.MODEL_INFERENCE, taint))
-    if book.unanswered is not None and book.unanswered[1] + OPEN_MS >= now_ms:
-        most = meet(meet(most, SourceKind.MODEL_INFERENCE), book.unanswered[0])
-    return most
-
-
-def has_read_lately(book: Book, now_ms: int) -> bool:
-    """Whether a session of the principal had read foreign text within the last day."""
-    return any(
-        one.has_read and one.used_ms + LIVE_MS >= now_ms for one in book.sessions.values()
-    ) or (book.dropped is not None and book.dropped[1] + LIVE_MS >= now_ms)
-
-
-def lowest_live(book: Book, now_ms: int, but: str = "") -> SourceKind | None:
-    """The lowest taint of a principal's sessions that may still write, except the given ones.
-
-    None if there is no other session.
-    """
-    lowest: SourceKind | None = None
-    for session in book.sessions.values():
-        if session.session != but and session.used_ms + LIVE_MS >= now_ms:
-            taint = SourceKind.UNKNOWN if session.taint is None else session.taint
-            lowest = taint if lowest is None else meet(lowest, taint)
-    if book.dropped is not None and book.dropped[1] + LIVE_MS >= now_ms:
-        low = book.dropped[0]
-        lowest = low if lowest is None else meet(lowest, low)
-    return lowest

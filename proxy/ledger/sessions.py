@@ -1,7 +1,7 @@
 """The session ledger: what entered each agent's context, from which channel, durably.
 
 `proxy.ledger.core` computes; this module stores the records (`storage.interfaces.SessionLog`). A
-model request goes on only when its records are on disk.
+model request is forwarded only when its records are on disk.
 """
 
 from __future__ import annotations
@@ -12,37 +12,23 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from policy.labels.who_writes import SystemText
-from proxy.ledger.core import DISTRUST_MS, Core
+import msgspec
+
+from proxy.ledger.core import Core, Entered, Moment
 from proxy.ledger.evidence import SeenCall, evidence
 from proxy.ledger.joining import length_of
-from proxy.ledger.records import (
-    OTHERS_FROM,
-    Distrusted,
-    Gave,
-    KeptBook,
-    KeptSession,
-    Row,
-    Wrote,
-    decode,
-    encode,
-)
-from proxy.ledger.requests import Entered, Entering, Moment
-from proxy.ledger.sentences import packed
-from proxy.ledger.snapshot import restore_book, restored_session, snapshot_of
-from proxy.ledger.splices import shipped_rules
-from proxy.ledger.state import unread_of
+from proxy.ledger.records import OTHERS_FROM, Lost, OriginRow, Wrote, decode, encode, packed
+from proxy.ledger.state import LIVE_MS
 from proxy.ledger.unmapped_tools import UnmappedTools
 from proxy.ledger.views import beside, listed, read_before, shown
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 
     from policy.labels.seen import Seen
-    from policy.labels.who_writes import UserTurns
     from policy.model import Memory, Origin, Principal, PrincipalId
-    from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest
+    from proxy.dialects.model.transcript import ModelReply, ModelRequest
     from proxy.ledger.wire import SessionList, SessionView
     from proxy.seams.guard import Join, Segment
     from proxy.seams.operation import EarlierText
@@ -82,8 +68,7 @@ class Sessions:
         self, log: SessionLog | None, prints_key: bytes, surroundings: Surroundings
     ) -> None:
         self._log = log
-        self._core = Core(prints_key, shipped_rules())
-        self._entering = Entering(self._core)
+        self._core = Core(prints_key)
         self.surroundings = surroundings
         self.unmapped = UnmappedTools()
         self._others: list[Keeps] = []
@@ -97,7 +82,7 @@ class Sessions:
 
         It is written if a part of the log was lost.
         """
-        return encode(Distrusted(now_ms + DISTRUST_MS))
+        return encode(Lost(now_ms + LIVE_MS))
 
     @staticmethod
     def after_restore(records: Iterable[bytes], now_ms: int) -> list[bytes]:
@@ -114,33 +99,9 @@ class Sessions:
                 for other in others:
                     other.restore(data)
                 continue
-            record = decode(data)
-            if isinstance(record, KeptSession):
-                state.put(restored_session(record))
-            elif isinstance(record, KeptBook):
-                restore_book(state.book(record.principal), record)
-            elif record is not None:
-                state.apply(record)
-            else:
-                # The record comes from a later version, or is damaged, so that part of the history
-                # is lost.
-                state.apply(Distrusted(self.surroundings.now_ms() + DISTRUST_MS))
-        for session in state.sessions.values():
-            session.unread = unread_of(session)
+            # Bytes that are no record are damaged, so that a part of the history is lost.
+            state.apply(decode(data) or Lost(self.surroundings.now_ms() + LIVE_MS))
         self._others += others
-
-    def knows_answers(self, says: Iterable[str]) -> None:
-        """Set the texts with which servers always answer writes, from the tool maps."""
-        self._core.reader.says |= frozenset(says)
-
-    def knows_files(self, file_of: Callable[[ModelCall], str | None]) -> None:
-        """Set the function that tells, by the tool maps, which memory file a call concerns."""
-        self._core.reader.file_of = file_of
-
-    @property
-    def flooding(self) -> tuple[str, ...]:
-        """Principals that heard more in a day than the tenant's sentence filter can hold."""
-        return self._core.state.hearsay.flooding
 
     @property
     def print_count(self) -> int:
@@ -160,7 +121,8 @@ class Sessions:
         found = self._core.state.session(session)
         if found is None:
             return None
-        return shown(self._core.state, found, self.surroundings.now_ms())
+        view = shown(self._core.state, found, self.surroundings.now_ms())
+        return msgspec.structs.replace(view, unmapped_tools=self.unmapped.of(session))
 
     def are_kin(self, one: str, other: str) -> bool:
         """Whether two sessions belong together.
@@ -184,7 +146,7 @@ class Sessions:
             return False
         # The snapshot shows one moment, so records made later are written behind it.
         self._core.take()
-        snapshot = [encode(record) for record in snapshot_of(self._core.state)]
+        snapshot = [encode(record) for record in self._core.state.snapshot()]
         for other in self._others:
             snapshot += other.snapshot()
         if not self._others:
@@ -226,33 +188,24 @@ class Sessions:
             self._soon()
             await self._log.close()
 
-    def unseen_tools(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
-        """The names of tools that no request of this tenant offered before."""
-        return self._entering.unseen_tools(principal, request)
-
     async def entered(
-        self,
-        principal: Principal,
-        request: ModelRequest,
-        distrusted_tools: frozenset[str] = frozenset(),
-        user_turns: UserTurns | None = None,
-        system_text: SystemText = SystemText.KNOWN,
+        self, principal: Principal, request: ModelRequest, *, reads_foreign: bool = False
     ) -> Entered:
         """Note what a request puts into the context; durable when this returns.
 
-        A tool is approved by being seen, unless it is distrusted. `user_turns` says what a user's
-        turn endorses, `system_text` whether later texts of the agent's program are its own.
+        `reads_foreign`: the operator says that user turns contain others' texts.
 
         Raises:
-            StoreUnavailable: The records are not durable; the request must not go on.
+            StoreUnavailable: The records are not durable; the request must not be forwarded.
         """
-        now_ms, fresh_id = self.surroundings.now_ms(), self.surroundings.random_hex(16)
-        moment = Moment(now_ms, fresh_id, distrusted_tools, user_turns, system_text)
-        history, taken = self._entering.history(request), self._taken_count
+        principal_id = principal.principal_id
+        fresh_id = self.surroundings.random_hex(16)
+        moment = Moment(self.surroundings.now_ms(), fresh_id, reads_foreign)
+        history, taken = self._core.history(request), self._taken_count
         entered = await self._in_turn(
             principal.tenant,
-            self._entering.unread_len(principal, request, history),
-            lambda: self._entering.entered(principal, request, moment, history),
+            self._core.unread_len(principal_id, request, history),
+            lambda: self._core.entered(principal_id, request, moment, history),
         )
         await self._durable(taken)
         return entered
@@ -260,9 +213,8 @@ class Sessions:
     async def _in_turn(self, tenant: str, size: int, call: Callable[[], _R]) -> _R:
         """Run `call`, by which a front notes what enters a context of `size` characters.
 
-        Within a tenant, calls run in the order in which they came, because a text that one agent
-        was told counts for the others. A long entry is read in slices. An entry is always
-        completed, even if its sender leaves meanwhile.
+        Within a tenant, calls run in the order in which they came. A long entry is read in slices.
+        An entry is always completed, even if its sender leaves meanwhile.
         """
 
         def entering() -> _R:
@@ -271,10 +223,17 @@ class Sessions:
 
         return await self.surroundings.pace.in_turn(f"ledger:{tenant}", size, entering)
 
-    async def replied(self, principal: Principal, session: str, reply: ModelReply) -> None:
+    async def replied(
+        self,
+        principal: Principal,
+        session: str,
+        reply: ModelReply,
+        recalls: Collection[str] = (),
+    ) -> None:
         """Note what the model said and called; durable when this returns.
 
         Texts that the sidecar adds to a reply must be included: the agent will send them back.
+        `recalls` are the ids of calls of tools that keep memory.
 
         Raises:
             StoreUnavailable: The records are not durable; after a restart the reply counts as
@@ -284,7 +243,7 @@ class Sessions:
         await self._in_turn(
             principal.tenant,
             sum(map(len, reply.said)) + length_of(reply.heard, reply.calls),
-            lambda: self._core.replied(principal.principal_id, session, reply, now_ms),
+            lambda: self._core.replied(principal.principal_id, session, reply, now_ms, recalls),
         )
         await self._durable(taken)
 
@@ -300,7 +259,7 @@ class Sessions:
     def recalled(
         self, principal_id: PrincipalId, memories: tuple[Memory | EarlierText, ...]
     ) -> None:
-        """Note memories that a front served: their texts keep their labels in a context."""
+        """Note memories that a front served, to know them again in a context."""
         self._core.recalled(principal_id, memories, self.surroundings.now_ms())
         self._soon()
 
@@ -310,7 +269,7 @@ class Sessions:
         await self._in_turn(
             tenant,
             sum(map(len, segment.texts)),
-            lambda: self._core.saw(principal_id, segment, now_ms, tenant),
+            lambda: self._core.saw(principal_id, segment, now_ms),
         )
         self._soon()
 
@@ -331,19 +290,8 @@ class Sessions:
         """Note the verdict on a candidate."""
         if principal_id not in self._core.state.books:
             return
-        origins = tuple(
-            Row(
-                "origin",
-                origin.kind,
-                0,
-                server=origin.server or "",
-                tool=origin.tool or "",
-                call_id=origin.call_id or "",
-                memory_id=origin.memory_id or "",
-            )
-            for origin in seen.contained
-        )
         record = Wrote(
+            principal=principal_id,
             session=seen.session or "",
             at_ms=self.surroundings.now_ms(),
             candidate_id=outcome.candidate_id,
@@ -354,29 +302,19 @@ class Sessions:
             called=seen.called,
             after_reading=seen.after_reading,
             reason="" if outcome.reason is None else outcome.reason.value,
-            origins=origins,
+            origins=tuple(
+                OriginRow(
+                    origin.kind,
+                    server=origin.server or "",
+                    tool=origin.tool or "",
+                    call_id=origin.call_id or "",
+                    memory_id=origin.memory_id or "",
+                )
+                for origin in seen.contained
+            ),
             calls=packed(seen.calls) if isinstance(seen, SeenCall) else b"",
-            principal=principal_id,
         )
         self._core.do(record)
-        self._soon()
-
-    def gave(
-        self, principal_id: PrincipalId, texts: Iterable[str], seen: Seen | None = None
-    ) -> None:
-        """Note what the gate itself gave an agent in place of what it refused.
-
-        `seen` is the evidence about a refused candidate: the texts answer the call of that write,
-        and count as the gate's only as the answer of that call.
-        """
-        book = self._core.state.books.get(principal_id)
-        if book is None:
-            return
-        # A text that is given again becomes the newest, so it is noted again.
-        found = dict.fromkeys(self._core.reader.print(text) for text in texts)
-        calls = seen.answers if isinstance(seen, SeenCall) else ()
-        for call in (calls or (0,)) if found else ():
-            self._core.do(Gave(principal_id, packed(found), call))
         self._soon()
 
     def _taken(self) -> list[bytes]:

@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from functools import reduce
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from policy.model import MemoryId, SourceKind, meet
-from policy.verdict import InvariantBroken
-from proxy.ledger.hearsay import Hearsay
+import msgspec
+
+from policy.model import MemoryId
 from proxy.ledger.records import (
     Began,
     CallRow,
-    Conversed,
-    Distrusted,
     Dropped,
     Entry,
-    Forgotten,
-    Gave,
-    Heard,
-    KeptBook,
-    KeptSession,
     Keyed,
-    Marked,
+    Lost,
     Merged,
-    Pinned,
     Recalled,
-    Relayed,
     Row,
-    Sieved,
-    Typed,
     Wrote,
+    packed,
+    prints,
 )
-from proxy.ledger.sentences import Recalls, Sentences, prints
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from proxy.ledger.records import Record
 
 _Key = TypeVar("_Key")
@@ -43,301 +34,123 @@ _Value = TypeVar("_Value")
 SESSIONS_MAX: Final = 256
 """Of one principal."""
 SESSIONS_IN_ALL_MAX: Final = 2_048
+LIVE_MS: Final = 24 * 3_600_000
+"""How long what a session had read counts for writes that no session explains."""
 CALLS_MAX: Final = 4_096
 OPEN_MS: Final = 3_600_000
 """How long a call without a result counts as under way."""
-FILES_MAX: Final = 256
-"""Files of memory of one session that are told apart; others count as everything else."""
-RELAYED_MAX: Final = 4_096
-GAVE_MAX: Final = 4_096
+RECALLS_MAX: Final = 40_000
 READ_ORIGINS_MAX: Final = 8
-PINS_MAX: Final = 16_384
-CHANGED_MAX: Final = 1_000
 ROWS_MAX: Final = 400
 WRITES_MAX: Final = 400
-TYPED_MAX: Final = 1_000
 SPOKEN_MAX: Final = 50_000
-DIGESTS_MAX: Final = 20_000
+TURNS_MAX: Final = 20_000
 KEYS_MAX: Final = 20_000
-CONVERSATIONS_MAX: Final = 2_000
+ROOTS_MAX: Final = 2_000
 LOST_PRINCIPALS_MAX: Final = 10_000
 
 
-class ShownSegment:
-    """A segment as `session show` lists it, with the turn that it came in."""
-
-    __slots__ = ("at_ms", "row", "turn")
-
-    def __init__(self, turn: int, at_ms: int, row: Row) -> None:
-        self.turn = turn
-        self.at_ms = at_ms
-        self.row = row
-
-
-class TypedTurn:
-    """A turn that a person typed: the whole texts that it endorses, and its sentences."""
-
-    __slots__ = ("parts", "record", "whole")
-
-    def __init__(self, record: Typed) -> None:
-        self.record = record
-        self.whole = frozenset(prints(record.whole))
-        self.parts = frozenset(prints(record.parts))
-
-
-class CallMade:
+class Call:
     """A call that a model of a session made."""
 
-    __slots__ = (
-        "at_ms",
-        "exact",
-        "key",
-        "mapped",
-        "open",
-        "parts",
-        "row",
-        "session",
-        "spelled",
-        "used",
-    )
+    __slots__ = ("at_ms", "exact", "open", "parts", "row", "session", "used")
 
     def __init__(self, session: str, at_ms: int, row: CallRow) -> None:
         self.session = session
         self.at_ms = at_ms
         self.row = row
-        # What identifies the call: the print of its id, and for a call in `Book.repeated`
-        # `key_with_arguments`.
-        self.key = row.key
         self.exact = frozenset(prints(row.exact))
         self.parts = frozenset(prints(row.parts))
-        self.spelled = tuple(prints(row.spelled))
-        self.open = True
+        self.open = not row.recalls
         self.used = False
-        # Whether a tool map says that this call writes a memory. A write that arrives over a relay
-        # then names this call by its id.
-        self.mapped = False
 
 
-def key_with_arguments(key: int, arguments: int) -> int:
-    """What tells calls with one id apart: the print of the id, together with the arguments'."""
-    return key ^ arguments
-
-
-class SessionState:
+class Session:
     """One session of one principal."""
 
-    def __init__(self, principal: str, began: Began) -> None:
-        self.principal = principal
+    def __init__(self, began: Began) -> None:
+        self.principal = began.principal
         self.session = began.session
         self.parent = began.parent
         self.began_ms = began.at_ms
         self.used_ms = began.at_ms
-        self.taint: SourceKind | None = None
-        # For each memory file, by its fingerprint, the lowest label of what it brought in; key 0
-        # has all the rest.
-        self.brought: dict[int, SourceKind] = {}
-        # Each fall of the session's taint: the label that it fell to, and the segment that lowered
-        # it.
-        self.falls: list[tuple[SourceKind, ShownSegment]] = []
-        self.shown: deque[ShownSegment] = deque(maxlen=ROWS_MAX)
-        self.turns = 0
+        # Whether foreign text entered the session; set once, and never taken back.
+        self.has_read = False
+        self.read_origins: dict[str, None] = {}
+        self.shown: deque[Row] = deque(maxlen=ROWS_MAX)
         self.rows = 0
         self.keys: OrderedDict[int, None] = OrderedDict()
-        self.conversations: OrderedDict[int, SourceKind] = OrderedDict()
-        # For each turn the label that it had when it first came, and its conversation.
-        self.labels: OrderedDict[int, tuple[SourceKind, int]] = OrderedDict()
-        self.typed: deque[TypedTurn] = deque(maxlen=TYPED_MAX)
-        self.spoken: OrderedDict[int, SourceKind] = OrderedDict()
+        self.roots: OrderedDict[int, None] = OrderedDict()
+        self.turns: OrderedDict[int, None] = OrderedDict()
+        self.spoken: OrderedDict[int, None] = OrderedDict()
         self.writes: deque[Wrote] = deque(maxlen=WRITES_MAX)
-        # The turns whose text can no longer be searched, each with its lowest label.
-        self.unread: dict[int, SourceKind] = {}
 
-    def lower(self, label: SourceKind, shown: ShownSegment) -> None:
-        """Lower the session's taint; it never rises."""
-        low = label if self.taint is None else meet(self.taint, label)
-        if self.taint is None or low is not self.taint:
-            self.falls.append((low, shown))
-            self.taint = low
-
-    def bring(self, file: int, label: SourceKind) -> None:
-        """Note the label of a text that a memory file brought into the context.
-
-        With `file` 0, note any other text.
-        """
-        if file not in self.brought and len(self.brought) >= FILES_MAX:
-            file = 0
-        self.brought[file] = meet(self.brought.get(file, label), label)
-
-    def taint_but(self, file: int) -> SourceKind:
-        """The session's taint without what one file brought in.
-
-        An edit of a file is not lowered by what was read from that same file.
-        """
-        taint = SourceKind.UNKNOWN if self.taint is None else self.taint
-        if file not in self.brought:
-            return taint
-        others = [label for one, label in self.brought.items() if one != file]
-        return reduce(meet, others, SourceKind.MODEL_INFERENCE)
-
-    @property
-    def has_read(self) -> bool:
-        """Whether the session has read foreign text; a session of which that is not known has."""
-        return self.taint is None or self.taint.trust == 0
-
-    @property
-    def read_origins(self) -> tuple[str, ...]:
-        """The tools that the session has read."""
-        found = dict.fromkeys(one.row.tool for _, one in self.falls if one.row.tool)
-        return tuple(found)[:READ_ORIGINS_MAX]
-
-    def hide(self, digest: int, label: SourceKind) -> None:
-        """Note that some text of the given turn can no longer be searched."""
-        self.unread[digest] = meet(self.unread.get(digest, label), label)
-
-    @property
-    def blind(self) -> SourceKind | None:
-        """The lowest label among the texts of the session that cannot be searched."""
-        lowest: SourceKind | None = None
-        for label in self.unread.values():
-            lowest = label if lowest is None else meet(lowest, label)
-        return lowest
+    def read(self, origins: Iterable[str]) -> None:
+        """Set the read bit, with the tools and hosts whose texts were read."""
+        self.has_read = True
+        for one in origins:
+            if len(self.read_origins) < READ_ORIGINS_MAX:
+                self.read_origins[one] = None
 
 
 class Book:
     """Everything that is known of one principal."""
 
-    def __init__(self, principal: str, hearsay: Hearsay) -> None:
+    def __init__(self, principal: str) -> None:
         self.principal = principal
-        self.sentences = Sentences(principal, hearsay)
-        self.recalls = Recalls()
-        self.sessions: OrderedDict[str, SessionState] = OrderedDict()
-        # Names, reply ids and history hashes, with the newest session that has them.
+        self.sessions: OrderedDict[str, Session] = OrderedDict()
+        # Reply ids and history hashes, with the newest session that has them.
         self.keys: dict[int, str] = {}
-        self.calls: OrderedDict[int, CallMade] = OrderedDict()
-        # Ids of calls that occurred in two replies: they identify no call any more.
-        self.ambiguous: OrderedDict[int, None] = OrderedDict()
-        # The calls with such ids, by `CallMade.key` and session. They say nothing about a write;
-        # they are kept to know which of them has no result yet.
-        self.repeated: OrderedDict[tuple[int, str], CallMade] = OrderedDict()
-        # About calls without a result that were dropped for lack of room: the lowest taint of their
-        # sessions, and the time of the newest call.
-        self.unanswered: tuple[SourceKind, int] | None = None
-        self.relayed: OrderedDict[int, Relayed] = OrderedDict()
+        # Calls by the fingerprint of their id, the newest last: hosts repeat ids.
+        self.calls: OrderedDict[int, list[Call]] = OrderedDict()
+        # The sentences of memories that were served, each with the memory's id.
+        self.recalls: OrderedDict[int, MemoryId] = OrderedDict()
         self.unplaced: deque[Wrote] = deque(maxlen=WRITES_MAX)
-        # Prints of the texts that the gate itself gave this principal's agent, each with the call
-        # that it answered (0: not known). A dropped one is no longer known as the gate's, so that
-        # it counts as the words of the tool that shows it.
-        self.gave: OrderedDict[tuple[int, int], None] = OrderedDict()
-        self.distrusted_until_ms = 0
-        # The lowest taint of the sessions that were dropped, and until when that taint counts.
-        self.dropped: tuple[SourceKind, int] | None = None
+        # Until when a write that no session explains counts as written after reading, because a
+        # session that had read was dropped, or history was lost.
+        self.read_until_ms = 0
 
-    def make_room(self, now_ms: int) -> None:
-        """Keep a bounded number of calls. Those that are over go first; the others still count."""
-        self._make_room_in(self.calls, now_ms)
-        self._make_room_in(self.repeated, now_ms)
+    def call(self, key: int, arguments: int) -> Call | None:
+        """The newest call with this id and these arguments."""
+        found = (one for one in reversed(self.calls.get(key, ())))
+        return next((one for one in found if one.row.arguments == arguments), None)
 
-    def _make_room_in(self, calls: OrderedDict[_Key, CallMade], now_ms: int) -> None:
-        while len(calls) > CALLS_MAX:
-            over = (
-                key for key, call in calls.items() if not call.open or call.at_ms + OPEN_MS < now_ms
-            )
-            gone = calls.pop(next(over, next(iter(calls))))
-            if gone.open:
-                self._lose(gone.session, gone.at_ms)
+    def all_calls(self) -> Iterator[Call]:
+        """All calls that are kept."""
+        for calls in self.calls.values():
+            yield from calls
 
-    def repeat(self, call: CallMade) -> CallMade:
-        """Keep a call whose id occurred in two replies; returns the one that is kept.
-
-        The same call once more, in the same session, is the one that is kept already.
-        """
-        call.key = key_with_arguments(call.row.key, call.row.arguments)
-        return self.repeated.setdefault((call.key, call.session), call)
-
-    def all_calls(self) -> list[CallMade]:
-        """All calls that are kept, oldest first."""
-        return sorted((*self.calls.values(), *self.repeated.values()), key=lambda one: one.at_ms)
-
-    def move_calls(self, gone: str, into: str) -> None:
-        """Give the calls of a session to the session that it was merged into."""
-        for call in self.all_calls():
-            if call.session == gone:
-                call.session = into
-                if self.repeated.pop((call.key, gone), None) is not None:
-                    self.repeat(call).open |= call.open
-
-    def lose_calls(self, session: str) -> None:
-        """Drop the calls of a session."""
-        self._lose_in(self.calls, session)
-        self._lose_in(self.repeated, session)
-
-    def _lose_in(self, calls: OrderedDict[_Key, CallMade], session: str) -> None:
-        for key in [key for key, call in calls.items() if call.session == session]:
-            gone = calls.pop(key)
-            if gone.open:
-                self._lose(session, gone.at_ms)
-
-    def _lose(self, session: str, at_ms: int) -> None:
-        there = self.sessions.get(session)
-        taint = SourceKind.UNKNOWN if there is None or there.taint is None else there.taint
-        low, newest_ms = self.unanswered or (taint, 0)
-        self.unanswered = (meet(low, taint), max(newest_ms, at_ms))
-
-    def below(self, call: CallMade) -> SourceKind | None:
-        """The lowest taint among the sessions that began during a given call."""
-        lowest: SourceKind | None = None
-        for one in self.sessions.values():
-            if one.parent == call.session and one.began_ms >= call.at_ms:
-                taint = SourceKind.UNKNOWN if one.taint is None else one.taint
-                lowest = taint if lowest is None else meet(lowest, taint)
-        return lowest
+    def has_read_lately(self, now_ms: int) -> bool:
+        """Whether a session, or one that was lost, had read within the last day."""
+        return now_ms < self.read_until_ms or any(
+            one.has_read and one.used_ms + LIVE_MS >= now_ms for one in self.sessions.values()
+        )
 
 
 class State:
-    """The state of all principals. Only `apply` changes it, and `put` for a snapshot's session."""
+    """The state of all principals. Only `apply` changes it."""
 
     def __init__(self) -> None:
         self.books: OrderedDict[str, Book] = OrderedDict()
-        self.hearsay = Hearsay()
-        self.sessions: OrderedDict[str, SessionState] = OrderedDict()
-        self.pins: OrderedDict[tuple[str, str], set[int]] = OrderedDict()
-        # Tools whose description changed, with the digests of the new ones; not stored.
-        self.changed: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self.sessions: OrderedDict[str, Session] = OrderedDict()
         self.merged: OrderedDict[str, str] = OrderedDict()
-        self.distrusted_until_ms = 0
+        self.lost_until_ms = 0
         # Principals whose book was dropped: what they read before is unknown.
         self.lost_principals: OrderedDict[str, None] = OrderedDict()
-
-    @property
-    def pins_full(self) -> bool:
-        """Whether the table of known tool descriptions is full.
-
-        While it is, a new tool is not approved by being seen.
-        """
-        return len(self.pins) >= PINS_MAX
-
-    def change(self, tenant: str, tool: str, digest: int) -> None:
-        """Note a tool with an unapproved description."""
-        self.changed.pop((tenant, tool), None)
-        self.changed[tenant, tool] = digest
-        _bound(self.changed, CHANGED_MAX)
 
     def book(self, principal: str) -> Book:
         """Everything that is known of a principal; an empty book is created if needed."""
         book = self.books.get(principal)
         if book is None:
-            book = self.books[principal] = Book(principal, self.hearsay)
+            book = self.books[principal] = Book(principal)
         return book
 
-    def session(self, session: str) -> SessionState | None:
+    def session(self, session: str) -> Session | None:
         """The session with this id; also by the id of a session that was merged into it."""
         return self.sessions.get(self.merged.get(session, session))
 
     def root(self, session: str) -> str:
-        """The session at the top of a chain of calls.
-
-        If the session began under no call, it is the session itself.
-        """
+        """The session at the top of a chain of calls; itself if it began under no call."""
         passed: set[str] = set()
         while session not in passed:
             passed.add(session)
@@ -347,90 +160,58 @@ class State:
         return session
 
     def apply(self, record: Record) -> None:
-        """Apply one record. Applying the same record twice changes nothing."""
+        """Apply one record. Applying the same record twice changes nothing that counts."""
         match record:
             case Began():
                 self._began(record)
-            case Keyed() | Conversed() | Entry() | Wrote():
-                self._told(record)
+            case Keyed():
+                self._keyed(record)
+            case Entry():
+                session = self.session(record.session)
+                if session is not None:
+                    _enter(session, self.book(session.principal), record)
+            case Wrote():
+                self._wrote(record)
             case Merged():
                 self._merge(record)
-            case Pinned():
-                self.pins.setdefault((record.tenant, record.tool), set()).add(record.digest)
-                self.changed.pop((record.tenant, record.tool), None)
-            case Dropped():
-                self._drop(record)
-            case Distrusted():
-                self._distrust(record)
-            case Recalled() | Relayed() | Heard() | Marked() | Forgotten() | Gave():
-                self._noted(self.book(record.principal), record)
-            case Sieved():
-                self.hearsay.restore(record)
-            case KeptSession() | KeptBook():
-                raise InvariantBroken("a record of a snapshot is restored, not applied")
+            case Recalled():
+                recalls = self.book(record.principal).recalls
+                for one in prints(record.parts):
+                    _renew(recalls, one, MemoryId(record.memory_id), RECALLS_MAX)
+            case Dropped() | Lost():
+                self._forget(record)
 
     def _began(self, record: Began) -> None:
-        if record.session not in self.sessions:
-            session = SessionState(record.principal, record)
-            self.sessions[record.session] = session
-            self.book(record.principal).sessions[record.session] = session
+        if record.session in self.sessions:
+            return
+        session = Session(record)
+        parent = self.session(record.parent)
+        if parent is not None and parent.has_read:
+            session.read(parent.read_origins)
+        self.sessions[record.session] = session
+        self.book(record.principal).sessions[record.session] = session
 
-    def put(self, session: SessionState) -> None:
-        """Insert a session from a snapshot."""
-        book = self.book(session.principal)
-        self.sessions[session.session] = book.sessions[session.session] = session
-        for key in session.keys:
-            book.keys[key] = session.session
-
-    def _told(self, record: Keyed | Conversed | Entry | Wrote) -> None:
+    def _keyed(self, record: Keyed) -> None:
         session = self.session(record.session)
         if session is None:
-            if isinstance(record, Wrote) and not record.session:
-                _once(self.book(record.principal).unplaced, record)
             return
         book = self.book(session.principal)
-        match record:
-            case Keyed():
-                for key in prints(record.keys):
-                    session.keys[key] = None
-                    book.keys[key] = session.session
-                while len(session.keys) > KEYS_MAX:
-                    book.keys.pop(session.keys.popitem(last=False)[0], None)
-            case Conversed():
-                there = session.conversations.get(record.root)
-                most = record.most if there is None else meet(there, record.most)
-                session.conversations[record.root] = most
-                _bound(session.conversations, CONVERSATIONS_MAX)
-            case Entry():
-                _enter(session, book, record)
-            case Wrote():
-                _wrote(session, book, record)
+        for key in prints(record.keys):
+            session.keys[key] = None
+            book.keys[key] = session.session
+        while len(session.keys) > KEYS_MAX:
+            book.keys.pop(session.keys.popitem(last=False)[0], None)
 
-    def _noted(
-        self, book: Book, record: Recalled | Relayed | Heard | Marked | Forgotten | Gave
-    ) -> None:
-        match record:
-            case Heard():
-                _hear(book, record)
-            case Recalled():
-                found = prints(record.parts)
-                book.recalls.served(found, record.label, MemoryId(record.memory_id))
-                book.sentences.heard(found, record.label.trust)
-            case Relayed():
-                book.relayed[record.key] = record
-                call = book.calls.get(record.key)
-                if call is not None:
-                    call.open = False
-                _bound(book.relayed, RELAYED_MAX)
-            case Gave():
-                for one in prints(record.texts):
-                    book.gave[record.call, one] = None
-                    book.gave.move_to_end((record.call, one))
-                _bound(book.gave, GAVE_MAX)
-            case Marked():
-                book.sentences.restore(record.code, prints(record.prints))
-            case Forgotten():
-                book.sentences.forgotten.restore(record.bits)
+    def _wrote(self, record: Wrote) -> None:
+        book = self.book(record.principal)
+        session = self.session(record.session)
+        writes = book.unplaced if session is None else session.writes
+        if all(one.candidate_id != record.candidate_id for one in writes):
+            writes.append(record)
+        for key in prints(record.calls):
+            for call in book.calls.get(key, ()):
+                # The call is one of a memory tool, so no conversation begins under it.
+                call.used, call.open = True, False
 
     def _merge(self, record: Merged) -> None:
         gone = self.sessions.pop(record.gone, None)
@@ -441,151 +222,131 @@ class State:
         book.sessions.pop(gone.session, None)
         self.merged[record.gone] = into.session
         _bound(self.merged, SESSIONS_IN_ALL_MAX)
-        for low, shown in gone.falls:
-            into.lower(low, shown)
-        for file, label in gone.brought.items():
-            into.bring(file, label)
+        if gone.has_read:
+            into.read(gone.read_origins)
         into.shown.extend(gone.shown)
-        into.turns += gone.turns
         into.rows += gone.rows
         into.used_ms = max(into.used_ms, gone.used_ms)
-        into.keys |= gone.keys
-        for digest, (label, root) in gone.labels.items():
-            there, _ = into.labels.get(digest, (label, root))
-            into.labels[digest] = (meet(there, label), root)
-        into.typed.extend(gone.typed)
+        for mine, theirs in (
+            *((into.keys, gone.keys), (into.roots, gone.roots)),
+            *((into.turns, gone.turns), (into.spoken, gone.spoken)),
+        ):
+            mine.update(theirs)
         into.writes.extend(gone.writes)
-        # The texts of the merged session stay under its old id, which nobody asks for.
-        for unread in (gone.unread, unread_of(gone)):
-            _lower(into.unread, unread)
-        _lower(into.conversations, gone.conversations)
-        _lower(into.spoken, gone.spoken)
         for key, session in book.keys.items():
             if session == gone.session:
                 book.keys[key] = into.session
-        book.move_calls(gone.session, into.session)
+        for call in book.all_calls():
+            if call.session == gone.session:
+                call.session = into.session
+
+    def _forget(self, record: Dropped | Lost) -> None:
+        if isinstance(record, Dropped):
+            self._drop(record)
+        elif record.principal:
+            book = self.book(record.principal)
+            book.read_until_ms = max(book.read_until_ms, record.until_ms)
+            self.lost_principals.pop(record.principal, None)
+        else:
+            self.lost_until_ms = max(self.lost_until_ms, record.until_ms)
 
     def _drop(self, record: Dropped) -> None:
         book = self.books.get(record.principal)
-        if book is None:
-            return
         if not record.session:
-            del self.books[record.principal]
             self.lost_principals[record.principal] = None
             _bound(self.lost_principals, LOST_PRINCIPALS_MAX)
-            for name in book.sessions:
+            for name in () if book is None else book.sessions:
                 self.sessions.pop(name, None)
+            self.books.pop(record.principal, None)
             return
-        if record.session in book.sessions:
-            book.lose_calls(record.session)
-        gone = book.sessions.pop(record.session, None)
-        if gone is None:
+        gone = None if book is None else book.sessions.pop(record.session, None)
+        if book is None or gone is None:
             return
         del self.sessions[record.session]
         for key in gone.keys:
             if book.keys.get(key) == gone.session:
                 del book.keys[key]
-        taint = SourceKind.UNKNOWN if gone.taint is None else gone.taint
-        low, until_ms = book.dropped or (taint, 0)
-        book.dropped = (meet(low, taint), max(until_ms, gone.used_ms))
+        for key in [*book.calls]:
+            left = [one for one in book.calls[key] if one.session != gone.session]
+            if left:
+                book.calls[key] = left
+            else:
+                del book.calls[key]
+        if gone.has_read:
+            book.read_until_ms = max(book.read_until_ms, gone.used_ms + LIVE_MS)
 
-    def _distrust(self, record: Distrusted) -> None:
-        if record.principal:
-            book = self.book(record.principal)
-            book.distrusted_until_ms = max(book.distrusted_until_ms, record.until_ms)
-            self.lost_principals.pop(record.principal, None)
-        else:
-            self.distrusted_until_ms = max(self.distrusted_until_ms, record.until_ms)
-
-
-def _lower(known: dict[int, SourceKind], more: dict[int, SourceKind]) -> None:
-    """Set the label that a turn, or a conversation, has: the lower of the old and the new one."""
-    for one, label in more.items():
-        known[one] = meet(known.get(one, label), label)
-
-
-def unread_of(session: SessionState) -> dict[int, SourceKind]:
-    """Turns that a text may come from, although their own texts cannot be searched any more."""
-    return {
-        digest: label
-        for digest, (label, _) in session.labels.items()
-        if label.trust < SourceKind.MODEL_INFERENCE.trust
-    }
+    def snapshot(self) -> Iterator[Record]:
+        """Records from which a new state becomes equal to this one."""
+        if self.lost_until_ms:
+            yield Lost(self.lost_until_ms)
+        for principal in self.lost_principals:
+            yield Dropped(principal, "", 0)
+        for book in self.books.values():
+            yield from _records_of(book)
+        for gone, into in self.merged.items():
+            yield Merged(gone, into)
 
 
-def _enter(session: SessionState, book: Book, entry: Entry) -> None:
+def _enter(session: Session, book: Book, entry: Entry) -> None:
     session.used_ms = max(session.used_ms, entry.at_ms)
-    known = session.labels.get(entry.digest)
-    label = entry.label if known is None else meet(known[0], entry.label)
-    session.labels[entry.digest] = (label, entry.root)
-    _bound(session.labels, DIGESTS_MAX)
-    if known is not None and label is known[0]:
-        return
-    session.turns += known is None
-    # The model's own words get the label of what the session had read before they were said.
-    is_reply = bool(entry.spoken or entry.calls)
-    for row in entry.rows:
-        shown = ShownSegment(session.turns, entry.at_ms, row)
-        session.shown.append(shown)
-        session.rows += 1
-        session.lower(row.label, shown)
-        if not is_reply:
-            session.bring(row.file, row.label)
-    for typed in entry.typed:
-        session.typed.append(TypedTurn(typed))
-    for one in prints(entry.spoken):
-        session.spoken[one] = meet(session.spoken.get(one, entry.label), entry.label)
-    _bound(session.spoken, SPOKEN_MAX)
-    book.sentences.typed(prints(entry.own))
-    book.sentences.told(prints(entry.host))
-    _hear(book, entry)
+    if entry.reads:
+        session.read(entry.read)
+    for kept, found, most in (
+        (session.turns, entry.turns, TURNS_MAX),
+        (session.roots, entry.roots, ROOTS_MAX),
+        (session.spoken, entry.spoken, SPOKEN_MAX),
+    ):
+        for one in prints(found):
+            _renew(kept, one, None, most)
+    session.shown.extend(entry.rows)
+    session.rows += len(entry.rows)
     for made in entry.calls:
-        _called(session, book, entry.at_ms, made)
+        calls = book.calls.setdefault(made.key, [])
+        book.calls.move_to_end(made.key)
+        if all(one.row != made or one.session != session.session for one in calls):
+            calls.append(Call(session.session, entry.at_ms, made))
+        del calls[:-CALLS_MAX]
+    _bound(book.calls, CALLS_MAX)
     for key in prints(entry.answers):
-        call = book.calls.get(key) or book.repeated.get((key, session.session))
-        if call is not None:
-            call.open = False
+        for call in book.calls.get(key, ()):
+            call.open = call.open and call.session != session.session
 
 
-def _hear(book: Book, record: Entry | Heard) -> None:
-    sentences = book.sentences
-    sentences.tenant = record.tenant or sentences.tenant
-    for trust, found in record.foreign:
-        sentences.heard(prints(found), trust)
-    for trust, found in record.shared:
-        sentences.shared(prints(found), trust, record.at_ms)
+def _records_of(book: Book) -> Iterator[Record]:
+    name = book.principal
+    if book.read_until_ms:
+        yield Lost(book.read_until_ms, name)
+    parts: dict[MemoryId, list[int]] = {}
+    for one, memory_id in book.recalls.items():
+        parts.setdefault(memory_id, []).append(one)
+    for memory_id, found in parts.items():
+        yield Recalled(name, memory_id, packed(found))
+    for session in book.sessions.values():
+        calls = tuple(one for one in book.all_calls() if one.session == session.session)
+        yield Began(name, session.session, session.began_ms, session.parent)
+        yield Keyed(session.session, packed(session.keys))
+        yield Entry(
+            session.session,
+            session.used_ms,
+            turns=packed(session.turns),
+            roots=packed(session.roots),
+            spoken=packed(session.spoken),
+            answers=packed({one.row.key for one in calls if not one.open}),
+            rows=tuple(session.shown),
+            calls=tuple(one.row for one in calls),
+            reads=session.has_read,
+            read=tuple(session.read_origins),
+        )
+        for wrote in session.writes:
+            yield msgspec.structs.replace(wrote, session=session.session)
+    yield from book.unplaced
 
 
-def _called(session: SessionState, book: Book, at_ms: int, row: CallRow) -> None:
-    there = book.calls.get(row.key)
-    made = CallMade(session.session, at_ms, row)
-    if there is not None and there.row == row and there.session == made.session:
-        return
-    if there is None and row.key not in book.ambiguous:
-        book.calls[row.key] = made
-    else:
-        # An id that occurred in two replies does not identify a call.
-        book.ambiguous[row.key] = None
-        _bound(book.ambiguous, CALLS_MAX)
-        if there is not None:
-            book.repeat(book.calls.pop(row.key))
-        book.repeat(made)
-    book.make_room(at_ms)
-
-
-def _wrote(session: SessionState, book: Book, wrote: Wrote) -> None:
-    _once(session.writes, wrote)
-    for key in prints(wrote.calls):
-        call = book.calls.get(key)
-        if call is not None:
-            call.used = True
-            # The call is one of a memory tool, so no conversation begins under it.
-            call.open, call.mapped = False, True
-
-
-def _once(writes: deque[Wrote], wrote: Wrote) -> None:
-    if all(one.candidate_id != wrote.candidate_id for one in writes):
-        writes.append(wrote)
+def _renew(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
+    """Put a key behind all others; the first one makes room."""
+    kept[key] = value
+    kept.move_to_end(key)
+    _bound(kept, most)
 
 
 def _bound(kept: OrderedDict[_Key, _Value], most: int) -> None:

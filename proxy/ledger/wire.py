@@ -1,4 +1,4 @@
-"""What the operator API tells about sessions: segments, labels and reasons; never a text.
+"""What the operator API reports about sessions: segments, and what they had read; never a text.
 
 GET  /sessions?limit=   -> SessionList
 GET  /sessions/{id}     -> SessionView
@@ -16,18 +16,24 @@ class SegmentView(msgspec.Struct, frozen=True, kw_only=True):
 
     turn: int
     at_ms: int
-    # One of: system, catalogue, user, host, spliced, recall, tool, model, call, history, unplaced
+    # One of: system, catalogue, user, model, call, tool, recall, sealed, unplaced, provider,
+    # resource, history
     channel: str
-    label: SourceKind
+    # Whether the segment is foreign text, which sets the session's read bit.
+    reads: bool
     characters: int
-    # Why the segment has its label, where its channel alone does not say so: a code, and words for
-    # it.
-    why: str = ""
-    why_text: str = ""
     server: str = ""
     tool: str = ""
     call_id: str = ""
     memory_id: str = ""
+
+
+class CallView(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a model."""
+
+    server: str
+    tool: str
+    call_id: str
 
 
 class OriginView(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,35 +63,12 @@ class SessionWriteView(msgspec.Struct, frozen=True, kw_only=True):
     derived_from: tuple[OriginView, ...]
 
 
-class FallView(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment that lowered the session's taint, and the label that the taint fell to."""
-
-    taint: SourceKind
-    segment: SegmentView
-
-
-class UnknownView(msgspec.Struct, frozen=True, kw_only=True):
-    """The segment that made a session unknown, and the kind of rule that would prevent it."""
-
-    segment: SegmentView
-    # One of: setting, map, splice, person, history, or none
-    rule: str
-    needs: str
-
-
-class BeganUnderView(msgspec.Struct, frozen=True, kw_only=True):
-    """The unanswered call during which a session began, and what would end its effect."""
-
-    call: OriginView
-    needs: str
-
-
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """One session in a list."""
 
     session: str
     principal: str
-    taint: SourceKind
+    has_read: bool
     began_at_ms: int
     used_at_ms: int
     turns: int
@@ -106,35 +89,31 @@ class SessionList(msgspec.Struct, frozen=True, kw_only=True):
 
     total: int
     sessions: tuple[SessionRow, ...]
-    # Writes without a known session, newest first; their label is the lowest taint of their
-    # principal's live sessions.
+    # Writes that no session explains, newest first.
     unplaced: tuple[UnplacedView, ...] = ()
-    # Principals that heard more in a day than their tenant's sentence filter can hold.
-    flooding: tuple[str, ...] = ()
-    # The time until which nothing is trusted, because history was lost; None if none was lost.
-    distrusted_until_ms: int | None = None
+    # Until when a write that no session explains counts as written after reading, because history
+    # was lost; None if none was lost.
+    lost_until_ms: int | None = None
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole session: its segments, its taint, and its writes."""
+    """A whole session: its segments, what it had read, and its writes."""
 
     session: str
     principal: str
-    taint: SourceKind
+    # The session under whose call it began; None if it began by itself.
+    began_under: str | None
+    # Whether foreign text entered the session, and the tools and hosts that brought it.
+    has_read: bool
+    read_origins: tuple[str, ...]
     began_at_ms: int
     used_at_ms: int
     turns: int
-    fell: tuple[FallView, ...]
-    # The place at which the session first became unknown, if it is.
-    unknown: UnknownView | None
-    # The newest segments; `segments_left_out` counts older ones, which still lower the taint.
+    # The newest segments; `segments_left_out` counts older ones.
     segments: tuple[SegmentView, ...]
     segments_left_out: int
     writes: tuple[SessionWriteView, ...]
-    open_calls: tuple[OriginView, ...]
-    # Whether the session's texts can be searched; if not, a write gets their lowest label.
-    searchable: bool
-    distrusted_until_ms: int | None = None
-    # The call without a result during which the session began: no turn of the session is a
-    # person's.
-    began_under: BeganUnderView | msgspec.UnsetType = msgspec.UNSET
+    open_calls: tuple[CallView, ...]
+    lost_until_ms: int | None = None
+    # Tools that seem to be about memory and are in no tool map.
+    unmapped_tools: tuple[str, ...] = ()

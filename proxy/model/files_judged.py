@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from policy.places import is_instructions
-from policy.text.paths import is_exact_path
 from proxy.dialects.files.edits import item_of, read_file_call
 from proxy.dialects.files.imports import imports_of, may_be_one
 from proxy.dialects.files.known import KnownFiles
@@ -22,40 +21,13 @@ from proxy.files.here import place_of
 from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from policy.places import Place
     from proxy.dialects.files.edits import FileCall
-    from proxy.dialects.model.memory_tools import FileTool, Maps, OfferedTools
+    from proxy.dialects.model.memory_tools import FileTool, OfferedTools
     from proxy.dialects.model.transcript import ModelCall, Where
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.model.memory_seam import Prepared
     from proxy.seams.guard import Item
-
-
-def files_of(maps: Iterable[Maps]) -> Callable[[ModelCall], str | None]:
-    """A function that tells, by these maps, which place a call of a model reads or edits.
-
-    It returns a name made of the server and the path as it is spelled; None for a call on no place.
-    A text that was read under one name lowers no edit under the same name. So a path
-    that may lead to another file the next time, a relative one or one with `..`, gets None, and two
-    spellings of a path get two names, because some file systems keep two files under them.
-    """
-
-    def file_of(call: ModelCall) -> str | None:
-        for one in maps:
-            tool = file_tool(one, call)
-            rule = None if tool is None else tool.rule.file
-            path = None if rule is None else (call.arguments or {}).get(rule.path)
-            if tool is None or not isinstance(path, str):
-                continue
-            if tool.tool_map.all_places.of_path(path) is not None:
-                moved = rule is not None and rule.to is not None
-                named = is_exact_path(path) and not moved
-                return f"{tool.server}\0{path}" if named else None
-        return None
-
-    return file_of
 
 
 class FileWrite(NamedTuple):

@@ -11,9 +11,7 @@ from proxy.model.files_judged import ConversationFiles
 from telemetry.propagation import format_traceparent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from policy.model import Principal, PrincipalId
+    from policy.model import Principal
     from proxy.dialects.model.transcript import ModelCall, ModelReply
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.ledger.unmapped_tools import UnmappedTools
@@ -26,15 +24,7 @@ _LOG: Final = logging.getLogger("mnemogate.model")
 class Vetoing:
     """Implements `Coupling`: judges calls, and passes the rest to the coupling that it wraps."""
 
-    def __init__(
-        self,
-        inner: Coupling,
-        veto: Veto,
-        unmapped: UnmappedTools,
-        gave: Callable[[PrincipalId, Iterable[str]], None],
-    ) -> None:
-        """`gave` notes what an agent gets in place of its calls."""
-        self._gave = gave
+    def __init__(self, inner: Coupling, veto: Veto, unmapped: UnmappedTools) -> None:
         self._inner = inner
         self._veto = veto
         self._unmapped = unmapped
@@ -68,7 +58,6 @@ class Vetoing:
             if verdict is None and other is not None:
                 await self._veto.withdrawn(principal, call)
             texts.append(other if verdict is None else verdict)
-        self._gave(principal.principal_id, filter(None, texts))
         return tuple(texts)
 
     def _tell_of(self, session: str, catalogue: OfferedTools) -> None:

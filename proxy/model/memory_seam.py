@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from policy.labels.who_writes import SystemText, UserTurns
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.reading import AFRESH, Readings
 from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
@@ -42,9 +41,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     # is the write.
     maps: Maps
     extracts: bool = False
-    # Whether a person or a program writes the user turns; None if the operator did not say.
-    user_turns: UserTurns | None = None
-    system_text: SystemText = SystemText.KNOWN
+    # Whether the operator says that user turns contain others' texts.
+    reads_foreign: bool = False
     # A cache of values that were read from parts of earlier bodies.
     readings: Readings = AFRESH
 

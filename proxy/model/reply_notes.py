@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from policy.model import MemoryId, Principal, PrincipalId
     from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said
-    from proxy.ledger.requests import Entered
-    from proxy.ledger.turn_values import TurnRead
+    from proxy.ledger.core import Entered
+    from proxy.ledger.reading import RecalledSpan
     from proxy.model.memory_seam import Prepared
     from proxy.seams.recalls import Shown
     from storage.recalls import Recalls, Where
@@ -89,16 +89,14 @@ def _standing(request: ModelRequest, entered: Entered) -> Iterator[tuple[MemoryI
     The newest turns first.
     """
     for at in range(len(entered.turns) - 1, -1, -1):
-        read = entered.turns[at]
-        if read.recalled:
-            yield from _spans(read, request.turns[at].said, (*request.prefix, at))
+        yield from _spans(entered.turns[at], request.turns[at].said, (*request.prefix, at))
     yield from _spans(entered.system, request.system, ())
 
 
 def _spans(
-    read: TurnRead, strings: tuple[Said, ...], before: Where
+    recalled: tuple[RecalledSpan, ...], strings: tuple[Said, ...], before: Where
 ) -> Iterator[tuple[MemoryId, Span]]:
-    for one in read.recalled:
+    for one in recalled:
         if one.said < len(strings):
             where = (*before, *strings[one.said].where)
             yield one.memory_id, Span(where=where, start=one.start, end=one.end)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import Reads
+from proxy.dialects.model.memory_tools import OfferedTools, keeps_memory
+from proxy.dialects.model.tools import tools_of
 from proxy.dialects.model.withheld import Leave
 from proxy.model.clean_turns import CleanTurns
 from proxy.withhold.asking import Conversation
@@ -67,7 +69,7 @@ class Coupled:
         # verdict is known.
         await self._withholding.quiet(principal_id, QUIET_S)
         entered = await self._sessions.entered(
-            principal, request, frozenset(), asked.user_turns, asked.system_text
+            principal, request, reads_foreign=asked.reads_foreign
         )
         heard = await self._withholding.entered(principal_id, request)
         # This waits again, for candidates that arrived while the ledger wrote to disk.
@@ -135,7 +137,7 @@ class Coupled:
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
         """Note what the model said and called, before the agent can act on it."""
         principal = prepared.asked.principal
-        await self._sessions.replied(principal, prepared.session, reply)
+        await self._sessions.replied(principal, prepared.session, reply, _recalls(prepared, reply))
         await self._withholding.speakers.replied(principal.principal_id, reply)
         self._replies.replied(prepared, reply)
         self._replays.keep(prepared, reply.reply_id or "")
@@ -176,3 +178,11 @@ class Coupled:
     def passing(self, principal: Principal) -> Filter:
         """Implements `Coupling.passing`: a filter for the events of a stream in an unknown API."""
         return self._withholding.reply(principal.principal_id, "")
+
+
+def _recalls(prepared: Prepared, reply: ModelReply) -> frozenset[str]:
+    """The ids of the calls of a reply whose tools keep memory, by the maps of its front."""
+    if not reply.calls:
+        return frozenset()
+    tools = OfferedTools(tools_of(prepared.asked.body), prepared.asked.maps)
+    return frozenset(call.call_id for call in reply.calls if keeps_memory(tools.find(call)))

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 from policy.labels.forwarded_call import call_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from policy.labels.seen import Seen
     from policy.model import Candidate, PrincipalId
     from proxy.seams.guard import Join
@@ -35,15 +33,6 @@ class Sees(Protocol):
         """Note the verdict on a candidate, to show it with its session."""
         ...
 
-    def gave(
-        self, principal_id: PrincipalId, texts: Iterable[str], seen: Seen | None = None
-    ) -> None:
-        """Note what the gate tells an agent of a refusal, to know it again in its context.
-
-        `seen` is the evidence about the refused candidate; None where no call is answered so.
-        """
-        ...
-
 
 class NoSessions:
     """No model front is configured, so nobody sees what enters a context (docs/clients.md)."""
@@ -60,12 +49,6 @@ class NoSessions:
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
         """Ignores the verdict."""
         del principal_id, seen, outcome
-
-    def gave(
-        self, principal_id: PrincipalId, texts: Iterable[str], seen: Seen | None = None
-    ) -> None:
-        """Ignores the texts."""
-        del principal_id, texts, seen
 
 
 def seen_of(sessions: Sees, candidate: Candidate, proposal: Proposal) -> Seen | None:

@@ -8,7 +8,6 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from policy.labels.who_writes import SystemText, UserTurns
 from policy.model import Reads
 from policy.places import Patterns  # noqa: TC001 - msgspec reads the annotation
 from policy.text.paths import BadPattern
@@ -69,8 +68,7 @@ class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     maps: Annotated[tuple[Text, ...], Meta(max_length=64)] | None = None
     instruction_paths: Patterns = ()
     fact_paths: Patterns = ()
-    user_turns: UserTurns | None = None
-    system_text: SystemText = SystemText.KNOWN
+    reads_foreign: bool = False
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 600.0
     total_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 3_600.0
     request_bytes_max: Annotated[int, Meta(ge=1_024, le=128 * 1024**2)] = 32 * 1024**2
@@ -101,12 +99,8 @@ MEANINGS: Final[dict[str, str]] = {
     "nothing proves waits there for a person.",
     "fact_paths": "Places of notes, beside the shipped ones. Of two patterns the one that names "
     "more steps counts; of equal ones, instructions.",
-    "user_turns": "`person`: people type the user turns, so one turn of theirs, stored as it is, "
-    "is `user_input`. `program`: a program writes them, and nothing is. Unset: only what follows "
-    'an explicit "remember that".',
-    "system_text": "What a program adds to its system prompt, or says between the turns, once a "
-    "conversation goes on. `known`: `unknown`, unless its prompt said it before, or it is a "
-    "memory, which keeps its label. `trusted`: the program's own.",
+    "reads_foreign": "`true` where user turns contain others' texts (mail bots, retrieval "
+    "chains): each of its sessions counts as having read foreign text.",
     "answer_seconds": "Seconds to the beginning of an answer, and between two pieces of it.",
     "total_seconds": "Seconds for a whole answer, every second asking of the model included.",
     "request_bytes_max": "Largest request body in bytes.",
@@ -127,8 +121,7 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
     purpose: ModelPurpose
     reads: Reads
     maps: Maps
-    user_turns: UserTurns | None
-    system_text: SystemText
+    reads_foreign: bool
     answer_seconds: float
     total_seconds: float
     request_bytes_max: int
@@ -140,11 +133,6 @@ def base_of(model: ModelUpstream) -> str:
     if model.api is Api.ANTHROPIC:
         return f"ANTHROPIC_BASE_URL=.../{model.name}"
     return f"OPENAI_BASE_URL=.../{model.name}/v1"
-
-
-def unset_in(models: tuple[ModelUpstream, ...]) -> tuple[str, ...]:
-    """The names of the tables whose `user_turns` is not set."""
-    return tuple(one.name for one in models if one.user_turns is None)
 
 
 def model_upstreams(tables: list[object]) -> tuple[ModelUpstream, ...]:
@@ -166,9 +154,6 @@ def model_upstreams(tables: list[object]) -> tuple[ModelUpstream, ...]:
 
 
 def _upstream(given: ModelTable) -> ModelUpstream:
-    extracts = given.purpose is ModelPurpose.EXTRACTION
-    if extracts and given.user_turns is UserTurns.PERSON:
-        raise BadValue("user_turns: what is extracted from, a program writes")
     if given.name in RESERVED:
         raise BadValue("name: another front is served below that path")
     headers = headers_from(given.headers_file)
@@ -184,8 +169,7 @@ def _upstream(given: ModelTable) -> ModelUpstream:
         purpose=given.purpose,
         reads=given.reads,
         maps=_maps(given),
-        user_turns=UserTurns.PROGRAM if extracts else given.user_turns,
-        system_text=given.system_text,
+        reads_foreign=given.reads_foreign,
         answer_seconds=given.answer_seconds,
         total_seconds=given.total_seconds,
         request_bytes_max=given.request_bytes_max,

@@ -210,6 +210,8 @@ _NOT_IN_CHAT: Final = (
 _SUCCESSORS: Final = {
     "confirm": f"confirm: no such setting; {_NOT_IN_CHAT}",
     "confirm_tools": f"confirm_tools: no such setting; {_NOT_IN_CHAT}",
+    "user_turns": "user_turns: no such setting; a key of channel `user` makes a text a person's",
+    "system_text": "system_text: no such setting; no text of a conversation raises a label",
     "memory_paths": "memory_paths: no such setting; instruction_paths and fact_paths add",
 }
 

@@ -207,6 +207,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     instructions: Paths = ()
     reconcile: Reconcile | None = None
     shown: Shown | None = None
+    # The server answers with what it fetches elsewhere, and not only with what it keeps.
+    fetches: bool = False
     # In a map of file tools: the file that the tool reads, writes or moves. A tool without it
     # touches no file.
     file: FileRule | None = None

@@ -16,7 +16,7 @@ import msgspec
 
 from policy.text.skeleton import skeleton
 from proxy.dialects.mcp.calls import read_call
-from proxy.dialects.mcp.maps import Tool, ToolKind, ToolMap, path
+from proxy.dialects.mcp.maps import Posture, Tool, ToolKind, ToolMap, path
 from proxy.dialects.mcp.pieces import declared as declared_paths
 from proxy.dialects.model.memory_words import speaks_of_memory
 from proxy.dialects.model.tools import Declared
@@ -45,6 +45,7 @@ _MANY: Final = 2
 _MEMORY_TYPE: Final = "memory_"
 _WRITES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
 _CHANGES: Final = _WRITES | {ToolKind.ADMIN}
+_KEEPS: Final = _WRITES | {ToolKind.READ}
 
 
 class Maps(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,6 +231,20 @@ def _changes(found: MemoryTool, kinds: frozenset[ToolKind]) -> bool:
         return True
     cases = [rule] if rule.switch is None else [*rule.switch.cases.values()]
     return any(case.kind in kinds for case in cases)
+
+
+def keeps_memory(found: MemoryTool | None) -> bool:
+    """Whether a tool only reads, writes or deletes memory, so that its answer is no foreign text.
+
+    A tool that can do anything else, or that fetches pages for its server, is none.
+    """
+    if found is None or found.tool_map is None or found.tool_map.posture is not Posture.MEMORY:
+        return False
+    rule = found.tool_map.tools.get(found.tool or "")
+    if rule is None or rule.fetches:
+        return False
+    cases = [rule] if rule.switch is None else [*rule.switch.cases.values()]
+    return all(case.kind in _KEEPS and not case.fetches for case in cases)
 
 
 @lru_cache(maxsize=_NAMES_KEPT_MAX)
