@@ -371,7 +371,8 @@ class Core:
 
     def _add(self, principal_id: str, session: str, text: str, origins: tuple[Origin, ...]) -> None:
         ring = self.ring_of(principal_id)
-        name = (principal_id, session, self.reader.print(text))
+        tools = [f"{one.server}\0{one.tool}" for one in origins]
+        name = (principal_id, session, self.reader.digest([text, *tools]))
         known = self._indexed.get(name)
         if known is not None and ring.keeps(known):
             return

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policy.labels.endorsement import Asked
-from policy.labels.who_writes import SystemText, UserTurns
 from policy.model import (
     Basis,
     CandidateId,
@@ -31,7 +29,7 @@ from storage.values import Decision, Outcome
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from policy.labels.taint import Seen
+    from policy.labels.seen import Seen
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.ledger.sessions import Entered
     from proxy.seams.guard import Join
@@ -41,8 +39,7 @@ KEY = b"k" * 32
 ADA = Principal(principal_id=PrincipalId("key:ada"), tenant=Tenant("harbour"))
 GRACE = Principal(principal_id=PrincipalId("key:grace"), tenant=Tenant("harbour"))
 
-USER, TOOL, MODEL = SourceKind.USER_INPUT, SourceKind.TOOL_RESULT, SourceKind.MODEL_INFERENCE
-UNKNOWN, HOST = SourceKind.UNKNOWN, SourceKind.AGENT_SELF_EDIT
+USER, TOOL, UNKNOWN = SourceKind.USER_INPUT, SourceKind.TOOL_RESULT, SourceKind.UNKNOWN
 
 
 class Clock:
@@ -87,14 +84,14 @@ def reply(text: str = "", *calls: ModelCall, reply_id: str | None = None) -> Mod
 
 
 def admitted() -> Outcome:
-    """A verdict: stored as everyday knowledge, as a model's words."""
+    """A verdict: stored as everyday knowledge, unproven."""
     return Outcome(
         candidate_id=CandidateId("c" * 32),
         decision=Decision.ADMIT,
         reason=None,
         step=None,
         memory_class=MemoryClass.L3,
-        source=MODEL,
+        source=UNKNOWN,
         basis=Basis.UNPROVEN,
         passed=(),
         structural=False,
@@ -108,13 +105,7 @@ def admitted() -> Outcome:
 class Ledger:
     """One ledger, asked in the short forms of these tests."""
 
-    def __init__(
-        self,
-        clock: Clock | None = None,
-        log: SessionLog | None = None,
-        user_turns: UserTurns | None = UserTurns.PERSON,
-    ) -> None:
-        self.user_turns = user_turns
+    def __init__(self, clock: Clock | None = None, log: SessionLog | None = None) -> None:
         self.clock = clock or Clock()
         self.log = log
         self.sessions = Sessions(log, prints_key(KEY), self.clock.surroundings())
@@ -123,24 +114,33 @@ class Ledger:
         self,
         *messages: Json,
         by: Principal = ADA,
-        system_text: SystemText = SystemText.KNOWN,
+        reads_foreign: bool = False,
         **body: Json,
     ) -> Entered:
         """A request with these messages enters."""
         self.clock.now_s += 1
         request = anthropic.read_request({"messages": list(messages), **body})
-        return await self.sessions.entered(
-            by, request, user_turns=self.user_turns, system_text=system_text
-        )
+        return await self.sessions.entered(by, request, reads_foreign=reads_foreign)
 
-    async def answer(self, entered: Entered, answered: ModelReply, by: Principal = ADA) -> None:
-        """The model replies."""
+    async def answer(
+        self,
+        entered: Entered,
+        answered: ModelReply,
+        by: Principal = ADA,
+        recalls: tuple[str, ...] = (),
+    ) -> None:
+        """The model replies; `recalls` are the ids of its calls of memory tools."""
         self.clock.now_s += 1
-        await self.sessions.replied(by, entered.session, answered)
+        await self.sessions.replied(by, entered.session, answered, recalls)
 
     def seen(self, *texts: str, join: Join | None = None, by: Principal = ADA) -> Seen:
-        asked = Asked(texts=texts, sayable=True)
-        return self.sessions.seen(by.principal_id, texts, join, asked)
+        return self.sessions.seen(by.principal_id, texts, join)
+
+    def has_read(self, entered: Entered) -> bool:
+        """Whether the session of a request had read foreign text."""
+        view = self.sessions.shown(entered.session)
+        assert view is not None
+        return view.has_read
 
     def recall(
         self,

@@ -1,19 +1,17 @@
-"""Whose text it was: found at any place of a long page, bounded, and honest about what it lost."""
+"""The origin of a text: found at any place of a long page, and bounded."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from policy.model import Origin, PrincipalId, SourceKind
-from proxy.ledger.core import AGAIN_MS, PRINCIPALS_MAX
+from proxy.ledger.core import PRINCIPALS_MAX
 from proxy.ledger.ring import PRINTS_MAX, SEGMENTS_MAX, Ring
 from proxy.seams.guard import Segment
 from tests.unit.proxy.ledgers import ADA, GRACE, Ledger
 
 if TYPE_CHECKING:
     import pytest
-
-    from proxy.ledger.ring import RingText
 
 NOTE = "Customers of the harbour pay a lower rate for the archive"
 TOOL = Origin(kind=SourceKind.TOOL_RESULT, tool="fetch")
@@ -63,10 +61,6 @@ async def test_a_text_that_comes_again_is_kept_once_and_found_as_if_it_were_new(
     # The first copy had to make room by now.
     (origin,) = culprits(ledger, NOTE)
     assert origin.tool == "search"
-    ledger.clock.now_s += AGAIN_MS / 1_000
-    count = ledger.sessions.print_count
-    await saw(ADA.principal_id, segment(NOTE))
-    assert ledger.sessions.print_count != count, "what remembers it for weeks is told again"
 
 
 async def test_what_came_before_a_principal_made_room_is_told_again(
@@ -89,33 +83,23 @@ async def test_a_text_that_has_no_words_does_not_stop_the_ledger() -> None:
     assert culprits(ledger, "") == ()
 
 
-def test_whoever_was_pushed_out_is_told_of() -> None:
-    lost: list[RingText] = []
-    ring = Ring(lost.append)
-    ring.add(NOTE, TOOL, session="s", digest=7)
+def test_the_oldest_text_makes_room() -> None:
+    ring = Ring()
+    ring.add(NOTE, (TOOL,), session="s")
     for number in range(SEGMENTS_MAX):
-        ring.add(f"page {number} about something else", TOOL, session="t", digest=8)
-    assert [(one.session, one.digest) for one in lost] == [("s", 7)]
+        ring.add(f"page {number} about something else", (TOOL,), session="t")
     assert ring.containing(NOTE, None) == []
     assert len(ring) == SEGMENTS_MAX
 
 
-def test_a_session_is_only_found_its_own_texts_and_those_of_nobody() -> None:
-    ring = Ring(lambda _kept: None)
-    ring.add(NOTE, TOOL, session="s", digest=1)
+def test_a_session_is_only_found_its_own_texts_and_those_without_a_session() -> None:
+    ring = Ring()
+    ring.add(NOTE, (TOOL,), session="s")
     assert ring.containing(NOTE, "t") == []
     assert len(ring.containing(NOTE, "s")) == 1
-    ring.add(NOTE, TOOL, session="", digest=0)
+    ring.add(NOTE, (TOOL,), session="")
     assert len(ring.containing(NOTE, "t")) == 1
     assert len(ring.containing(NOTE, None)) == 2
-
-
-def test_a_copy_is_told_from_a_text_about_the_same() -> None:
-    ring = Ring(lambda _kept: None)
-    page = "The harbour office opens at nine and closes at five, and every ship pays at the quay."
-    ring.add(page, TOOL, session="s", digest=1)
-    assert ring.copied(page.replace(" ", "\n").upper())
-    assert not ring.copied("Does the harbour office really open at nine? I would like to go there.")
 
 
 async def test_the_prints_of_all_and_the_number_of_principals_are_bounded() -> None:
@@ -128,4 +112,4 @@ async def test_the_prints_of_all_and_the_number_of_principals_are_bounded() -> N
         page = " ".join(f"w{number}x{word}" for word in range(6_000))
         await ledger.sessions.saw(ADA.principal_id, segment(page))
     assert ledger.sessions.print_count <= PRINTS_MAX
-    assert ledger.sessions.culprits(PrincipalId("p2"), NOTE) == (), "who was quiet longest pays"
+    assert ledger.sessions.culprits(PrincipalId("p2"), NOTE), "who brings most makes room"
