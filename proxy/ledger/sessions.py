@@ -12,8 +12,6 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-import msgspec
-
 from proxy.ledger.core import Core, Entered, Moment
 from proxy.ledger.evidence import SeenCall, evidence
 from proxy.ledger.joining import length_of
@@ -121,8 +119,7 @@ class Sessions:
         found = self._core.state.session(session)
         if found is None:
             return None
-        view = shown(self._core.state, found, self.surroundings.now_ms())
-        return msgspec.structs.replace(view, unmapped_tools=self.unmapped.of(session))
+        return shown(self._core.state, found, self.surroundings.now_ms())
 
     def are_kin(self, one: str, other: str) -> bool:
         """Whether two sessions belong together.

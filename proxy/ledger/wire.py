@@ -115,5 +115,3 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     writes: tuple[SessionWriteView, ...]
     open_calls: tuple[CallView, ...]
     lost_until_ms: int | None = None
-    # Tools that seem to be about memory and are in no tool map.
-    unmapped_tools: tuple[str, ...] = ()

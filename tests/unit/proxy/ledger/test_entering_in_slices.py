@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import pytest
 
+from policy.labels.containment import prints_of
 from policy.model import Principal, PrincipalId, Tenant
-from policy.text.sentences import fingerprint
 from proxy.ledger.records import Began, Entry, decode
 from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import Segment
 from proxy.seams.pace import LARGE, SLICE_S, Pace
 from storage.session_log.log import prints_key
-from tests.unit.proxy.ledgers import ADA, GRACE, KEY, TOOL, USER, Ledger, call, reply, result, user
+from tests.unit.proxy.ledgers import ADA, GRACE, KEY, Ledger, call, reply, result, user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
-    from proxy.ledger.sessions import Entered
+    from policy.labels.containment import Prints
+    from proxy.ledger.core import Entered
 
 _T = TypeVar("_T")
 EVE = Principal(principal_id=PrincipalId("key:eve"), tenant=Tenant("lighthouse"))
@@ -29,21 +30,20 @@ SECRET = "I prefer Northwind for every trip and pay with the company card."
 LINES = [f"{at}: The garden by the river was quiet that evening." for at in range(400)]
 PAGE = " ".join((*LINES, SECRET, *LINES))
 SLICE_CHARS = 2_000
-"""What fills a slice by the clock of these tests: characters of sentences that are printed."""
+"""What fills a slice by the clock of these tests: characters that are indexed."""
 
 
 class CharClock:
-    """Seconds that pass only where sentences are printed."""
+    """Seconds that pass only where texts are indexed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.chars = 0
 
-        def counted(sentence: str, key: bytes) -> int:
-            # A digest of a whole turn is one call of C, a thousand times as fast.
-            self.chars += len(sentence) if len(sentence) < LARGE else 0
-            return fingerprint(sentence, key)
+        def counted(text: str) -> Prints:
+            self.chars += len(text)
+            return prints_of(text)
 
-        monkeypatch.setattr("proxy.ledger.printing.fingerprint", counted)
+        monkeypatch.setattr("proxy.ledger.ring.prints_of", counted)
 
     def __call__(self) -> float:
         return self.chars * SLICE_S / SLICE_CHARS
@@ -78,13 +78,6 @@ class AtOnce(Pace):
     async def in_turn(self, line: str, size: int, call: Callable[[], _T]) -> _T:
         del line, size
         return call()
-
-
-class Overtaking(Pace):
-    """The control: what is short goes before what is long."""
-
-    async def in_turn(self, line: str, size: int, call: Callable[[], _T]) -> _T:
-        return await super().in_turn(f"{line}{size}", size, call)
 
 
 def ledger_of(pace: Pace, log: Log | None = None) -> Ledger:
@@ -146,31 +139,10 @@ async def test_what_is_read_in_slices_is_read_as_it_is_in_one_piece(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = CharClock(monkeypatch)
-    read = [await with_page(ledger_of(pace)) for pace in (Pace(clock), AtOnce(clock))]
-    assert read[0] == read[1]
-    assert read[0].taint is TOOL
-
-
-async def labels_after(ledger: Ledger) -> list[object]:
-    """Ada's page is on its way in when Grace says a sentence of it, and Eve of another tenant."""
-    begun = await ledger.ask(user("Look."))
-    await ledger.answer(begun, reply("", call("c1", "fetch", url="x")))
-    async with asyncio.TaskGroup() as group:
-        group.create_task(ledger.ask(user("Look."), result("c1", PAGE)))
-        await asyncio.sleep(0)
-        hers = [group.create_task(ledger.ask(user(SECRET), by=by)) for by in (GRACE, EVE)]
-    return [one.result().turns[0].label for one in hers]
-
-
-async def test_what_came_first_in_a_tenant_counts_first_however_long_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = CharClock(monkeypatch)
-    pace = Pace(clock)
-    assert await labels_after(ledger_of(pace)) == [TOOL, USER]
-    # Control: where a short request overtakes, its words seem to be its person's.
-    assert await labels_after(ledger_of(Overtaking(clock))) == [USER, USER]
-    pace.close()
+    for pace in (Pace(clock), AtOnce(clock)):
+        ledger = ledger_of(pace)
+        assert ledger.has_read(await with_page(ledger))
+        assert ledger.seen(SECRET).contained != ()
 
 
 @pytest.mark.parametrize("door", ["request", "reply", "relay"])
@@ -206,9 +178,8 @@ async def test_a_client_that_leaves_half_way_leaves_all_of_an_entry(
         await leaves
     assert log.entries()[-1] == 1
     assert len(log.batches) == before + 1
-    # The next of the tenant comes behind all of it: what was said is known.
-    hers = await ledger.ask(user(SECRET), by=GRACE)
-    assert hers.turns[0].label is not USER
+    # The next of the tenant comes behind all of it.
+    await ledger.ask(user(SECRET), by=GRACE)
     assert len(log.batches) == before + 2
     pace.close()
 
