@@ -21,7 +21,7 @@ MODEL: Final = (
         invariant="no later model request carries what was refused",
         where="proxy.model.with_ledger:Coupled.prepare",
         operator=Operator.REPLACE,
-        at="body=body",
+        at="body=await self._floor.of(asked, body, memories, leave)",
         by="body=prepared.body",
         tests=(
             at(_MODEL_COUPLING, "test_what_was_refused_is_in_no_later_request_and_in_no_reply"),
@@ -397,10 +397,10 @@ MODEL: Final = (
         row="transcript",
         name="whatever the host says is its own",
         invariant="what another said first is searched in the host's words too",
-        where="proxy.withhold.first_speakers:FirstSpeakers._host",
+        where="proxy.withhold.first_speakers:FirstSpeakers.own",
         operator=Operator.REPLACE,
-        at="OTHER if other else OWN",
-        by="OWN",
+        at="all((self._marks.get(one) == OWN for one in part.prints))",
+        by="True",
         tests=(
             at(
                 "tests/conformance/test_withheld_places.py",
