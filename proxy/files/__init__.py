@@ -1,1 +1,1 @@
-"""Whether a file path of a tool call leads to one of an agent's memory files, by links too."""
+"""Which place a file path of a tool call leads to, by links and imports too."""

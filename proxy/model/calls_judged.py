@@ -147,7 +147,7 @@ class _Named(NamedTuple):
 async def _named(
     files: ConversationFiles | None, found: MemoryTool | None, call: ModelCall
 ) -> _Named | None:
-    """The call, if it is one of a memory tool or of a file tool on a memory file; else None."""
+    """The call, if it is one of a memory tool or of a file tool on a place; else None."""
     if found is not None and found.tool_map is not None and found.tool is not None:
         read = _read(found.tool_map, found.tool, call)
         return _Named(read, found.tool_map.name, found.server)

@@ -185,7 +185,7 @@ def _made(
 
 
 def call_in(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The arguments of the call from which an item of a memory file was made.
+    """The arguments of the call from which an item of a place was made.
 
     Raises:
         MalformedRequest: These arguments were not made by `item_of`.

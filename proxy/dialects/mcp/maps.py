@@ -73,7 +73,7 @@ class Posture(enum.Enum):
 
     MEMORY = "memory"  # a memory server: an unlisted tool is refused
     CONTEXT = "context"  # the server keeps no memory: every tool passes
-    # The server works on files: writes of memory files are judged, all other calls pass.
+    # The server works on files: writes of places are judged, all other calls pass.
     FILES = "files"
 
 
