@@ -85,6 +85,7 @@ class Editor:
         texts = await self._at.veto.judge(self._by, catalogue, calls, None, files)
         for call, text in zip(calls, texts, strict=True):
             self.messages += [assistant("", call), result(call.call_id, text or "ok")]
+        await self._at.veto.results(self._by, {"messages": self.messages})
         return [*texts]
 
     async def files(self, *calls: ModelCall) -> ConversationFiles:
@@ -307,6 +308,8 @@ async def test_lines_of_ones_own_may_go_and_lines_that_no_verdict_let_in_wait(
         assert await at.edits(LINE, f"{LINE}\n{note}", NOTES) is None
         assert await at.edits(note, "- The release train leaves on Friday.", NOTES) is None
         assert await at.edits("\n- The release train leaves on Friday.", "", NOTES) is None
+        for new in ("", "- n/a"):
+            assert _is_held(await at.edits(LINE, new, NOTES), "person_required")
 
 
 IMPORTING: Final = f"{RULES}\nSee @docs/style.md and @~/own.md.\n"
