@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, Self
 
 from policy.model import (
-    Candidate,
     CandidateId,
     HistoryEntry,
     Hit,
@@ -321,10 +320,6 @@ class MemoryReader(TrustReader, Protocol):
 
     def denied(self) -> frozenset[CandidateId]:
         """The candidates of which a person denied a line that is not forgiven. Any thread."""
-        ...
-
-    def held_contents(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, Candidate]:
-        """The contents of these candidates as of one moment, without those not held. Any thread."""
         ...
 
     def keys(self) -> tuple[KeyRecord, ...]:

@@ -388,18 +388,6 @@ class Guarding:
             with contextlib.suppress(StorageError):
                 await self._end(one, Forwarded.UNKNOWN)
 
-    async def claim(self, principal: Principal, server: str, candidate_id: CandidateId) -> bool:
-        """Claim a released item; True if the caller alone may send it now.
-
-        Raises:
-            StorageError: The answer is unknown.
-        """
-        behind = self._behind(principal, server)
-        claimed = await self._forwards.claim(behind, (candidate_id,))
-        if claimed:
-            self._launch(candidate_id)
-        return bool(claimed)
-
     async def sift(
         self, principal: Principal, server: str, strings: tuple[str, ...]
     ) -> tuple[bool, ...]:

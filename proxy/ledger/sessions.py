@@ -18,7 +18,7 @@ from proxy.ledger.joining import length_of
 from proxy.ledger.records import OTHERS_FROM, Lost, OriginRow, Wrote, decode, encode, packed
 from proxy.ledger.state import LIVE_MS
 from proxy.ledger.unmapped_tools import UnmappedTools
-from proxy.ledger.views import beside, listed, read_before, shown
+from proxy.ledger.views import listed, read_before, shown
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -278,10 +278,6 @@ class Sessions:
     def read_before(self, candidate_id: str) -> tuple[tuple[str, ...], ...] | None:
         """Names of what the writing conversation had read before a candidate, with labels."""
         return read_before(self._core.state, candidate_id)
-
-    def beside(self, candidate_id: str) -> frozenset[str]:
-        """Other candidates of a candidate's conversation, and of those that began under it."""
-        return beside(self._core.state, candidate_id)
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
         """Note the verdict on a candidate."""

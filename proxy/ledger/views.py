@@ -77,18 +77,6 @@ def read_before(state: State, candidate_id: str) -> tuple[tuple[str, ...], ...] 
     return None
 
 
-def beside(state: State, candidate_id: str) -> frozenset[str]:
-    """Other writes of a candidate's conversation; none if the conversation is not known."""
-    sessions = state.sessions.values()
-    wrote = (one for one in sessions if any(w.candidate_id == candidate_id for w in one.writes))
-    first = next(wrote, None)
-    if first is None:
-        return frozenset()
-    root = state.root(first.session)
-    kin = (one for one in sessions if state.root(one.session) == root)
-    return frozenset(write.candidate_id for one in kin for write in one.writes)
-
-
 def _lost(state: State, book: Book | None, now_ms: int) -> int | None:
     until_ms = max(state.lost_until_ms, 0 if book is None else book.read_until_ms)
     return until_ms if until_ms > now_ms else None

@@ -259,14 +259,6 @@ class GuardAhead(Protocol):
         """
         ...
 
-    async def claim(self, principal: Principal, server: str, candidate_id: CandidateId) -> bool:
-        """Claim a released item; True if the caller alone may send it now."""
-        ...
-
-    async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
-        """The decision on a held candidate, as `Guard.decided` gives it."""
-        ...
-
     async def settle(
         self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
     ) -> None:

@@ -212,8 +212,6 @@ class Kept:
         self.clean: OrderedDict[bytes, int] = OrderedDict()
         # For each text of the agent's program the refused stretches in it, at a generation.
         self.stood: OrderedDict[bytes, tuple[int, tuple[bytes, ...]]] = OrderedDict()
-        # The refused candidates whose refusal a person took back.
-        self.forgiven: OrderedDict[str, None] = OrderedDict()
 
     def apply(self, record: Record) -> None:
         """Apply one record. Applying the same record twice changes nothing."""
@@ -235,7 +233,6 @@ class Kept:
                 if gone is not None:
                     self._forgive(gone.keys)
                     self._unstick(record.candidate_id)
-                    put(self.forgiven, record.candidate_id, None)
             case Stuck():
                 self._stick(record)
 

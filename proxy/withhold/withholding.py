@@ -338,10 +338,6 @@ class Withholding:
         await self._log.append(map(encode, records))
         return len(same), leaf_index
 
-    def is_forgiven(self, principal_id: PrincipalId, candidate_id: str) -> bool:
-        """Whether a person took a candidate's refusal back, by `forgive` or by a later release."""
-        return candidate_id in self._of(principal_id).forgiven
-
     # ---- waiting for verdicts --------------------------------------------------------------------
 
     async def quiet(self, principal_id: PrincipalId, deadline_s: float) -> bool:

@@ -44,9 +44,9 @@ from storage.write.lines import denied_lines
 from storage.write.wellness import notice, writable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from policy.model import Candidate, HistoryEntry, PrincipalId, SourceKind, Tenant
+    from policy.model import HistoryEntry, PrincipalId, SourceKind, Tenant
     from policy.query import Filter
     from storage.derived.catalogue import Ordinals
     from storage.read.exposure import Placing
@@ -507,11 +507,6 @@ class EmbeddedReader(TrustReads):
         """The candidates of which a person denied a line that is not forgiven. Any thread."""
         with self._store.reading() as view:
             return frozenset(denied_lines(view).values())
-
-    def held_contents(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, Candidate]:
-        """The contents of these candidates as of one moment, without those not held. Any thread."""
-        texts = self._engine.parts.staging.held_texts(candidate_ids)
-        return {candidate_id: decode_canonical(text) for candidate_id, text in texts.items()}
 
     # ---- reading tables that operators change ----------------------------------------------------
 

@@ -36,7 +36,6 @@ _CANONICAL: Final = b"c"
 _EVIDENCE: Final = b"e"
 _ROW: Final = b"s"
 _MAP_PER_QUOTA: Final = 2
-_READ_AT_ONCE: Final = 256
 # Names of files in which earlier versions staged undecided candidates on disk.
 _LEFT: Final = ("data.mdb", "lock.mdb")
 
@@ -138,27 +137,6 @@ class Staging:
         if canonical is None or evidence is None:
             return None
         return Contents(canonical=canonical, evidence=evidence)
-
-    def held_texts(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, bytes]:
-        """Canonical bytes of held candidates; one that cannot be decrypted is left out. Any thread.
-
-        Raises:
-            StoreUnavailable: Staging cannot be read.
-        """
-        texts: dict[CandidateId, bytes] = {}
-        for start in range(0, len(candidate_ids), _READ_AT_ONCE):
-            some = candidate_ids[start : start + _READ_AT_ONCE]
-            # Nothing is decrypted inside this transaction, because a hold waits until it ends.
-            with self._kept.reading() as txn:
-                sealed = [txn.get(_key(one, _CANONICAL)) for one in some]
-            for one, value in zip(some, sealed, strict=True):
-                key = self._keys.get(one)
-                if key is None or value is None:
-                    continue
-                text = unseal(key, _key(one, _CANONICAL), value)
-                if text is not None:
-                    texts[one] = text
-        return texts
 
     def seal(self, candidate_id: CandidateId, data: bytes) -> bytes:
         """Encrypt a held candidate's row data under the key that it will be held under.

@@ -77,7 +77,7 @@ async def says(
     assert judged.candidate_id is not None, judged
     if judged.decision == "hold":
         await seen.store.writer.release(judged.candidate_id, BY)
-        assert await by.claim(principal, SERVER, judged.candidate_id)
+        assert [one.sent for one in await by.unsettled(principal, SERVER)] == [False]
     await by.settle(principal, SERVER, ((judged.candidate_id, Forwarded.DONE),))
     (new,) = [one.memory_id for one in listed(seen) if one.memory_id not in before]
     return new

@@ -167,23 +167,6 @@ def test_a_destroyed_held_candidate_cannot_be_read_even_where_its_ciphertext_sta
     assert staging.staged_ids() == frozenset()
 
 
-def test_texts_are_read_together_without_those_that_do_not_open(staging: Staging) -> None:
-    first, altered, gone = _id(), _id(), _id()
-    for one in (first, altered, gone):
-        _put(staging, one, b"text")
-        _hold(staging, one)
-    assert staging.held_texts([first, altered, gone]) == dict.fromkeys(
-        (first, altered, gone), b"text"
-    )
-    with staging._kept.writing() as txn:
-        name = bytes.fromhex(altered) + b"c"
-        value = bytearray(txn.get(name) or b"")
-        value[-1] ^= 1
-        txn.put(name, bytes(value))
-    staging.destroy([gone])
-    assert staging.held_texts([first, altered, gone, _id()]) == {first: b"text"}
-
-
 def test_an_undecided_candidate_is_in_no_file_and_a_held_one_in_one(
     staging: Staging, tmp_path: Path
 ) -> None:
