@@ -117,7 +117,7 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             self._told(before[candidate_id], outcome, way, started_ns)
             if self.withholding is not None:
-                self.withholding.heard(outcome)
+                self.withholding.heard(outcome, in_part=denial.struck is not None)
         return {candidate_id: outcome is not None for candidate_id, outcome in decided.items()}
 
     def expired(self, held: HeldCandidate, outcome: Outcome) -> None:

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
 BEGUN_S: Final = 10.0
 """How long a decision that the writer has begun is waited for, beyond the deadline."""
+_NO_REFUSALS: Final = frozenset({Reason.HOLD_EXPIRED, Reason.DENIED_BY_PERSON})
 WITHHOLD: Final = {
     "anthropic": withhold,
     "chat": withhold_chat,
@@ -239,8 +240,8 @@ class Withholding:
             told = _undecided(candidate.memory_class)
             waits = Waits(kept.principal, submission.candidate_id)
             self._decide(kept, self._record_of(begun, told) if early else waits)
-        elif isinstance(result, Outcome) and result.candidate_id != submission.candidate_id:
-            # An equal candidate was proposed before, and its verdict decides on the text.
+        elif isinstance(result, Outcome) and _is_answered_before(result, submission.candidate_id):
+            # The text was proposed before, and that verdict decides on it.
             self._decide(kept, Cleared(kept.principal, submission.candidate_id))
         elif isinstance(result, Outcome):
             ruling = _ruling_of(result)
@@ -473,15 +474,19 @@ class Withholding:
         else:
             self._rule(kept, begun, ruling)
 
-    def heard(self, outcome: Outcome) -> tuple[str, ...]:
+    def heard(self, outcome: Outcome, *, in_part: bool = False) -> tuple[str, ...]:
         """Apply a person's decision as soon as it is durable.
+
+        `in_part`: she struck out lines of the text and let the others in, so it is not withheld.
 
         Returns the candidates that were denied before, and that are no longer withheld because a
         person released the same text now.
         """
         for kept in self._kept.values():
             begun = kept.waiting.get(outcome.candidate_id)
-            if begun is not None:
+            if begun is not None and in_part:
+                self._decide(kept, Cleared(kept.principal, outcome.candidate_id))
+            elif begun is not None:
                 return self._rule(kept, begun, _ruling_of(outcome))
         return ()
 
@@ -560,14 +565,19 @@ class Withholding:
         return Asking(self._of(principal_id), self._printer, conversation)
 
 
+def _is_answered_before(outcome: Outcome, candidate_id: str) -> bool:
+    """Whether an outcome repeats one on an equal text, that waits or that a person denied."""
+    return outcome.candidate_id != candidate_id or outcome.reason is Reason.DENIED_BY_PERSON
+
+
 def _record_of(begun: Begun, told: Told, version: int) -> Record:
     match told.decision:
         case "admit":
             return Cleared(begun.principal, begun.candidate_id)
         case "hold":
             return Waits(begun.principal, begun.candidate_id, told, version)
-        case _ if told.reason is Reason.HOLD_EXPIRED and not begun.flagged:
-            # No person denied the text, so it is shown as it was while it waited.
+        case _ if told.reason in _NO_REFUSALS and not begun.flagged:
+            # The text is shown as it was while it waited: a denial says where it may not be stored.
             return Cleared(begun.principal, begun.candidate_id)
         case _:
             return Refused(begun.principal, begun.candidate_id, told, version)

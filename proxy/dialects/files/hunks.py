@@ -27,7 +27,7 @@ _QUOTES: Final = " \t*_\"'([\u201c\u2018\u2026"
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Adjacent lines that were added and removed, without list marks, and without blank lines.
+    """Adjacent lines that were added and removed, without blank ones and marks of lists alone.
 
     `reads` is the added text together with the lines around it, as one text.
     """
@@ -69,8 +69,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _said(lines: Sequence[str]) -> tuple[str, ...]:
-    bare = (_MARK.sub("", line, count=1).strip() for line in lines)
-    return tuple(line for line in bare if line)
+    return tuple(line for line in lines if _MARK.sub("", line, count=1).strip())
 
 
 def _runs(old: Sequence[str], new: Sequence[str]) -> list[tuple[list[str], int, int]]:

@@ -99,7 +99,8 @@ class Editor:
         one = self.call("Write", file_path=path, content=text)
         write = await (await self.files(one)).read(one)
         assert write is not None
-        return () if write.item is None else tuple("\n".join(write.item.pieces).split("\n"))
+        said = () if write.item is None else "\n".join(write.item.pieces).split("\n")
+        return tuple(line.removeprefix("- ") for line in said)
 
     async def edits(self, old: str, new: str, path: str = FILE) -> str | None:
         one = self.call("Edit", file_path=path, old_string=old, new_string=new)

@@ -24,8 +24,8 @@ def test_one_changed_line_is_one_change_and_the_rules_around_it_are_none() -> No
     hunks = hunks_of(RULES, RULES.replace("4100", "4200"))
     assert hunks is not None
     (hunk,) = hunks
-    assert hunk.went == ("The server listens on 4100.",)
-    assert hunk.came == ("The server listens on 4200.",)
+    assert hunk.went == ("- The server listens on 4100.",)
+    assert hunk.came == ("- The server listens on 4200.",)
     assert not read_text(hunk.reads, None).flagged
 
 
