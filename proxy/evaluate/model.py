@@ -66,11 +66,10 @@ class ScriptedModel:
         return response
 
 
-def tables(model: ScriptedModel, user_turns: str = "person") -> tuple[str, tuple[str, str]]:
+def tables(model: ScriptedModel) -> tuple[str, tuple[str, str]]:
     """The configuration of a sidecar in front of the model, and the file with its credential."""
     text = "".join(
         f'[[model]]\nname = "{name}"\napi = "{name}"\nurl = "{model.url}"\n'
-        f'user_turns = "{user_turns}"\n'
         'headers_file = "{place}/provider"\n'
         for name in ROUTES
     )

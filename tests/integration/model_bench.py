@@ -93,8 +93,6 @@ async def fronted(
     more: str = "",
     flags: Mapping[str, str] | None = None,
     beside: str = "",
-    *,
-    user_turns: str = "person",
 ) -> AsyncGenerator[Bench]:
     """A sidecar with `/anthropic` and `/openai` before one scripted model.
 
@@ -106,7 +104,7 @@ async def fronted(
     async with scripted_model() as model:
         tables = "".join(
             f'[[model]]\nname = "{name}"\napi = "{name}"\nurl = "{model.url}"\n'
-            f'headers_file = "{secrets}"\nuser_turns = "{user_turns}"\n{more}\n'
+            f'headers_file = "{secrets}"\n{more}\n'
             for name in ("anthropic", "openai")
         )
         async with running(base, composition, flags, tables + beside) as front:

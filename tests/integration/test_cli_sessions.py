@@ -76,7 +76,7 @@ async def served(place: Place, model: ScriptedModel) -> AsyncGenerator[Served]:
     """The process, ended by whoever asks for it, at the latest at the end of the block."""
     place.root.mkdir(exist_ok=True)
     config = place.root / "mnemogate.toml"
-    table = f'name = "anthropic"\napi = "anthropic"\nurl = "{model.url}"\nuser_turns = "person"\n'
+    table = f'name = "anthropic"\napi = "anthropic"\nurl = "{model.url}"\n'
     config.write_text(f"[[model]]\n{table}")
     config.chmod(0o600)
     process = started(place, config)

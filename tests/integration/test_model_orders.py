@@ -110,13 +110,6 @@ async def test_standing_rules_of_a_person_land_as_hers_and_nobody_elses_do(tmp_p
     assert (pasted, above) == (0, 0)
 
 
-async def test_rules_are_held_where_a_program_writes_the_turns(tmp_path: Path) -> None:
-    async with fronted(tmp_path, user_turns="program") as at:
-        for number, rule in enumerate(RULES[::10]):
-            write = await write_of(at, rule, rule, number)
-            assert (write["decision"], write["source"]) == ("hold", "model_inference")
-
-
 @pytest.mark.parametrize("frame", FRAMES)
 async def test_an_order_of_a_page_waits_in_any_frame(frame: str, tmp_path: Path) -> None:
     async with fronted(tmp_path) as at:

@@ -81,7 +81,7 @@ async def fronted(
         headers.write_text(_CREDENTIAL[api], encoding="utf-8")
         headers.chmod(0o600)
         table: Table = {"api": api, "url": upstream.url, "headers_file": str(headers)}
-        table |= {"user_turns": "person", **(more or {})}
+        table |= more or {}
         text = settings_text({"model": {api: table}, "mcp": mcp or {}})
         async with (
             running(base, composition, flags, text) as live,

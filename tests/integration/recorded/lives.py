@@ -124,7 +124,7 @@ async def _model(base: Path, world: World, gate: Gate) -> Recording:
     async with scripted_model() as model:
         tables = "".join(
             f'[[model]]\nname = "{name}"\napi = "{name}"\nurl = "{model.url}"\n'
-            f'headers_file = "{secrets}"\nuser_turns = "person"\n'
+            f'headers_file = "{secrets}"\n'
             for name in ("anthropic", "openai")
         )
         async with running(base, composition(world, gate), tables=tables) as on:
