@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from policy.model import MemoryStatus, Reads
+from policy.model import MemoryStatus, Reads, SourceKind
 from storage.audit import Tree
 from storage.errors import StoreCorrupt, StoreUnavailable
 from storage.tables.change import Generation, load_generation
@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from policy.model import Tenant
-    from storage.derived.catalogue import Catalogue, Ordinals
+    from storage.derived.catalogue import Catalogue, Mask, Ordinals
     from storage.derived.vectors.faiss_index import VectorIndex
     from storage.derived.vectors.segment_files import Loaded, SegmentFiles
     from storage.tables.lmdb_store import LmdbStore, View
 
 _INCARNATION_LEN: Final = 8
 _LOOK_UP_EVERY: Final = 1_024
+_TRUSTS: Final = {kind: kind.trust for kind in SourceKind}
 _ENDS: Final = 127  # above every label's trust: no floor shows what a memory was before its end
 
 
@@ -149,8 +150,7 @@ def derive(
             raise StoreCorrupt(f"an id names row {record.ordinal}, which there is not")
         live[record.ordinal] = record.status is MemoryStatus.LIVE
     trusts = np.zeros(len(live), dtype=np.int8)
-    # For each row the next one of its memory; the last place is that of `NO_ORDINAL`.
-    next_of = np.full(len(live) + 1, NO_ORDINAL, dtype=np.int64)
+    next_of = np.full(len(live), NO_ORDINAL, dtype=np.int64)  # for each row, of its memory
     searchable, foreign_count = array("q"), 0
     # Rows of one tenant with the same ids are added in groups, not one by one.
     filed: dict[tuple[Tenant, bytes], array[int]] = defaultdict(lambda: array("q"))
@@ -160,8 +160,10 @@ def derive(
         if ordinal % _LOOK_UP_EVERY == 0 and stopping():
             raise StoreUnavailable("the store is closing")
         row = decode_brief(payload)
-        trusts[ordinal] = _ENDS if row.change in ENDING else row.source.trust
-        next_of[row.prev_ordinal] = ordinal
+        if trust := _ENDS if row.change in ENDING else _TRUSTS[row.source]:
+            trusts[ordinal] = trust
+        if row.prev_ordinal != NO_ORDINAL:
+            next_of[row.prev_ordinal] = ordinal
         if row.embedder_id == embedder_id:
             searchable.append(ordinal)
         if live[ordinal]:
@@ -174,12 +176,18 @@ def derive(
         for (tenant, scope), ordinals in filed.items()
     ]
     catalogue.begin(groups, expiring, trusts)
-    for last, ordinals in _earlier(trusts, next_of[:-1]).items():
-        newest, *rows = [(one, read_row(view, one)) for one in (last, *ordinals)]
-        catalogue.keep_earlier(newest, rows, live=bool(live[last]))
+    _keep_earlier(view, catalogue, _earlier(trusts, next_of), live)
     return Derived(
         searchable=np.frombuffer(searchable, dtype=np.int64), foreign_count=foreign_count
     )
+
+
+def _keep_earlier(
+    view: View, catalogue: Catalogue, earlier: dict[int, list[int]], live: Mask
+) -> None:
+    for last, ordinals in earlier.items():
+        newest, *rows = [(one, read_row(view, one)) for one in (last, *ordinals)]
+        catalogue.keep_earlier(newest, rows, live=bool(live[last]))
 
 
 def _earlier(trusts: NDArray[np.int8], next_of: Ordinals) -> dict[int, list[int]]:

@@ -14,6 +14,7 @@ import numpy as np
 from policy.canonical import decode_canonical
 from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus, Reads
 from policy.query import EVERYTHING, matches
+from storage.read.answer_room import AnswerRoom
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, Exposure
@@ -29,13 +30,13 @@ from storage.tables.codec import (
 )
 from storage.tables.lmdb_store import ANCHORS, HELD, KEYS
 from storage.tables.rows import (
-    ENDING,
     chain,
     held_candidate_of,
     held_key,
     history_of,
     is_expired,
     memory_of,
+    newest_above,
     read_id,
     read_row,
 )
@@ -65,31 +66,10 @@ ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 """How many bytes of text, metadata and names one answer may have; the rest is for the next page."""
 # The bytes that an id takes in an answer, without its name: two times, a count, the field names.
 _ENTITY_BYTES: Final = 256
-_MEMORY_BYTES: Final = 512  # the bytes of a memory in an answer besides its text
 _LATEST_MS: Final = 2**63
 _OVERFETCH: Final = 4
 _PATIENCE: Final = 100
 _PAUSE_S: Final = 0.000_5
-
-
-class _Room:
-    """How much room is left in an answer. The first memory always fits, however large it is."""
-
-    __slots__ = ("_left", "full")
-
-    def __init__(self, bytes_max: int) -> None:
-        self._left = bytes_max
-        self.full = False
-
-    def taken(self, memories: Iterable[Memory]) -> Iterator[Memory]:
-        """As many of the given memories as fit into the answer, from the first on."""
-        for memory in memories:
-            size = _MEMORY_BYTES + len(memory.text) + len(memory.metadata_json or "")
-            self.full = self._left < size and self._left != ANSWER_BYTES_MAX
-            if self.full:
-                return
-            self._left -= size
-            yield memory
 
 
 class EmbeddedReader(TrustReads):
@@ -124,24 +104,8 @@ class EmbeddedReader(TrustReads):
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status is not MemoryStatus.LIVE:
                 return None
-            memory = self._shown(view, self._newest(view, known.ordinal), tenant)
+            memory = self._shown(view, newest_above(view, known.ordinal, self.reads), tenant)
             return None if memory is None else self._told(view, memory)
-
-    def _newest(self, view: View, ordinal: int) -> int:
-        """The newest row of a memory at or above the floor, from its newest row on, if any.
-
-        A deletion ends what the memory was before; for a memory that is deleted now, the row before
-        its deletion counts.
-        """
-        newest = ordinal
-        while self.reads is not Reads.ALL and ordinal != NO_ORDINAL:
-            row = read_row(view, ordinal)
-            if row.change in ENDING and ordinal != newest:
-                return NO_ORDINAL
-            if row.change not in ENDING and self.reads.shows(row.source):
-                break
-            ordinal = row.prev_ordinal
-        return ordinal
 
     def stands_for(self, tenant: Tenant, memory_id: MemoryId) -> MemoryId:
         """The id that a change of a memory names for the gate; another one for a memory below.
@@ -152,7 +116,7 @@ class EmbeddedReader(TrustReads):
             return memory_id
         with self._store.reading() as view:
             known = read_id(view, self._names.memory(tenant, memory_id))
-            if known is None or self._newest(view, known.ordinal) != NO_ORDINAL:
+            if known is None or newest_above(view, known.ordinal, self.reads) != NO_ORDINAL:
                 return memory_id
         return self._names.own(tenant, f"{_BELOW}{memory_id}")
 
@@ -172,7 +136,7 @@ class EmbeddedReader(TrustReads):
                 known = read_id(view, self._names.memory(tenant, memory_id))
                 if known is None:
                     break
-                below = self._newest(view, known.ordinal) == NO_ORDINAL
+                below = newest_above(view, known.ordinal, self.reads) == NO_ORDINAL
                 hidden = known.status is MemoryStatus.QUARANTINED or (
                     below and read_row(view, known.ordinal).principal_id != by
                 )
@@ -187,7 +151,7 @@ class EmbeddedReader(TrustReads):
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status is not MemoryStatus.LIVE:
                 return None
-            found = self._live(view, self._newest(view, known.ordinal), tenant)
+            found = self._live(view, newest_above(view, known.ordinal, self.reads), tenant)
             return None if found is None else found[0].source
 
     def _shown(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
@@ -214,7 +178,7 @@ class EmbeddedReader(TrustReads):
         known = read_id(view, self._names.memory(tenant, row.memory_id))
         if known is None or known.status is not MemoryStatus.LIVE:
             return None
-        if self._newest(view, known.ordinal) != ordinal:
+        if newest_above(view, known.ordinal, self.reads) != ordinal:
             return None
         if is_expired(row, self._clock()):
             return None
@@ -226,11 +190,11 @@ class EmbeddedReader(TrustReads):
             newest_first = found[::-1]
             if exact:
                 wanted = newest_first[offset : offset + limit].tolist()
-                room = _Room(ANSWER_BYTES_MAX)
+                room = AnswerRoom(ANSWER_BYTES_MAX)
                 memories = room.taken(self._joined(view, tenant, wanted))
                 told = tuple(self._told(view, one) for one in memories)
                 return Page(total=len(found), memories=told, cut=room.full)
-            total, kept, room = 0, list[Memory](), _Room(ANSWER_BYTES_MAX)
+            total, kept, room = 0, list[Memory](), AnswerRoom(ANSWER_BYTES_MAX)
             for memory in self._joined(view, tenant, newest_first.tolist()):
                 if not matches(where, memory):
                     continue
@@ -378,7 +342,7 @@ class EmbeddedReader(TrustReads):
                     continue
                 self._fill(placed, asked, left)
                 if placed.full or exhausted:
-                    best = _Room(ANSWER_BYTES_MAX).taken(hit.memory for hit in placed.hits)
+                    best = AnswerRoom(ANSWER_BYTES_MAX).taken(hit.memory for hit in placed.hits)
                     hits = tuple(
                         Hit(memory=self._told(asked.view, memory), score=hit.score)
                         for memory, hit in zip(best, placed.hits, strict=False)

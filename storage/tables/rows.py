@@ -230,6 +230,23 @@ def chain(
     ]
 
 
+def newest_above(view: View, ordinal: int, reads: Reads) -> int:
+    """The newest row at or above a floor of the memory with this newest row; `NO_ORDINAL` if none.
+
+    A deletion ends what the memory was before; for a memory that is deleted now, the row before its
+    deletion counts.
+    """
+    newest = ordinal
+    while reads is not Reads.ALL and ordinal != NO_ORDINAL:
+        row = read_row(view, ordinal)
+        if row.change in ENDING and ordinal != newest:
+            return NO_ORDINAL
+        if row.change not in ENDING and reads.shows(row.source):
+            break
+        ordinal = row.prev_ordinal
+    return ordinal
+
+
 def _inherited_len(row: Row) -> int:
     return 0 if row.kept is None else len(row.kept.text or "") + len(row.kept.metadata_json or "")
 
