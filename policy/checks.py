@@ -426,12 +426,20 @@ def _is_shadowed(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> bool:
 
 
 def cognitive_staging(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """Pass if the candidate contradicts and outranks no anchor in a trial search."""
+    """Pass if the candidate repeats nothing hidden, and displaces no anchor in a trial search."""
     # (8) Cognitive staging for L1 and L2 (MWP 3.2, policy override), and for every unproven text:
     #     a note that no one vouches for may displace a registered truth too. A removal passes: it
     #     adds nothing that a retrieval could find.
-    if facts.reading is None:
+    provenance = provenance_of(candidate, facts)
+    if facts.reading is None or provenance is None:
         return UNAVAILABLE
+    proven = provenance.source.proven or confirmed(facts)
+    if facts.repeats_hidden and candidate.change not in _REMOVALS and not proven:
+        return Objection(Reason.REPEATS_HIDDEN)
+    return _displacement(candidate, facts, ruleset)
+
+
+def _displacement(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     if not _is_shadowed(candidate, facts, ruleset):
         return None
     if facts.shadow is None:

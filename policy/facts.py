@@ -144,5 +144,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # so often today that nobody is asked again (`policy.lines`).
     denied: bool = False
     denied_today: bool = False
+    # Whether the candidate has a sentence for which a memory was hidden.
+    repeats_hidden: bool = False
     # Whether the memory lives on another server; then `stored` is what our store knows of its key.
     guarded: bool = False

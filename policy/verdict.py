@@ -55,6 +55,8 @@ class Reason(enum.Enum):
     # Step 8: the candidate would displace an anchor in a search.
     CONTRADICTS_ANCHOR = "contradicts_anchor"
     OUTRANKS_ANCHOR = "outranks_anchor"
+    # Step 8: the candidate repeats a sentence of a memory that was hidden.
+    REPEATS_HIDDEN = "repeats_hidden"
     # Step 9: a budget is used up.
     OVERSIZE = "oversize"
     RATE_LIMITED = "rate_limited"

@@ -34,7 +34,7 @@ from storage.staging.staging import Staging
 from storage.state_directory import StateDirectory, holds_a_store
 from storage.tables.formats import refuse_unknown
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import QUARANTINES, LmdbStore
+from storage.tables.lmdb_store import FORGOTTEN, QUARANTINES, LmdbStore
 from storage.values import THE_STORE
 from storage.write.checkpoint_copy import CheckpointCopy, check_new_store
 from storage.write.engine import Engine, Parts
@@ -336,7 +336,9 @@ class _Assembly:
             engine.remarks["checkpoint copy"] = remark
         operating = Operating(engine)
         with store.reading() as view:
-            engine.quarantine_changes = int(any(True for _ in view.keys(QUARANTINES)))
+            engine.quarantine_changes = int(
+                any(True for table in (QUARANTINES, FORGOTTEN) for _ in view.keys(table))
+            )
         self._first_transactions(engine, operating, known)
         self._directory.mark_bootstrapped()
         writer = EmbeddedWriter(engine, operating, copy, options.writer)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from policy.ruleset import Ruleset
     from policy.trust.ladder import TrustState
     from policy.trust.outcomes import Reported
+    from policy.withheld.pieces import Piece
     from storage.audit import Decided, InterceptedLeaf, Leaf
     from storage.cases import Cases
     from storage.errors import StoreCorrupt
@@ -395,6 +396,10 @@ class Quarantined(Protocol):
         somebody hid it counts, and one that was purged does not. Its cost grows with what is under
         quarantine.
         """
+        ...
+
+    def purged(self, tenant: Tenant) -> dict[Piece, int]:
+        """Pieces of MCP servers' memories that were purged (`storage.values.Forgotten`)."""
         ...
 
     def find(self, tenant: Tenant) -> tuple[Memory, ...]:

@@ -96,6 +96,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     guarded_blob: bytes = b""
     # Guard mode: the text that the change leads to, where it was known; the reading covers it.
     text_after: str | None = None
+    # Whether the candidate has a sentence for which a memory was hidden.
+    repeats_hidden: bool = False
     # The version of the memory to change for which token and shadow retrieval hold; 0 if there is
     # none.
     seen_version: int = 0

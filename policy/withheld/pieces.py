@@ -32,9 +32,13 @@ _WORDS_MAX: Final = 0xFFFF
 _SPACES: Final = re.compile(r"\s+")
 _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n")
 _BREAK: Final = re.compile(r"[\n\r\t\v\f\x85\u2028\u2029]+")
-# Also the number or the name that a list or a record gives to a line, and a tag.
+# The number or the name that a list or a record gives to a line.
+_LEAD: Final = re.compile(r"^[^\S\n]*(?:[-*+\u2022]|[0-9]{1,4}[.):]|\w+:)(?=\s)")
+# Also a tag, quotation marks, and the escape of a line's end in a string.
 _CUT: Final = re.compile(
-    rf"{_BREAK.pattern}|^[^\S\n]*(?:[0-9]{{1,4}}[.):]|\w+:)(?=\s)|<[^<>\n]{{1,256}}>", re.MULTILINE
+    rf"{_BREAK.pattern}|{_LEAD.pattern}|<[^<>\n]{{1,256}}>"
+    r"""|\\+["nrt]|["\u201c\u201d\u201e\u00ab\u00bb]|(?<!\w)'|'(?!\w)""",
+    re.MULTILINE,
 )
 _ENDS: Final = str.maketrans("\u3002\uff01\uff1f", ".!?")
 
@@ -53,7 +57,8 @@ def sentences_of(text: str) -> tuple[str, ...]:
     """The sentences of each line of a text, and those that several of its lines make together."""
     lines = _BREAK.split(text)
     if len(lines) > 1:
-        lines += (_BREAK.sub(" ", part) for part in _PARAGRAPH.split(text))
+        lines += [_BREAK.sub(" ", part) for part in _PARAGRAPH.split(text)]
+    lines += [line[lead.end() :] for line in lines if (lead := _LEAD.match(line))]
     return tuple(dict.fromkeys(_spoken(lines)))
 
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Self
 
 from policy.model import CandidateId, MemoryId
 from policy.verdict import Reason
+from proxy.aftermath.screening import KnownRules, Screening
 from proxy.ledger.sessions import Sessions
 from proxy.model.above_floor import AboveFloor
 from proxy.model.healing import Healing
 from proxy.model.reply_notes import ReplyNotes
 from proxy.model.with_ledger import Coupled
 from proxy.seams.operation import memories_of, recalls_of
+from proxy.withhold.convictions import Convictions
 from proxy.withhold.state import Ruling, Told
 from proxy.withhold.withholding import Withholding
 from storage.values import THE_STORE
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     from proxy.seams.cases import ChecksReplies, HealsReplies
     from proxy.seams.recalls import Shown
     from proxy.seams.surroundings import Surroundings
+    from proxy.withhold.convictions import Convicted
     from storage.interfaces import SessionLog, Store
-    from storage.values import QuarantinedText
 
 
 class ModelMemory:
@@ -54,7 +56,13 @@ class ModelMemory:
         self.withholding = withholding
 
     @classmethod
-    async def opened(cls, store: Store, surroundings: Surroundings, replays: ModelReplays) -> Self:
+    async def opened(
+        cls,
+        store: Store,
+        surroundings: Surroundings,
+        replays: ModelReplays,
+        convictions: Convictions,
+    ) -> Self:
         """Open the session ledger and the withholding with what was stored before the last stop.
 
         Raises:
@@ -63,7 +71,8 @@ class ModelMemory:
         scar = Sessions.scar(surroundings.now_ms())
         log, records = await asyncio.to_thread(store.open_session_log, scar)
         sessions = Sessions(log, store.prints_key, surroundings)
-        withholding = Withholding(store.prints_key, log, StoreVerdicts(store), surroundings.pace)
+        verdicts = StoreVerdicts(store, convictions)
+        withholding = Withholding(store.prints_key, log, verdicts, surroundings.pace)
         sessions.restore(records, withholding)
         await asyncio.to_thread(withholding.resolve)
         replies = ReplyNotes(store.recalls, surroundings.now_ms)
@@ -100,11 +109,18 @@ class ModelMemory:
             self._replies.recalled(principal, shown, recall_id)
 
 
+def convictions_of(store: Store) -> Convictions:
+    """The convicted sentences of a store's tenants."""
+    rules = Screening(KnownRules(store.reader.anchors))
+    return Convictions(store.quarantined, store.reader, rules)
+
+
 class StoreVerdicts:
     """What an open store knows of candidates; implements `proxy.withhold.withholding.Verdicts`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, convictions: Convictions) -> None:
         self._store = store
+        self._convictions = convictions
 
     def leaf_count(self) -> int:
         """The number of leaves in the audit log; every verdict raises it."""
@@ -119,13 +135,9 @@ class StoreVerdicts:
         reader = self._store.reader
         return frozenset(one for one in memory_ids if reader.get(tenant, MemoryId(one)) is None)
 
-    def quarantine_changes(self) -> int:
-        """A counter of changes of what is under quarantine."""
-        return self._store.quarantined.changes
-
-    def quarantined(self, tenant: Tenant) -> tuple[QuarantinedText, ...]:
-        """What a tenant's memories under quarantine say, newest first. Any thread."""
-        return self._store.quarantined.texts(tenant)
+    async def convicted(self, tenant: Tenant) -> Convicted:
+        """What a tenant's convicted memories say; the same object while that is the same."""
+        return await self._convictions.of(tenant)
 
     def held(self, tenant: Tenant) -> frozenset[str]:
         """The candidates of a tenant that wait for a person. Any thread."""

@@ -16,7 +16,7 @@ import msgspec
 from policy.gate import GATE, Gate, UnsafeObservingGate
 from policy.model import PrincipalId
 from proxy.admin.rules_in_force import Rules, parse_rules
-from proxy.compose.agent_memory import ModelMemory
+from proxy.compose.agent_memory import ModelMemory, convictions_of
 from proxy.compose.backends import BackendServing, adapters_of
 from proxy.compose.dialects import dialects_of, unhidden
 from proxy.compose.listening import ADMIN_SOCKET, Fronts, Listening
@@ -222,10 +222,10 @@ async def _foundation(
     embedder: Embedder,
     surroundings: Surroundings,
 ) -> Foundation:
-    memory = None
+    memory, convictions = None, convictions_of(store)
     if settings.models:
         replays = ModelReplays(settings.models, settings.replay, surroundings.now_ms)
-        memory = await ModelMemory.opened(store, surroundings, replays)
+        memory = await ModelMemory.opened(store, surroundings, replays, convictions)
         stack.push_async_callback(memory.close)
     return Foundation(
         settings=settings,
@@ -235,6 +235,7 @@ async def _foundation(
         embedder=embedder,
         surroundings=surroundings,
         memory=memory,
+        convictions=convictions,
     )
 
 

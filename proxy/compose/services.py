@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from proxy.seams.operation import Dialect
     from proxy.seams.surroundings import Surroundings
     from proxy.settings.load import Address, Settings
+    from proxy.withhold.convictions import Convictions
     from storage.interfaces import Store
     from telemetry.facade import Telemetry
 
@@ -116,6 +117,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
     writer: Submits
     embedder: Embedder
     surroundings: Surroundings
+    convictions: Convictions
     # None if no model front is configured, so that nobody sees what enters a context.
     memory: ModelMemory | None = None
 
@@ -277,6 +279,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             sessions=NoSessions() if memory is None else memory.sessions,
             watches=Unwatched() if memory is None else memory.withholding,
             outcomes=store.writer,
+            convictions=self.convictions,
             surroundings=self.surroundings,
         )
 

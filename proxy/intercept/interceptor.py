@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from proxy.seams.outcomes import TakesOutcomes
     from proxy.seams.surroundings import Surroundings
     from proxy.seams.withholding import Watches
+    from proxy.withhold.convictions import Convictions
     from storage.interfaces import MemoryReader
     from telemetry.events import TraceContext
 
@@ -125,6 +126,7 @@ class Writing:
         sessions: Sees,
         watches: Watches,
         outcomes: TakesOutcomes,
+        convictions: Convictions,
         surroundings: Surroundings,
     ) -> None:
         """`sessions` is the ledger, which knows what entered each context.
@@ -141,6 +143,7 @@ class Writing:
         self._sessions = sessions
         self._watches = watches
         self._outcomes = outcomes
+        self._convictions = convictions
         self._out = surroundings
         self._incarnation = reader.status().incarnation
 
@@ -331,6 +334,7 @@ class Writing:
         stored = stored_of(self._reader, candidate)
         token = self._tokens.verify(proposal.promotion_token, candidate, stored, now_ms)
         seen = seen_of(self._sessions, candidate, proposal)
+        convicted = await self._convictions.of(principal.tenant)
         submission = Submission(
             candidate_id=CandidateId(self._out.random_hex(16)),
             candidate=candidate,
@@ -354,6 +358,7 @@ class Writing:
                 shown_of(candidate, vector, stored) if prepared.fits else Recallable(text=None),
                 rules.anchors.outrank_margin,
             ),
+            repeats_hidden=prepared.fits and convicted.repeated_by(candidate),
             seen_version=0 if stored is None else stored.version,
             budget=self._measured(prepared, candidate, stored, now_ms),
             vector=vector,

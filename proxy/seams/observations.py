@@ -59,6 +59,7 @@ NEXT: Final[dict[Reason, str]] = {
     Reason.PROMOTION_TOKEN_SPENT: f"The promotion token was used before. {_ASK_PERSON}",
     Reason.NOT_INTERCEPTED: "The write did not come in through the gate. Send it again.",
     Reason.AUDIT_MISMATCH: "The write differs from its audit record. Send it again.",
+    Reason.REPEATS_HIDDEN: f"It repeats a memory that was withdrawn. {_OPERATOR}",
     Reason.CONTRADICTS_ANCHOR: f"It contradicts a registered source of truth. {_OPERATOR}",
     Reason.OUTRANKS_ANCHOR: f"It would displace a registered source of truth. {_OPERATOR}",
     Reason.OVERSIZE: "It is too large. Store a shorter version.",

@@ -17,13 +17,14 @@ from policy.verdict import Reason
 from policy.withheld.flow import Flow
 from policy.withheld.matching import Looking, Sight
 from policy.withheld.words import SHORT_LEN_MIN, packed
-from proxy.seams.observations import NOTICE, withheld_notice
+from proxy.seams.observations import NOTICE, WITHDRAWN, withheld_notice
 from proxy.withhold.state import BLOCK, RESULT, TEXT, Stuck, Told, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from policy.withheld.words import Printer
+    from proxy.withhold.convictions import Withdrawn
     from proxy.withhold.state import Entry, Kept, Record
 
 # A unique call id has a long row of letters or digits. Other ids are a server's counters, `call_0`
@@ -168,6 +169,27 @@ class Asking:
         """The text to be sent instead of the given one; None if nothing refused is in it."""
         found = self._found(text)
         return None if found is None else self._notice(found)
+
+    def spared(self, text: str) -> str:
+        """The text with a notice in place of each sentence that convicted a memory."""
+        kept = self._kept
+        if not kept.convicted and not kept.spared:
+            return text
+        left = kept.convicted.spared(text, self._withdrawn)
+        name = self._printer.digest("spared", text)
+        if (left is text) == (name in kept.spared):
+            # The text changes now, and with it what later signed thoughts are bound to.
+            self._shared.fresh_count += 1
+            if left is text:
+                del kept.spared[name]
+            else:
+                put(kept.spared, name, None)
+        return left
+
+    def _withdrawn(self, one: Withdrawn) -> str:
+        return withheld_notice(
+            self._noun, WITHDRAWN, Reason.GATE_UNAVAILABLE, one.candidate_id, whole=False
+        )
 
     def _found(self, text: str) -> _Found | None:
         kept = self._kept
@@ -386,10 +408,7 @@ class Asking:
 
     def _write(self, record: Stuck) -> None:
         self._kept.apply(record)
-        # The store knows which texts were withdrawn, and until when: a record of that in the log
-        # would outlast a parole that comes while nothing runs.
-        if not self._kept.is_withdrawn(record.key_of):
-            self._shared.records.append(record)
+        self._shared.records.append(record)
 
 
 class Replies:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from policy.verdict import Reason
 from policy.withheld.matching import StoredText
 from policy.withheld.words import Printer, prints_of
 from proxy.dialects.model.withheld import sieved_body
+from proxy.seams.observations import WITHDRAWN
 from proxy.withhold.asking import Asking
-from proxy.withhold.state import Kept, Withdrawn
+from proxy.withhold.state import Kept, Told
 from proxy.withhold.texts import strings_of
 from proxy.withhold.withholding import WITHHOLD
 
@@ -37,15 +39,10 @@ def without(
     what it leaves unchanged. Nothing is remembered of it. Any thread; it may take milliseconds.
     """
     printer, kept = Printer(secrets.token_bytes(_KEY_LEN)), Kept("")
-    withdrawn = [
-        Withdrawn(
-            one.memory_id,
-            one.memory_class,
-            tuple(prints_of(printer, (one.text,), strings_of(one.metadata_json))),
-        )
-        for one in out
-    ]
-    kept.withdraw(withdrawn, 0)
+    for one in out:
+        told = Told(WITHDRAWN, Reason.GATE_UNAVAILABLE, one.memory_class)
+        prints = prints_of(printer, (one.text,), strings_of(one.metadata_json))
+        kept.withdraw(one.memory_id, told, prints)
     for one in present:
         stored = StoredText(one.memory_id, 0, proven=True)
         for text in (one.text, *strings_of(one.metadata_json)):

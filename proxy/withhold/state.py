@@ -14,16 +14,14 @@ import msgspec
 from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotations
 from policy.verdict import Reason
 from policy.withheld.matching import Terms, Withheld
-from policy.withheld.words import NUMBER_LEN, Print
-from proxy.seams.observations import WITHDRAWN
+from policy.withheld.words import Print
+from proxy.withhold.convictions import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 STUCK_MAX: Final = 50_000
 """Of each kind and principal, the newest count."""
-WITHDRAWN_WORDS_MAX: Final = 50_000
-"""Words of withdrawn texts that are searched for, for each principal."""
 RESULT, TEXT, BLOCK = 0, 1, 2
 _REJECT: Final = "reject"
 # Reasons for a refusal that concern the class or label in one conversation, and not the text
@@ -165,14 +163,6 @@ class Entry(NamedTuple):
     session: str = ""
 
 
-class Withdrawn(NamedTuple):
-    """One version of a memory that somebody hides: its candidate, and its prints."""
-
-    candidate_id: str
-    memory_class: MemoryClass
-    prints: tuple[Print, ...]
-
-
 class _Refusal(NamedTuple):
     begun: Begun
     told: Told
@@ -183,8 +173,8 @@ class _Refusal(NamedTuple):
 class Kept:
     """The withheld texts of one principal. Event loop only.
 
-    All changes of what was refused go through `apply`, and of what was withdrawn through
-    `withdraw`. The store knows what was withdrawn, so no record is kept of that.
+    All changes of what was refused go through `apply`. The store knows what was convicted, so no
+    record is kept of that.
     """
 
     def __init__(self, principal: str) -> None:
@@ -195,10 +185,6 @@ class Kept:
         self.waiting: dict[str, Begun] = {}
         self._held: dict[str, _Refusal] = {}
         self._refused: dict[str, _Refusal] = {}
-        # For each candidate, the keys of those of its texts that are in no read any more.
-        self._withdrawn: dict[str, tuple[int, ...]] = {}
-        # How many withdrawn texts are not searched for, for lack of room.
-        self.overlooked_count = 0
         self._of_key: dict[int, str] = {}
         self.results: OrderedDict[bytes, Entry] = OrderedDict()
         self.texts: OrderedDict[bytes, Entry] = OrderedDict()
@@ -212,6 +198,9 @@ class Kept:
         self.clean: OrderedDict[bytes, int] = OrderedDict()
         # For each text of the agent's program the refused stretches in it, at a generation.
         self.stood: OrderedDict[bytes, tuple[int, tuple[bytes, ...]]] = OrderedDict()
+        # What convicted memories of the tenant say, and the texts that were sent without that.
+        self.convicted = NOTHING
+        self.spared: OrderedDict[bytes, None] = OrderedDict()
 
     def apply(self, record: Record) -> None:
         """Apply one record. Applying the same record twice changes nothing."""
@@ -257,39 +246,11 @@ class Kept:
             keys = self._withhold(begun, record.told, terms, record.version)
             self._held[begun.candidate_id] = _Refusal(begun, record.told, keys, record.version)
 
-    def withdraw(self, withdrawn: Sequence[Withdrawn], version: int) -> None:
-        """Withhold exactly these withdrawn texts, and no longer those that are not among them.
-
-        If they have more than `WITHDRAWN_WORDS_MAX` words, only the first texts are withheld;
-        `version` is the store's.
-        """
-        taken: list[Withdrawn] = []
-        left = WITHDRAWN_WORDS_MAX
-        for one in withdrawn:
-            left -= sum(len(printed.numbers) // NUMBER_LEN for printed in one.prints)
-            if left < 0:
-                break
-            taken.append(one)
-        self.overlooked_count = len(withdrawn) - len(taken)
-        names = {one.candidate_id for one in taken}
-        gone = [name for name in self._withdrawn if name not in names]
-        keys = tuple(key for name in gone for key in self._withdrawn.pop(name))
-        if gone:
-            self._forgive(keys)
-            self._unstick(*gone)
-        new = [one for one in taken if one.candidate_id not in self._withdrawn]
-        prints = [printed for one in new for printed in one.prints]
-        keys_of = dict(zip(prints, self.withheld.withdraw(prints, version), strict=True))
-        for one in new:
-            told = Told(WITHDRAWN, Reason.GATE_UNAVAILABLE, one.memory_class)
-            self._withdrawn[one.candidate_id] = tuple(keys_of[printed] for printed in one.prints)
-            for key in self._withdrawn[one.candidate_id]:
-                self.told.setdefault(key, told)
-                self._of_key.setdefault(key, one.candidate_id)
-
-    def is_withdrawn(self, candidate_id: str) -> bool:
-        """Whether the candidate's text is withheld because its memory is in no read any more."""
-        return candidate_id in self._withdrawn
+    def withdraw(self, candidate_id: str, told: Told, prints: Sequence[Print]) -> None:
+        """Withhold all that a memory says, for a request that is asked again without it."""
+        for key in self.withheld.withdraw(prints, 0):
+            self.told.setdefault(key, told)
+            self._of_key.setdefault(key, candidate_id)
 
     def _withhold(self, begun: Begun, told: Told, terms: Terms, version: int) -> tuple[int, ...]:
         keys: list[int] = []
@@ -313,10 +274,6 @@ class Kept:
             for candidate_id, other in others.items()
             for key in other.keys
         }
-        for candidate_id, others in self._withdrawn.items():
-            for key in others:
-                if key in self.told:
-                    still.setdefault(key, (candidate_id, self.told[key]))
         gone = [key for key in keys if key not in still]
         self.withheld.forgive(gone)
         for key in gone:
@@ -332,8 +289,7 @@ class Kept:
             put(self.blocks, record.name, record.told)
             return
         there = self._refused.get(record.key_of) or self._held.get(record.key_of)
-        keys = self._withdrawn.get(record.key_of, ()) if there is None else there.keys
-        key = keys[0] if keys else None
+        key = there.keys[0] if there is not None and there.keys else None
         entry = Entry(key, record.told, record.key_of, record.parts, record.session)
         put(self.results if record.kind == RESULT else self.texts, record.name, entry)
 
@@ -390,8 +346,6 @@ class Kept:
             yield Stuck(self.principal, BLOCK, name, told)
         for kind, stuck in ((RESULT, self.results), (TEXT, self.texts)):
             for name, entry in stuck.items():
-                if entry.candidate_id in self._withdrawn:
-                    continue
                 yield Stuck(
                     self.principal,
                     kind,

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from policy.model import Tenant
+    from proxy.withhold.convictions import Convicted
     from proxy.withhold.state import Ruling
-    from proxy.withhold.withdrawn import SaidOnce
 
 
 class Verdicts(Protocol):
@@ -27,12 +25,8 @@ class Verdicts(Protocol):
         """Which of the given memories of a tenant no read shows any more. Any thread."""
         ...
 
-    def quarantine_changes(self) -> int:
-        """A counter of changes of what is under quarantine (`Quarantined.changes`)."""
-        ...
-
-    def quarantined(self, tenant: Tenant) -> Iterable[SaidOnce]:
-        """What a tenant's memories under quarantine say, newest first. Any thread."""
+    async def convicted(self, tenant: Tenant) -> Convicted:
+        """What a tenant's convicted memories say; the same object while that is the same."""
         ...
 
     def held(self, tenant: Tenant) -> frozenset[str]:

@@ -49,7 +49,6 @@ from proxy.withhold.state import (
 )
 from proxy.withhold.texts import candidate_prints, own_texts, strings_of, texts_of
 from proxy.withhold.voices import Listener
-from proxy.withhold.withdrawn import WithdrawnTexts
 from storage.deadline import Due
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.values import Decision, Outcome
@@ -109,9 +108,6 @@ class Withholding:
         self._flights: dict[str, _Flight] = {}
         self._seen_leaves: dict[str, int] = {}
         self.speakers = AllSpeakers(Listener(key), self._pace, self._keep_spoken)
-        self._withdrawn = WithdrawnTexts(self._printer, verdicts.quarantined)
-        # For each principal, the change of the withdrawn texts up to which its state is current.
-        self._seen_changes: dict[str, int] = {}
         # Our own notices are never withheld, even if somebody proposes to remember them.
         self._own = [self._printer.numbers(text) for text in own_texts()]
 
@@ -127,7 +123,7 @@ class Withholding:
     @property
     def lost_count(self) -> int:
         """How many refused texts were dropped for room: new copies of them are not recognised."""
-        return sum(one.withheld.lost_count + one.overlooked_count for one in self._kept.values())
+        return sum(one.withheld.lost_count for one in self._kept.values())
 
     # ---- start and stop of withholding -----------------------------------------------------------
 
@@ -414,7 +410,8 @@ class Withholding:
         kept = self._of(principal.principal_id)
         await self._look_at_store(kept, principal.tenant)
         sight = Sight(conversation.sessions, by_model=True)
-        told = kept.withheld.any_in(sight) or kept.texts or kept.results
+        told = bool(kept.withheld.any_in(sight) or kept.texts or kept.results)
+        told = told or bool(kept.convicted or kept.spared)
         if not told and not (api == "anthropic" and thinks(body)):
             return body
         asking = Asking(kept, self._printer, conversation)
@@ -434,7 +431,10 @@ class Withholding:
 
     async def _look_at_store(self, kept: Kept, tenant: Tenant) -> None:
         """Read from the store how held candidates were decided, and which memories are hidden."""
-        await self._look_at_quarantine(kept, tenant)
+        convicted = await self._verdicts.convicted(tenant)
+        if convicted is not kept.convicted:
+            kept.convicted = convicted
+            kept.withheld.generation += 1
         leaves = self._verdicts.leaf_count()
         opening = kept.withheld.opening
         if not (kept.waiting or opening) or self._seen_leaves.get(kept.principal) == leaves:
@@ -446,20 +446,6 @@ class Withholding:
             if candidate_id not in held:
                 await self._look_at(kept, candidate_id)
         self._seen_leaves[kept.principal] = leaves
-
-    async def _look_at_quarantine(self, kept: Kept, tenant: Tenant) -> None:
-        """Withhold what quarantined memories say; the store is read only when that has changed."""
-        changes = self._verdicts.quarantine_changes()
-        if self._seen_changes.get(kept.principal, 0) >= changes:
-            return
-        texts = await asyncio.to_thread(self._withdrawn.of, tenant, changes)
-        if self._seen_changes.get(kept.principal, 0) >= changes:
-            return  # another request has read the store meanwhile, and knows a later state
-        kept.withdraw(texts, self._verdicts.version())
-        self._keep_own_words(kept)
-        self._seen_changes[kept.principal] = changes
-        # A quarantined memory that the agent was shown must not exempt its own text any more.
-        self._seen_leaves.pop(kept.principal, None)
 
     async def _look_at(self, kept: Kept, candidate_id: str) -> None:
         """Apply the decision on a held candidate; without one, the candidate goes on waiting."""
@@ -576,6 +562,9 @@ def _record_of(begun: Begun, told: Told, version: int) -> Record:
             return Cleared(begun.principal, begun.candidate_id)
         case "hold":
             return Waits(begun.principal, begun.candidate_id, told, version)
+        case _ if told.reason is Reason.REPEATS_HIDDEN:
+            # The sentence that it repeats leaves requests by itself; what is beside it stays.
+            return Cleared(begun.principal, begun.candidate_id)
         case _ if told.reason in _NO_REFUSALS and not begun.flagged:
             # The text is shown as it was while it waited: a denial says where it may not be stored.
             return Cleared(begun.principal, begun.candidate_id)

@@ -11,17 +11,20 @@ import msgspec
 from policy.model import MemoryStatus
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.tables.codec import decode_id, ordinal_key
+from storage.tables.forgotten_texts import forgotten_texts
 from storage.tables.lmdb_store import IDS, INCIDENTS, LEAVES, QUARANTINES
 from storage.tables.rows import chain, history_of, memory_of, read_id, read_row, text_of
 from storage.values import PAROLE, QUARANTINE, Hand, QuarantinedText
-from storage.write.hands import hidden_by
+from storage.write.hands import convicted_by, hidden_by
 from storage.write.quarantine import subject_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from policy.model import HistoryEntry, Memory, MemoryId, PrincipalId, Tenant
+    from policy.withheld.pieces import Piece
     from storage.tables.codec import IdRecord
     from storage.tables.lmdb_store import View
-    from storage.values import Row
     from storage.write.engine import Engine
 
 _INCIDENT: Final = re.compile(r"incident ([0-9a-f]{16})")
@@ -47,16 +50,24 @@ class EmbeddedQuarantined:
     def texts(self, tenant: Tenant) -> tuple[QuarantinedText, ...]:
         """What the memories said that somebody hides, newest first (`Quarantined.texts`)."""
         with self._store.reading() as view:
-            hidden = (read_id(view, name) for name in view.keys(QUARANTINES))
-            ordinals = sorted((one.ordinal for one in hidden if one is not None), reverse=True)
-            rows = ((one, read_row(view, one)) for one in ordinals)
-            own = (one for one, row in rows if row.tenant == tenant)
+            hidden = ((name, read_id(view, name)) for name in view.keys(QUARANTINES))
+            known = [(one.ordinal, name, one) for name, one in hidden if one is not None]
+            newest_first = sorted(known, key=lambda one: one[0], reverse=True)
+            own = (one for one in newest_first if read_row(view, one[0]).tenant == tenant)
             return tuple(
-                _said(row)
-                for ordinal in islice(own, TEXTS_MAX)
-                for row in reversed(chain(view, ordinal, _TEXT_BYTES))
-                if not row.erased
+                text
+                for _, name, one in islice(own, TEXTS_MAX)
+                for text in _said(view, one.ordinal, convicted_by(view, name, one))
             )
+
+    def purged(self, tenant: Tenant) -> dict[Piece, int]:
+        """Pieces of what was purged under quarantine (`Quarantined.purged`)."""
+        found: dict[Piece, int] = {}
+        with self._store.reading() as view:
+            for one in forgotten_texts(view, self._names):
+                for piece, until in one.pieces.items() if one.tenant == tenant else ():
+                    found[piece] = min(until, found.get(piece, until))
+        return found
 
     def find(self, tenant: Tenant) -> tuple[Memory, ...]:
         """Every quarantined memory of a tenant, oldest first; walks every id of the store."""
@@ -125,10 +136,18 @@ def _incident_of(view: View, why: str) -> str | None:
     return named[1] if named is not None and known else None
 
 
-def _said(row: Row) -> QuarantinedText:
-    text, metadata_json, candidate = text_of(row)
-    return QuarantinedText(
-        candidate_id=row.candidate_id,
-        memory_class=row.memory_class,
-        candidate=msgspec.structs.replace(candidate, text=text, metadata_json=metadata_json),
-    )
+def _said(view: View, ordinal: int, rule_ids: tuple[str, ...]) -> Iterator[QuarantinedText]:
+    """What each version of a memory says, newest first."""
+    for row in reversed(chain(view, ordinal, _TEXT_BYTES)):
+        if not row.erased:
+            text, metadata_json, candidate = text_of(row)
+            yield QuarantinedText(
+                candidate_id=row.candidate_id,
+                memory_class=row.memory_class,
+                candidate=msgspec.structs.replace(
+                    candidate, text=text, metadata_json=metadata_json
+                ),
+                ordinal=ordinal,
+                rule_ids=rule_ids,
+            )
+        ordinal = row.prev_ordinal

@@ -286,6 +286,7 @@ class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
     held: HeldEvidence
     reading: Reading
     text_after: str | None
+    repeats_hidden: bool = False
 
 
 class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -106,6 +106,7 @@ def contents_of(submission: Submission) -> Contents:
         held=evidence_of(submission, submission.seen_version),
         reading=submission.reading,
         text_after=submission.text_after,
+        repeats_hidden=submission.repeats_hidden,
     )
     return Contents(canonical=submission.canonical, evidence=encode(evidence))
 
@@ -129,6 +130,7 @@ def staged_submission(
     return msgspec.structs.replace(
         submission,
         text_after=evidence.text_after,
+        repeats_hidden=evidence.repeats_hidden,
         due=arrived.due,
     )
 

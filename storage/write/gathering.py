@@ -126,6 +126,7 @@ class Gatherer:
             approval=case.approval,
             denied=known.said.denied,
             denied_today=known.said.denied_today,
+            repeats_hidden=submission.repeats_hidden,
             guarded=guarded_key is not None,
             overdue=submission.due is not None and not submission.due.begin(),
         )

@@ -107,6 +107,7 @@ class Labels(NamedTuple):
     lineage: SourceKind | None = None
     guarded: bool = False
     overdue: bool = False
+    repeats_hidden: bool = False
     after_reading: bool = False
     instructions: bool = False
 
@@ -177,6 +178,7 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
         approval=None if labels.approval is None else _approval(*approved[labels.approval]),
         guarded=labels.guarded,
         overdue=labels.overdue,
+        repeats_hidden=labels.repeats_hidden,
     )
     return candidate, facts
 

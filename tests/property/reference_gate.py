@@ -383,6 +383,10 @@ def complain_10(facts: Facts, view: View) -> list[Complaint]:
 def complain_8(candidate: Candidate, facts: Facts, view: View) -> list[Complaint]:
     if candidate.change.value in ("delete", "purge"):
         return []
+    if facts.provenance is None:
+        return [Complaint(8, "reject", Reason.GATE_UNAVAILABLE)]
+    if facts.repeats_hidden and RANK[view.source] < RANK["user_input"] and not view.confirmed:
+        return [Complaint(8, "reject", Reason.REPEATS_HIDDEN)]
     if view.judged_as in ("L3", "L4") and facts.provenance is not None and not view.unproven:
         return []
     if facts.shadow is None:

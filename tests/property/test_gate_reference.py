@@ -122,6 +122,7 @@ def labels() -> st.SearchStrategy[Labels]:
     fields["after_reading"] = st.booleans()
     fields["instructions"] = st.booleans()
     fields["overdue"] = st.sampled_from((*(False,) * 7, True))
+    fields["repeats_hidden"] = st.sampled_from((*(False,) * 7, True))
     fields["lineage"] = st.sampled_from((None, *SourceKind))
     return st.builds(Labels, **fields)
 

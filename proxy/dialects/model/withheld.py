@@ -89,6 +89,10 @@ class Asks(Protocol):
         """The replacement for one text, or None if it may stay."""
         ...
 
+    def spared(self, text: str) -> str:
+        """The text with a notice in place of each sentence that convicted a memory."""
+        ...
+
     def of_result(self, call_id: str, text: str) -> str | None:
         """The replacement for a result that may not be shown, whose id is withheld as well.
 
@@ -191,13 +195,17 @@ def cut_between(text: str, typed: Sequence[tuple[int, int]], asks: Asks) -> str:
 
     The same object if nothing is removed.
     """
+    return _between(text, typed, lambda part: _trimmed(part, asks))
+
+
+def _between(text: str, typed: Sequence[tuple[int, int]], change: Callable[[str], str]) -> str:
     out: list[str] = []
     at = 0
     for start, end in sorted(typed):
         begin = max(at, start)
-        out += (_trimmed(text[at:begin], asks), text[begin : max(begin, end)])
+        out += (change(text[at:begin]), text[begin : max(begin, end)])
         at = max(at, end)
-    out.append(_trimmed(text[at:], asks))
+    out.append(change(text[at:]))
     made = "".join(out)
     return text if made == text else made
 
@@ -260,11 +268,7 @@ def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
     This runs after the API's own editing, which has replaced the texts that it knows.
     """
     if isinstance(value, str):
-        if where in leave.trusted or where in leave.typed or names(str(where[-1]), value):
-            return value
-        if SEALED.intersection(map(str, where)):
-            return _unsealed(value, asks)
-        return asks.of(value) or value
+        return _swept(value, where, leave, asks)
     if isinstance(value, list):
         new = [swept(part, (*where, at), leave, asks) for at, part in enumerate(value)]
         return value if all(a is b for a, b in zip(new, value, strict=True)) else new
@@ -278,6 +282,16 @@ def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
         same = len(made) == len(value) and all(made[key] is part for key, part in value.items())
         return value if same else made
     return value
+
+
+def _swept(text: str, where: Where, leave: Leave, asks: Asks) -> str:
+    if where in leave.trusted or names(str(where[-1]), text):
+        return text
+    if where in leave.typed:
+        return _between(text, leave.typed[where], asks.spared)
+    if SEALED.intersection(map(str, where)):
+        return _unsealed(text, asks)
+    return asks.of(text) or asks.spared(text)
 
 
 def _unsealed(text: str, asks: Asks) -> str:

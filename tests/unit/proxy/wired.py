@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from proxy.compose.agent_memory import convictions_of
 from proxy.embed.embedding import resolve_embedder
 from proxy.intercept.budgets import Budgets, Topics
 from proxy.intercept.interceptor import Writing
@@ -90,6 +91,7 @@ def wired(
         sessions=sessions or NoSessions(),
         watches=Unwatched() if watches is None else watches(store),
         outcomes=store.writer,
+        convictions=convictions_of(store),
         surroundings=surroundings,
     )
     yield Wired(store, model, surroundings, writing, events, budgets)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from policy.gate import GATE
 from policy.model import CandidateId, ChangeKind, MemoryClass, MemoryId
-from proxy.compose.agent_memory import StoreVerdicts
+from proxy.compose.agent_memory import StoreVerdicts, convictions_of
 from proxy.seams.operation import Proposal
 from proxy.withhold.withholding import Withholding
 from storage.errors import StoreUnavailable
@@ -89,7 +89,9 @@ class Rig(NamedTuple):
 
     def again(self, records: Iterable[bytes] | None = None) -> Withholding:
         """The withholding after a restart, built from the log alone."""
-        withholding = Withholding(KEY, self.log, StoreVerdicts(self.live.store))
+        withholding = Withholding(
+            KEY, self.log, StoreVerdicts(self.live.store, convictions_of(self.live.store))
+        )
         for record in self.log.records if records is None else records:
             withholding.restore(record)
         withholding.resolve()
@@ -103,7 +105,7 @@ def rig(root: Path) -> Generator[Rig]:
     made: list[Withholding] = []
 
     def watches(store: EmbeddedStore) -> Withholding:
-        made.append(Withholding(KEY, log, StoreVerdicts(store)))
+        made.append(Withholding(KEY, log, StoreVerdicts(store, convictions_of(store))))
         return made[0]
 
     with wired(root, GATE, watches=watches) as live:

@@ -1,4 +1,4 @@
-"""What a memory under quarantine says leaves each later model request, until it is shown again."""
+"""The sentences of a hidden memory leave each later model request, until it is shown again."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.model import MemoryClass, PrincipalId
-from policy.withheld.words import Print
+from policy.after.matchers import Matcher
+from policy.model import ChangeKind, PrincipalId
 from proxy.dialects.model.withheld import Leave
 from proxy.dialects.strict_json.tolerant import write_body
 from proxy.seams.observations import NOTICE
-from proxy.withhold import state
+from proxy.seams.operation import Proposal
 from proxy.withhold.asking import Conversation
-from proxy.withhold.state import Withdrawn
+from storage.cases import Accused, CaseMode, CaseSignal, Opening, Progress
+from storage.values import Anchor
+from tests.unit.proxy.wired import TRACE
 from tests.unit.proxy.withheld import REQUESTS, Rig, anthropic, rig
 from tests.unit.storage.opening import AGENT, OPERATOR
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from policy.model import Memory
+    from policy.model import Memory, Principal
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.withhold.withholding import Withholding
 
@@ -141,12 +143,52 @@ async def test_an_earlier_version_of_a_quarantined_memory_is_withheld_as_well(on
     assert "Porto" not in json.dumps(await sent(one.withholding, anthropic(LIE)))
 
 
-async def test_words_of_another_live_memory_and_words_that_a_person_typed_stay(one: Rig) -> None:
+@pytest.mark.parametrize(
+    ("order", "principal", "stays"),
+    [
+        ("copy first", AGENT, True),
+        ("lie first", AGENT, False),
+        ("lie first", OPERATOR, True),
+    ],
+)
+async def test_a_sentence_stays_that_a_proven_memory_has_or_one_that_was_there_before(
+    one: Rig, order: str, principal: Principal, *, stays: bool
+) -> None:
+    async def copied() -> None:
+        proposal = Proposal(change=ChangeKind.CREATE, text=f"A note. {LIE}")
+        (item,) = await one.live.writing.judge(principal, (proposal,), "native", TRACE)
+        assert item.decision == "admit", item
+
+    if order == "copy first":
+        await copied()
     lie = await stored(one, LIE)
-    await stored(one, f"A note. {LIE}")
-    body = anthropic(LIE)
+    if order == "lie first":
+        await copied()
+    body = anthropic(f"A page. {LIE} {HONEST}")
+    assert await sent(one.withholding, body) is body, "control"
     await hide(one, lie)
-    assert await sent(one.withholding, body) is body, "a live memory says the same"
+    made = json.dumps(await sent(one.withholding, body))
+    assert ("Porto" in made) == stays
+    assert HONEST in made
+
+
+async def test_a_person_who_says_it_later_shows_it_again(one: Rig) -> None:
+    lie, body = await stored(one, LIE), anthropic(LIE)
+    await hide(one, lie)
+    assert "Porto" not in json.dumps(await sent(one.withholding, body))
+    proposal = Proposal(change=ChangeKind.CREATE, text=LIE)
+    (item,) = await one.live.writing.judge(OPERATOR, (proposal,), "native", TRACE)
+    assert item.decision == "admit", item
+    assert await sent(one.withholding, body) is body
+
+
+async def test_a_sentence_that_contains_it_and_words_that_a_person_typed_stay(one: Rig) -> None:
+    await hide(one, await stored(one, "Ada keeps bees."))
+    body = anthropic("Ada keeps bees in Graz. In spring Ada keeps bees, in winter she paints.")
+    assert await sent(one.withholding, body) is body
+    assert await sent(one.withholding, anthropic("Ada keeps bees.")) != anthropic(
+        "Ada keeps bees."
+    ), "control"
     asked = f"Is this right? {HONEST}"
     await hide(one, await stored(one, HONEST))
     body["messages"].insert(0, {"role": "user", "content": asked})  # type: ignore[union-attr]
@@ -155,6 +197,45 @@ async def test_words_of_another_live_memory_and_words_that_a_person_typed_stay(o
         AGENT, "anthropic", body, lambda: typed, Conversation(frozenset(), lambda: [asked])
     )
     assert asked in json.dumps(made)
+
+
+@pytest.mark.parametrize("api", REQUESTS)
+@pytest.mark.parametrize("joint", [" ", "\n"])
+async def test_of_a_handbook_with_a_lie_only_the_lie_that_a_rule_convicts_leaves(
+    one: Rig, api: str, joint: str
+) -> None:
+    handbook = (
+        "Train tickets in first class are paid when the journey takes more than four hours.",
+        "Receipts have to be handed in within thirty days after the end of the journey.",
+        "The pass phrase of the guest network is on the back of every visitor card.",
+    )
+    store = one.live.store
+    anchor = Anchor(
+        anchor_id="office",
+        tenant=AGENT.tenant,
+        statement="The office of the company is in Lisbon.",
+        questions=("Where is the office?",),
+        matcher=Matcher(must_not=("Porto",)),
+        created_at_ms=1,
+    )
+    await store.writer.put_anchor(anchor, BY)
+    lie = "The office of the company stands in Porto."
+    page = joint.join((handbook[0], lie, *handbook[1:]))
+    memory = await stored(one, page)
+    opening = Opening(tenant=AGENT.tenant, signal=CaseSignal.ANCHOR, by=BY, anchor_id="office")
+    case = await store.cases.open(opening)
+    accused = Accused(memory_id=memory.memory_id, ordinal=memory.ordinal)
+    body = REQUESTS[api](f"# Handbook\n\n{page}\n\nThe end.")
+    assert await sent(one.withholding, body, api) is body, "control: nobody hides it"
+    await store.cases.convict(case.case_id, (accused,), BY, Progress(mode=CaseMode.RETRIEVAL))
+    assert store.reader.get(AGENT.tenant, memory.memory_id) is None, "a read leaves it out whole"
+    made = write_body(await sent(one.withholding, body, api)).decode()
+    assert [line for line in handbook if line in made] == [*handbook]
+    assert "Porto" not in made
+    # Control: what a person hides for no rule leaves with all of its sentences.
+    await hide(one, memory)
+    left = write_body(await sent(one.withholding, body, api)).decode()
+    assert not [line for line in handbook if line in left]
 
 
 async def test_requests_at_once_end_with_the_newest_state(one: Rig) -> None:
@@ -172,21 +253,3 @@ async def test_requests_at_once_end_with_the_newest_state(one: Rig) -> None:
 
     await asyncio.gather(change(), ask(), ask())
     assert "Porto" not in json.dumps(await sent(one.withholding, body))
-
-
-def test_withdrawn_texts_take_no_room_from_refused_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "WITHDRAWN_WORDS_MAX", 100)
-    kept = state.Kept("agent")
-    texts = [
-        Withdrawn(f"{at:016x}", MemoryClass.L3, (Print(bytes([at] * 8 * 40), whole=False),))
-        for at in range(5)
-    ]
-    kept.withdraw(texts, 1)
-    assert (kept.overlooked_count, kept.withheld.lost_count) == (3, 0)
-    assert [kept.is_withdrawn(one.candidate_id) for one in texts] == [True] * 2 + [False] * 3
-    kept.withdraw(texts[1:], 1)
-    assert [kept.is_withdrawn(one.candidate_id) for one in texts] == [False] + [True] * 2 + [
-        False
-    ] * 2
-    kept.withdraw([], 1)
-    assert not kept.told

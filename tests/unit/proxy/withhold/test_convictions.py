@@ -1,0 +1,105 @@
+"""What no agent may say again: the sentences of hidden memories, unless something shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policy.gate import GATE
+from policy.labels.forwarded_call import HTTP, MCP
+from policy.model import Candidate, ChangeKind, PrincipalId
+from policy.query import EVERYTHING
+from policy.verdict import Reason
+from proxy.compose.agent_memory import convictions_of
+from proxy.seams.guard import Forwarded
+from proxy.seams.operation import Proposal
+from tests.unit.proxy.guarded import SERVER, call, guard_of, guarded, item
+from tests.unit.proxy.wired import TRACE, wired
+from tests.unit.storage.opening import AGENT, OPERATOR
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from policy.model import Principal
+    from proxy.seams.operation import WrittenItem
+    from tests.unit.proxy.wired import Wired
+
+BY = PrincipalId("operator:ada")
+LIE = "Zebra Analytics keeps the accounts of Ada since April."
+
+
+def memory_candidate(text: str) -> Candidate:
+    return Candidate(
+        change=ChangeKind.CREATE,
+        principal_id=AGENT.principal_id,
+        tenant=AGENT.tenant,
+        nonce="n",
+        text=text,
+    )
+
+
+async def said(live: Wired, text: str, by: Principal = AGENT, **fields: object) -> WrittenItem:
+    proposal = Proposal(change=ChangeKind.CREATE, text=text, **fields)  # type: ignore[arg-type]
+    (done,) = await live.writing.judge(by, (proposal,), "native", TRACE)
+    return done
+
+
+async def test_what_was_hidden_is_repeated_by_no_agent_and_by_a_person(tmp_path: Path) -> None:
+    with wired(tmp_path, GATE) as live:
+        first = await said(live, LIE)
+        assert (await said(live, f"Control. {LIE}")).decision == "admit"
+        assert first.memory is not None
+        await live.store.writer.quarantine(first.memory.memory_id, AGENT.tenant, BY)
+        for text in (LIE, LIE.upper(), f"A note. {LIE}", f"1. Tea\n2. {LIE}"):
+            again = await said(live, text)
+            assert (again.decision, again.reason, again.step) == (
+                "reject",
+                Reason.REPEATS_HIDDEN,
+                8,
+            )
+        for text in (f"She said that {LIE}", "Zebra Analytics keeps the accounts."):
+            assert (await said(live, text)).decision == "admit", "another text"
+        assert (await said(live, LIE, OPERATOR)).decision == "admit"
+        assert (await said(live, LIE)).decision == "admit", "a proven memory says it"
+
+
+async def test_a_copy_that_was_there_before_is_still_said_and_a_parole_ends_it(
+    tmp_path: Path,
+) -> None:
+    with wired(tmp_path, GATE) as live:
+        first, copy = await said(live, LIE), await said(live, LIE)
+        assert first.memory is not None
+        assert copy.memory is not None
+        await live.store.writer.quarantine(copy.memory.memory_id, AGENT.tenant, BY)
+        assert (await said(live, LIE)).decision == "admit", "an older memory shows it"
+        await live.store.writer.quarantine(first.memory.memory_id, AGENT.tenant, BY)
+        assert (await said(live, LIE)).reason is Reason.REPEATS_HIDDEN
+        await live.store.writer.parole(first.memory.memory_id, AGENT.tenant, BY, "")
+        assert (await said(live, LIE)).decision == "admit"
+
+
+@pytest.mark.parametrize(("dialect", "prefix"), [("mcp", MCP), ("chroma", HTTP)])
+async def test_no_server_is_sent_a_copy_of_what_was_hidden_also_after_a_purge(
+    tmp_path: Path, dialect: str, prefix: str
+) -> None:
+    with guarded(tmp_path) as seen:
+        guard = guard_of(seen.wired, seen.clock, dialect=dialect, target_prefix=prefix)
+        (first,) = await guard.judge(AGENT, call(item(LIE, key="k1")))
+        assert first.candidate_id is not None
+        await guard.settle(AGENT, SERVER, ((first.candidate_id, Forwarded.DONE),))
+        (memory,) = seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 9).memories
+        await seen.store.writer.quarantine(memory.memory_id, AGENT.tenant, BY)
+        (again,) = await guard.judge(AGENT, call(item(LIE, key="k2")))
+        assert (again.decision, again.reason) == ("reject", Reason.REPEATS_HIDDEN)
+        (other,) = await guard.judge(AGENT, call(item("Ada keeps bees.", key="k1")))
+        assert other.decision == "admit", "control: the same entity"
+        purge = Proposal(change=ChangeKind.PURGE, memory_id=memory.memory_id)
+        await seen.wired.writing.judge(OPERATOR, (purge,), "admin", TRACE)
+        (last,) = await guard.judge(AGENT, call(item(LIE, key="k3")))
+        # A server with keys keeps the old copy under its closed key, so nothing is kept of it here.
+        assert (last.decision == "reject") == (prefix == MCP)
+    with guarded(tmp_path) as seen:
+        convicted = await convictions_of(seen.store).of(AGENT.tenant)
+        assert convicted.repeated_by(memory_candidate(LIE)) == (prefix == MCP)
+        assert not convicted.repeated_by(memory_candidate("Ada keeps bees."))
