@@ -42,7 +42,7 @@ from storage.write.case import Case, evidence_of, labelled, not_held, outcome_of
 from storage.write.commit import Committer, Judged, Landed
 from storage.write.first_outcomes import FirstOutcomes
 from storage.write.gathering import Gatherer, Known
-from storage.write.lines import Lines
+from storage.write.lines import LineDecisions
 from storage.write.trust_intake import OutcomeEvent, TrustIntake
 from storage.write.usage import VERDICT_BYTES
 from storage.write.waiting import HeldQueue, origin_of
@@ -108,7 +108,7 @@ class Judge:
         self._staging = staging
         self._failpoint = failpoint
         self.waiting = HeldQueue()
-        self.lines = Lines(names)
+        self.lines = LineDecisions(names)
         # Ends a released change that was not sent, because another call carries its lines out.
         self.overtake: Callable[[Change, CandidateId], None] = _none_is_sent
         self._committer = Committer(names, gate.required, failpoint)

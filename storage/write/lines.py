@@ -45,7 +45,7 @@ class Said(NamedTuple):
     let_in: tuple[LineRecord, ...] = ()
 
 
-class Lines:
+class LineDecisions:
     """Reads and records decisions on lines, inside a transaction."""
 
     def __init__(self, names: KeyedNames) -> None:

@@ -190,3 +190,23 @@ def test_a_backup_stays_out_of_the_state_and_out_of_others_hands(place: Place) -
     for path in (copied.directory, *copied.directory.rglob("*")):
         mode = stat.S_IMODE(path.stat().st_mode)
         assert mode == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_what_a_person_denied_is_denied_in_a_restored_store(place: Place, new: Place) -> None:
+    with place.running() as sidecar:
+        key = sidecar.key("agent")
+        for text in (HELD, f"{HELD} Or Bolt."):
+            assert sidecar.write(key, text=text)[0] == 202
+        denied, waiting = place.command("review", "list", "--json").data["held"]
+        assert place.command("review", "deny", denied["candidate_id"]).code == 0
+        taken = place.command("backup", str(place.root / "backup"), "--with-secrets", "--json")
+        assert taken.code == 0, taken.err
+    assert new.command("restore", str(place.root / "backup")).code == 0
+    with new.running() as sidecar:
+        status, told = sidecar.write(key, text=HELD.upper())
+        assert (status, told["reason"]) == (403, "denied_by_person")
+        # Control: what nobody denied waits again, and what is forgiven waits too.
+        assert sidecar.write(key, text=f"{HELD} Or Bolt.")[0] == 202
+        assert new.command("review", "forgive", denied["candidate_id"]).code == 0
+        assert sidecar.write(key, text=HELD)[0] == 202
+        assert waiting["candidate_id"] != denied["candidate_id"]

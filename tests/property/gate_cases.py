@@ -110,6 +110,8 @@ class Labels(NamedTuple):
     repeats_hidden: bool = False
     after_reading: bool = False
     instructions: bool = False
+    denied: bool = False
+    denied_today: bool = False
 
 
 _CANDIDATES: dict[tuple[Any, ...], tuple[Candidate, Digest]] = {}
@@ -179,6 +181,8 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
         guarded=labels.guarded,
         overdue=labels.overdue,
         repeats_hidden=labels.repeats_hidden,
+        denied=labels.denied,
+        denied_today=labels.denied_today,
     )
     return candidate, facts
 

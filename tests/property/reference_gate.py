@@ -100,6 +100,14 @@ def judge(
             return Expected(
                 "reject", complaint.reason, complaint.step, complaint.structural, lands_in, None
             )
+    if not view.confirmed and facts.provenance is not None:
+        # A person's denial stands for what she denied, and after three on one day nobody is asked
+        # for a session that had read.
+        step = complaints[0].step if complaints else 1
+        if facts.denied and (complaints or RANK[view.source] < RANK["user_input"]):
+            return Expected("reject", Reason.DENIED_BY_PERSON, step, False, lands_in, None)
+        if facts.denied_today and complaints and facts.provenance.after_reading:
+            return Expected("reject", Reason.DENIED_TODAY, step, False, lands_in, None)
     if not view.confirmed:
         for complaint in complaints:
             return Expected("hold", complaint.reason, complaint.step, False, lands_in, None)

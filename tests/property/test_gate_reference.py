@@ -121,6 +121,8 @@ def labels() -> st.SearchStrategy[Labels]:
     fields["guarded"] = st.booleans()
     fields["after_reading"] = st.booleans()
     fields["instructions"] = st.booleans()
+    fields["denied"] = st.sampled_from((False, False, False, True))
+    fields["denied_today"] = st.sampled_from((False, False, False, True))
     fields["overdue"] = st.sampled_from((*(False,) * 7, True))
     fields["repeats_hidden"] = st.sampled_from((*(False,) * 7, True))
     fields["lineage"] = st.sampled_from((None, *SourceKind))
