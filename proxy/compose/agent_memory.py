@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from policy.model import CandidateId, MemoryId
 from policy.verdict import Reason
@@ -22,14 +22,19 @@ from storage.values import THE_STORE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.model import Principal, Tenant
+    from policy.model import Origin, Principal, PrincipalId, Tenant
     from proxy.model.memory_seam import Coupling
     from proxy.model.replaying import ModelReplays
     from proxy.seams.cases import ChecksReplies, HealsReplies
+    from proxy.seams.guard import Segment
     from proxy.seams.recalls import Shown
     from proxy.seams.surroundings import Surroundings
     from proxy.withhold.convictions import Convicted
     from storage.interfaces import SessionLog, Store
+
+
+# What a server says of itself and its tools is told to the model by its host.
+_DECLARING: Final = frozenset({"initialize", "server/discover", "tools/list"})
 
 
 class ModelMemory:
@@ -99,6 +104,16 @@ class ModelMemory:
     def healing(self, heals: HealsReplies, halt: Callable[[], None]) -> Healing:
         """The part that looks at replies of models before the agent gets them."""
         return Healing(self._replies, heals, halt)
+
+    async def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
+        """Implements `Notes.saw`: ledger and withholding note what a relay showed an agent."""
+        await self.sessions.saw(principal_id, segment, tenant)
+        if segment.tool not in _DECLARING:
+            await self.withholding.speakers.saw(principal_id, segment.texts)
+
+    def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
+        """Implements `Notes.culprits`."""
+        return self.sessions.culprits(principal_id, text)
 
     def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
         """Tell ledger and withholding which memories a memory front is about to serve."""

@@ -48,7 +48,7 @@ from proxy.fronts.guard_socket import GuardFront
 from proxy.fronts.memory import MemoryFront
 from proxy.fronts.model import ModelFront
 from proxy.guard.keyed import GuardingKeys
-from proxy.guard.local import Guarding
+from proxy.guard.local import Guarding, Notes
 from proxy.guard.showing import ShowingNotes
 from proxy.guard.sieve import Sieve
 from proxy.intercept.budgets import Budgets, Topics
@@ -284,7 +284,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def guards(
-        self, writing: Writing, ledger: Sessions, confirms: Confirming, watch: RuleWatch
+        self, writing: Writing, ledger: Notes, confirms: Confirming, watch: RuleWatch
     ) -> Guards:
         """The guards of servers behind, one for each protocol."""
         store = self.store
@@ -316,7 +316,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         writing: Writing,
         *,
         sieve: Sieve,
-        ledger: Sessions,
+        ledger: Notes,
         confirms: Confirming,
         watch: RuleWatch,
     ) -> Guarding:
@@ -360,7 +360,7 @@ class Services:
         self.blaming, self.feedback, self._paroling = foundation.aftermath()
         self.watch, canaries = foundation.rule_watch(self.blaming)
         self.reply_checks = foundation.reply_checks(self.watch, self.blaming)
-        self.guards = foundation.guards(writing, ledger, self.confirming, self.watch)
+        self.guards = foundation.guards(writing, memory or ledger, self.confirming, self.watch)
         self.operations = Operations(
             reader=store.reader,
             writing=writing,

@@ -75,6 +75,7 @@ class FirstSpeakers:
         self._fresh: dict[int, int] = {}
         self._turns: ByIdentity[Turn, TurnWords] = ByIdentity()
         self._texts: OrderedDict[int, tuple[HostSentence, ...]] = OrderedDict()
+        self._served: OrderedDict[int, None] = OrderedDict()
 
     def restore(self, record: Spoke) -> None:
         """Restore sentences from a record."""
@@ -114,6 +115,16 @@ class FirstSpeakers:
         """Note sentences; without a mark they are of somebody else than host and person."""
         for one in prints:
             self._note(one, mark)
+
+    def unserved(self, texts: Iterable[str]) -> list[str]:
+        """The given texts without those that were asked about before, and cannot be forgotten."""
+        fresh: list[str] = []
+        for text in texts:
+            name = self._listener.print(text)
+            if text and (self._crowded or name not in self._served):
+                fresh.append(text)
+                put(self._served, name, None)
+        return fresh
 
     def unread(self, request: ModelRequest) -> Unread:
         """The parts of a request that were not cut into sentences yet."""
@@ -294,9 +305,22 @@ class AllSpeakers:
         self.of(principal).note(words.others)
         await self._kept(principal)
 
+    async def saw(self, principal: str, texts: Iterable[str]) -> None:
+        """Note texts that an agent was shown outside of model requests, as another's words.
+
+        Raises:
+            StorageError: The record could not be written.
+        """
+        fresh = self.of(principal).unserved(texts)
+        size = sum(map(len, fresh))
+        found = await self._pace.aside(principal, size, self._listener.others, fresh)
+        self.of(principal).note(found)
+        await self._kept(principal)
+
     def served(self, principal: str, texts: Iterable[str]) -> None:
-        """Note the texts of a memory that was served, as another's words."""
-        self.of(principal).note(self._listener.others([one for one in texts if one]))
+        """Note the texts of a memory that is served, as another's words."""
+        speakers = self.of(principal)
+        speakers.note(self._listener.others(speakers.unserved(texts)))
 
     async def _kept(self, principal: str) -> None:
         records = self.take(principal)

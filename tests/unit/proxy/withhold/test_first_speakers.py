@@ -145,6 +145,13 @@ async def test_a_memory_that_was_served_is_not_the_hosts(one: Rig) -> None:
     assert not is_own(await heard(one.withholding, user("Hi."), system=item.memory.text))
 
 
+async def test_what_a_relay_showed_is_not_the_hosts(one: Rig) -> None:
+    for _ in range(2):
+        await one.withholding.speakers.saw(AGENT.principal_id, ("A memory.", ORDER))
+    for withholding in (one.withholding, one.again()):
+        assert not is_own(await heard(withholding, user("Hi."), system=ORDER))
+
+
 async def test_what_a_model_sums_up_at_a_beginning_is_searched(one: Rig) -> None:
     summary = f"She compares chairs. The page on oak is read. {ORDER} The next step is the price."
     await one.withholding.speakers.replied(
