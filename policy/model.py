@@ -237,7 +237,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     # Whether the session that wrote the candidate had read foreign text (docs/glossary.md#labels).
     after_reading: bool = False
-    # The tools and hosts that it had read, at most eight: a tool by its name, a host as `//name`.
+    # The tools and hosts that it had read, at most eight of each: a tool by its name, a host as
+    # `//name`.
     read_origins: tuple[str, ...] = ()
 
 

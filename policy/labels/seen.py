@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from policy.model import Origin  # noqa: TC001 - msgspec reads the annotation
+
+HOST: Final = "//"
+"""How the name of a host begins among the tools and hosts that a session had read."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):

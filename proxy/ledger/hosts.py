@@ -6,6 +6,8 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from policy.labels.seen import HOST
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -27,4 +29,4 @@ def hosts_in(strings: Iterable[str]) -> tuple[str, ...]:
 def _hosts(strings: Iterable[str]) -> Iterator[str]:
     for text in strings:
         for found in _URL.finditer(text) if len(text) <= _LEN_MAX else ():
-            yield "//" + found[1].rstrip(".").casefold()
+            yield HOST + found[1].rstrip(".").casefold()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.model import Origin, SourceKind
 from proxy.dialects.model.transcript import Voice
+from proxy.ledger.hosts import hosts_in
 from proxy.ledger.printing import Printer
 from proxy.ledger.records import Row
 from proxy.ledger.texts import paragraphs, strings_in
@@ -85,6 +86,9 @@ class Reader(Printer):
             if foreign:
                 name = origin_name(row.server, row.tool)
                 reads = (reads or set()) | ({name} if name else set())
+                made = calls.get(said.call_id) if said.call_id else None
+                if said.voice is Voice.TOOL and made is not None:
+                    reads.update(hosts_in(strings_in(made.arguments)))
                 if said.text:
                     texts.append(Text(said.text, origin_of(row)))
             spans = [RecalledSpan(at, *span) for span in self._recalled(said, book)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from policy.labels.seen import HOST
 from policy.model import MemoryId
 from proxy.ledger.records import (
     Began,
@@ -41,6 +42,7 @@ OPEN_MS: Final = 3_600_000
 """How long a call without a result counts as under way."""
 RECALLS_MAX: Final = 40_000
 READ_ORIGINS_MAX: Final = 8
+"""Of tools, and of hosts."""
 ROWS_MAX: Final = 400
 WRITES_MAX: Final = 400
 SPOKEN_MAX: Final = 50_000
@@ -89,7 +91,10 @@ class Session:
         """Set the read bit, with the tools and hosts whose texts were read."""
         self.has_read = True
         for one in origins:
-            if len(self.read_origins) < READ_ORIGINS_MAX:
+            # Hosts are bounded apart, so that a session that calls many tools still names them.
+            is_host = one.startswith(HOST)
+            count = sum(name.startswith(HOST) is is_host for name in self.read_origins)
+            if count < READ_ORIGINS_MAX:
                 self.read_origins[one] = None
 
 

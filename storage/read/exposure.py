@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from policy.labels.seen import HOST
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
@@ -27,8 +29,6 @@ EXAMINED_MIN: Final = 200
 """At least so many of the nearest memories compete for the places of a search."""
 NEAR_COPY: Final = 0.9
 """The cosine from which on two texts under a cap count as one, whoever brought them."""
-HOST: Final = "//"
-"""How the name of a host begins among the tools and hosts that a session had read."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

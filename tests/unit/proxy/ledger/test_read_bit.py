@@ -9,6 +9,7 @@ import pytest
 from proxy.dialects.model.openai import chat
 from proxy.dialects.model.transcript import ModelReply, Said, Voice
 from proxy.ledger.records import encode
+from proxy.ledger.state import READ_ORIGINS_MAX
 from proxy.seams.guard import Join, Segment
 from tests.unit.proxy.ledgers import (
     ADA,
@@ -51,13 +52,27 @@ async def used(
     return await ledger.ask(user(ASKED), assistant("", made), result(made.call_id, answer))
 
 
-async def test_a_result_of_a_tool_sets_it_and_names_the_tool() -> None:
+async def test_a_result_of_a_tool_sets_it_and_names_the_tool_and_the_host() -> None:
     ledger = Ledger()
     session = await used(ledger, FETCH, PAGE)
     view = ledger.sessions.shown(session.session)
     assert view is not None
-    assert (view.has_read, view.read_origins) == (True, ("fetch",))
+    assert (view.has_read, set(view.read_origins)) == (True, {"fetch", "//harbour.example"})
     assert [one.channel for one in view.segments if one.reads] == ["tool"]
+
+
+async def test_many_tools_leave_a_host_its_name() -> None:
+    ledger = Ledger()
+    tools = [call(f"t{number}", f"tool-{number}") for number in range(READ_ORIGINS_MAX + 2)]
+    made = [*tools, FETCH]
+    first = await ledger.ask(user(ASKED))
+    await ledger.answer(first, reply("", *made))
+    results = [result(one.call_id, PAGE) for one in made]
+    session = await ledger.ask(user(ASKED), assistant("", *made), *results)
+    view = ledger.sessions.shown(session.session)
+    assert view is not None
+    assert "//harbour.example" in view.read_origins
+    assert len(view.read_origins) == READ_ORIGINS_MAX + 1
 
 
 async def test_an_answer_of_a_tool_that_keeps_memory_sets_nothing() -> None:
