@@ -29,22 +29,33 @@ class AboveFloor:
 
     async def of(
         self, asked: Asked, body: dict[str, Json], served: tuple[InContext, ...], leave: Leave
-    ) -> dict[str, Json]:
-        """The body without what the served memories below the floor say, and nothing else says."""
+    ) -> tuple[dict[str, Json], tuple[InContext, ...]]:
+        """The body without what served memories below the floor say, and nothing else says.
+
+        Returns also the served memories that are left in it.
+        """
         if asked.principal.reads is Reads.ALL or not served:
-            return body
+            return body, served
         return await asyncio.to_thread(self._above, asked, body, served, leave)
 
     def _above(
         self, asked: Asked, body: dict[str, Json], served: tuple[InContext, ...], leave: Leave
-    ) -> dict[str, Json]:
+    ) -> tuple[dict[str, Json], tuple[InContext, ...]]:
+        kept: list[InContext] = []
         present: list[Memory] = []
         below: list[Memory] = []
-        for memory_id in (one.memory_id for one in served if one.memory_id is not None):
-            memory = self._reader.get(asked.principal.tenant, memory_id)
-            if memory is not None:
-                shows = asked.principal.reads.shows(memory.source)
-                (present if shows else below).append(memory)
+        for one in served:
+            memory = self._memory(asked, one)
+            if memory is not None and not asked.principal.reads.shows(memory.source):
+                below.append(memory)
+                continue
+            kept.append(one)
+            present += () if memory is None else (memory,)
         if not below:
-            return body
-        return without(body, asked.api.name, leave, out=below, present=present)
+            return body, served
+        return without(body, asked.api.name, leave, out=below, present=present), tuple(kept)
+
+    def _memory(self, asked: Asked, served: InContext) -> Memory | None:
+        if served.memory_id is None:
+            return None
+        return self._reader.get(asked.principal.tenant, served.memory_id)

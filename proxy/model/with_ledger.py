@@ -79,9 +79,10 @@ class Coupled:
         leave, memories = Leave(), self._replies.in_context(principal, request, entered)
         if self._replays.keeps(asked) or principal.reads is not Reads.ALL:
             leave = heard.leave()
+        body, memories = await self._floor.of(asked, body, memories, leave)
         return msgspec.structs.replace(
             prepared,
-            body=await self._floor.of(asked, body, memories, leave),
+            body=body,
             session=entered.session,
             conversation=conversation,
             leave=leave,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from storage.errors import StorageError
 from tests.integration.model_bench import APIS, asking, call, fronted
 from tests.integration.running import AGENT_KEY, Running, running
 from tests.integration.test_model_coupling import answered
+from tests.integration.test_recalls_of_replies import reply_id_in
 from tests.unit.storage.opening import AGENT
 
 if TYPE_CHECKING:
@@ -272,8 +274,13 @@ async def test_what_was_served_below_the_floor_of_a_model_is_in_no_request_to_it
         body = asking(api, f"Where are they? {call('fetch', url='x')}", tools=("fetch",))
         assert (await bench.ask(api, body)).status == 200
         result = json.dumps({"results": found["results"]})
-        assert (await bench.ask(api, answered(api, body, "call_0000", result))).status == 200
+        reply = await bench.ask(api, answered(api, body, "call_0000", result))
+        assert reply.status == 200
         sent = bench.model.requests[-1].raw
+        recalls = bench.front.sidecar.store.recalls
+        noted = await asyncio.to_thread(recalls.reply, AGENT.tenant, reply_id_in(reply.raw))
+    assert noted is not None
+    assert len(noted.memories) == (2 if floor == "all" else 1)
     assert HERS.encode() in sent
     assert (b"the cellar of the bank" in sent) is (floor == "all")
 
