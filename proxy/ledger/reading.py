@@ -85,7 +85,8 @@ class Reader(Printer):
                 answers[self.print(said.call_id)] = None
             if foreign:
                 name = origin_name(row.server, row.tool)
-                reads = (reads or set()) | ({name} if name else set())
+                reads = set[str]() if reads is None else reads
+                reads.update((name,) if name else ())
                 made = calls.get(said.call_id) if said.call_id else None
                 if said.voice is Voice.TOOL and made is not None:
                     reads.update(hosts_in(strings_in(made.arguments)))
