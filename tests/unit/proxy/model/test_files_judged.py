@@ -13,11 +13,11 @@ from proxy.dialects.model.api import ANTHROPIC
 from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import Declared
 from proxy.dialects.model.transcript import ModelCall
-from proxy.model.files_judged import ConversationFiles, files_of
+from proxy.model.files_judged import ConversationFiles
 from proxy.model.memory_seam import Asked, Prepared
 from proxy.settings.tool_maps import maps_of_models
 from tests.unit.proxy.editing import PAGE, Desk, desk
-from tests.unit.proxy.guarded import AGENT
+from tests.unit.proxy.guarded import AGENT, BY
 from tests.unit.proxy.ledgers import assistant, reply, result, user
 from tests.unit.proxy.wired import TRACE
 
@@ -49,7 +49,6 @@ class Editor:
 
     def __init__(self, at: Desk, by: Principal, lists: tuple[tuple[str, ...], ...]) -> None:
         self._at, self._by, self._maps = at, by, maps_of_models(None, *lists)
-        at.sessions.knows_files(files_of((self._maps,)))
         self.messages: list[Json] = [user("Good morning, this is Ada.")]
         self.withheld = ""
         self._count = 0
@@ -163,17 +162,24 @@ async def test_an_unproven_note_waits_in_every_place_of_instructions(
         assert await at.writes(f"- {NOTE}\n", NOTES) is None
 
 
-@pytest.mark.parametrize("path", PLACES)
-async def test_what_the_holder_of_a_persons_key_writes_lands_in_instructions(
-    tmp_path: Path, path: str
-) -> None:
-    hers = msgspec.structs.replace(AGENT, channel=Channel.USER)
-    async with editor(tmp_path, by=hers) as at:
-        await at.reads(RULES, path)
-        assert await at.edits(LINE, f"{LINE}\n- {NOTE}", path) is None
-    async with editor(tmp_path / "control") as at:
-        await at.reads(RULES, path)
-        assert _is_held(await at.edits(LINE, f"{LINE}\n- {NOTE}", path))
+async def test_what_a_person_let_in_is_written_into_instructions_once(tmp_path: Path) -> None:
+    async with desk(tmp_path) as at:
+        agent = Editor(at, AGENT, ())
+        await agent.reads(RULES)
+        assert _is_held(await agent.edits(LINE, f"{LINE}\n- {NOTE}"), "instruction_place")
+        (held,) = at.parts.store.reader.held()
+        await at.parts.store.writer.release(held.candidate_id, BY)
+        assert await agent.edits(LINE, f"{LINE}\n- {NOTE}") is None
+        # The act was for this line alone.
+        await agent.reads(RULES)
+        assert _is_held(await agent.edits(LINE, f"{LINE}\n- The tea is green."))
+
+
+async def test_an_operators_key_writes_into_instructions(tmp_path: Path) -> None:
+    async with editor(tmp_path, by=msgspec.structs.replace(AGENT, channel=Channel.OPERATOR)) as at:
+        for path in PLACES:
+            await at.reads(RULES, path)
+            assert await at.edits(LINE, f"{LINE}\n- {NOTE}", path) is None
 
 
 BLOCKS: Final = (
@@ -311,6 +317,22 @@ async def test_lines_of_ones_own_may_go_and_lines_that_no_verdict_let_in_wait(
         assert await at.edits("\n- The release train leaves on Friday.", "", NOTES) is None
         for new in ("", "- n/a"):
             assert _is_held(await at.edits(LINE, new, NOTES), "person_required")
+
+
+async def test_a_session_that_had_read_removes_nothing_that_another_one_wrote(
+    tmp_path: Path,
+) -> None:
+    async with desk(tmp_path) as at:
+        first, second, third = (Editor(at, AGENT, ()) for _ in range(3))
+        assert await first.edits(LINE, f"{LINE}\n- {NOTE}", NOTES) is None
+        second.messages = [user("Good evening, this is Ada too.")]
+        await second.tool("fetch", PAGE, url="https://harbour.example")
+        for new in ("", "- n/a"):
+            held = await second.edits(f"- {NOTE}", new, NOTES)
+            assert _is_held(held, "removal_after_reading")
+        assert _is_held(await second.writes("", NOTES), "removal_after_reading")
+        third.messages = [user("And a good night.")]
+        assert await third.edits(f"- {NOTE}", "", NOTES) is None, "control"
 
 
 IMPORTING: Final = f"{RULES}\nSee @docs/style.md and @~/own.md.\n"
