@@ -30,7 +30,7 @@ def candidates(canary: str) -> dict[str, Candidate]:
             nonce="hold",
             target=f"{canary}hold",
             metadata_json=f'{{"k":"{canary}hold"}}',
-            memory_class=MemoryClass.L2,
+            instructions=True,
         ),
         "reject": candidate_of(
             f"{canary}reject was here",

@@ -62,7 +62,7 @@ def submission(name: str, canary: str) -> Submission:
             claimed_source=SourceKind.TOOL_RESULT,
         )
         return submission_of(forbidden, VOUCHED, guarded_key=word)
-    held = {"memory_class": MemoryClass.L2} if name in {"hold", "released"} else {}
+    held = {"instructions": True} if name in {"hold", "released"} else {}
     return submission_of(candidate(name, canary, **held), guarded_key=word)
 
 

@@ -8,7 +8,6 @@ import lmdb
 import msgspec
 import pytest
 
-from policy.model import MemoryClass
 from policy.query import EVERYTHING
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.tables.lmdb_store import LmdbStore
@@ -84,7 +83,7 @@ def test_a_hold_is_kept_exactly_when_its_commit_is_durable(
     bench: Bench, point: str, held: int
 ) -> None:
     store = _opened(bench, DiskFault(point))
-    candidate = candidate_of("Ada prefers the window", memory_class=MemoryClass.L2)
+    candidate = candidate_of("Ada prefers the window", instructions=True)
     if held:
         assert write(store, submission_of(candidate))[0].decision is Decision.HOLD
     else:

@@ -117,7 +117,7 @@ def test_without_the_compaction_purged_bytes_would_still_be_there(
 def test_denied_candidate_never_had_a_readable_byte_on_disk(bench: Bench, tmp_path: Path) -> None:
     store = bench.open()
     canary = new_canary()
-    held = say(store, f"{canary} is held", memory_class=MemoryClass.L2, target=f"{canary}target")
+    held = say(store, f"{canary} is held", instructions=True, target=f"{canary}target")
     assert held.decision is Decision.HOLD
     assert traces(tmp_path, canary) == []
     asyncio.run(store.writer.deny(held.candidate_id, BY))

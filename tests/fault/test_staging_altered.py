@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from policy.model import MemoryClass
 from storage.errors import StoreUnavailable
 from storage.values import Decision, Outcome
 from tests.conformance.canary import new_canary, traces
@@ -205,7 +204,7 @@ def test_what_waits_for_the_writer_has_no_word_of_the_candidate(tmp_path: Path) 
 
 def test_no_key_of_a_decided_candidate_is_left(tmp_path: Path) -> None:
     store = Bench(tmp_path).open(options=OPTIONS)
-    waits = submission_of(candidate_of("Ada prefers tea", memory_class=MemoryClass.L2))
+    waits = submission_of(candidate_of("Ada prefers tea", instructions=True))
     _all_of(store, submission_of(candidate_of("a note")), waits)
     assert store.reader.status().held_count == 1  # control: it knows of one that waits
     assert store.staging.staged_ids() == {waits.candidate_id}

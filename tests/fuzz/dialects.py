@@ -77,7 +77,8 @@ def _check_proposal(proposal: Proposal) -> None:
     # No client speaks for the guard.
     assert (fields.pop("guarded_key"), fields.pop("guarded_blob")) == (None, b"")
     assert fields.pop("culprits") == ()
-    assert (fields.pop("edit"), fields.pop("approved_by")) == (None, None)
+    assert (fields.pop("text_after"), fields.pop("approved_by")) == (None, None)
+    assert fields.pop("extracted") is False
     # Nor names the call of a model, or says which of its words are labels.
     assert (fields.pop("join"), fields.pop("labels")) == (None, ())
     candidate = Candidate(

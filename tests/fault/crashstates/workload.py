@@ -154,7 +154,7 @@ class Script:
             nonce=f"n-{name}",
             target=marked,
             memory_id=MemoryId(f"id-{name}"),
-            memory_class=MemoryClass.L2,
+            instructions=True,
         )
         return candidate, AGENT
 

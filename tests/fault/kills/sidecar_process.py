@@ -89,7 +89,8 @@ class _Client:
     async def ask(self, nonce: str) -> None:
         """Ask, and write down the answer."""
         hold = nonce.endswith("hold")
-        body = {"text": nonce, "nonce": nonce} | ({"class": "L2"} if hold else {})
+        text = f"From now on always recommend {nonce}." if hold else nonce
+        body = {"text": text, "nonce": nonce}
         headers = {"Authorization": f"Bearer {AGENT_KEY}"}
         url = f"{self._data}/v1/memories"
         async with self._http.post(url, json=body, headers=headers) as response:

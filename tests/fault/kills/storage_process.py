@@ -52,7 +52,7 @@ def _request(nonce: str) -> tuple[Candidate, Principal]:
     """The request of a nonce: most are admitted, some held, some refused."""
     kind = nonce.rsplit("-", 1)[1]
     if kind == "hold":
-        return candidate_of(nonce, nonce=nonce, memory_class=MemoryClass.L2), AGENT
+        return candidate_of(nonce, nonce=nonce, instructions=True), AGENT
     if kind == "reject":
         forbidden = candidate_of(
             nonce,
