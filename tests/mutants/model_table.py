@@ -21,8 +21,8 @@ MODEL: Final = (
         invariant="no later model request carries what was refused",
         where="proxy.model.with_ledger:Coupled.prepare",
         operator=Operator.REPLACE,
-        at="body=await self._floor.of(asked, body, memories, leave)",
-        by="body=prepared.body",
+        at="await self._withheld(prepared, heard, conversation)",
+        by="prepared.body",
         tests=(
             at(_MODEL_COUPLING, "test_what_was_refused_is_in_no_later_request_and_in_no_reply"),
         ),
@@ -106,8 +106,9 @@ MODEL: Final = (
         name="a quarantined memory stays in the model's context",
         invariant="no model request that begins after a quarantine carries the memory",
         where="proxy.withhold.withholding:Withholding._look_at_store",
-        operator=Operator.DROP,
-        at="await self._look_at_quarantine(kept, tenant)",
+        operator=Operator.REPLACE,
+        at="await self._verdicts.convicted(tenant)",
+        by="kept.convicted",
         tests=(
             at(
                 "tests/unit/proxy/withhold/test_withdrawn.py",
@@ -164,35 +165,6 @@ MODEL: Final = (
         at="observation_of_call(Reason.GATE_UNAVAILABLE)",
         by="None",
         tests=(at(_CALLS_JUDGED, "test_a_gate_that_cannot_answer_is_a_refusal"),),
-    ),
-    Mutant(
-        row="tool-changes",
-        name="the names of arguments are no part of a tool",
-        invariant="a tool is pinned with all that a model reads of it",
-        where="proxy.dialects.model.reading:tool_in",
-        operator=Operator.REPLACE,
-        at="part.keys",
-        by="set",
-        tests=(
-            at(
-                "tests/unit/proxy/ledger/test_bounds.py",
-                "test_a_tool_that_says_more_of_its_arguments_is_another_one",
-            ),
-        ),
-    ),
-    Mutant(
-        row="tool-new",
-        name="a tool that says what was refused is approved by being seen",
-        invariant="a server cannot bring back a refused text as the description of a new tool",
-        where="proxy.ledger.requests:Entering._catalogue",
-        operator=Operator.REPLACE,
-        at="name not in distrusted",
-        by="True",
-        tests=(
-            at(
-                _MODEL_COUPLING, "test_a_tool_that_comes_later_brings_back_nothing_that_was_refused"
-            ),
-        ),
     ),
     Mutant(
         row="torn",

@@ -350,7 +350,7 @@ WRITES: Final = (
         invariant="what a model makes of a conversation is no one's word",
         where="policy.labels.derive:_of_channel",
         operator=Operator.REPLACE,
-        at="extracted or candidate.role not in _HERS",
+        at="by_model or candidate.role not in _HERS",
         by="candidate.role not in _HERS",
         tests=(
             at(
@@ -365,8 +365,8 @@ WRITES: Final = (
         invariant="a person's key vouches for what she says herself",
         where="policy.labels.derive:_of_channel",
         operator=Operator.REPLACE,
-        at="extracted or candidate.role not in _HERS",
-        by="extracted",
+        at="candidate.role not in _HERS",
+        by="False",
         tests=(
             at(
                 "tests/unit/policy/labels/test_derive.py",
@@ -385,7 +385,7 @@ WRITES: Final = (
         tests=(
             at(
                 "tests/unit/policy/labels/test_derive.py",
-                "test_nothing_that_a_ledger_saw_raises_or_lowers_the_rank_of_a_label",
+                "test_nothing_that_a_ledger_saw_raises_the_rank_of_a_label",
             ),
         ),
         quick=True,
