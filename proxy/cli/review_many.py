@@ -67,7 +67,7 @@ class QueueFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Decide(msgspec.Struct, frozen=True, kw_only=True):
-    ids: tuple[str, ...] = ()
+    ids: tuple[str, ...]
     shown: str | None = None
     strike: tuple[str, ...] = ()
     apply: str | None = None
@@ -192,13 +192,14 @@ def _tell_lifted(terminal: Terminal, lifted: Sequence[str]) -> None:
 
 async def _decide_group(context: Context, api: Operator, word: str, asked: _Decide) -> Exit:
     """Decide the lines of a group that were shown; with `apply`, write them into a file."""
+    group = asked.ids[0]
     if asked.shown is None or len(asked.ids) > 1:
         raise CommandFailed(
             Exit.USAGE,
             "an act is on the lines that were shown",
-            then=f"mnemogate review show {inert(asked.ids[0])}",
+            then=f"mnemogate review show {inert(group)}",
         )
-    path = f"/groups/{part(asked.ids[0])}/{word}"
+    path = f"/groups/{part(group)}/{word}"
     act = Act(shown=asked.shown, strike=asked.strike, applied=asked.apply is not None)
     done = await api.post(path, ActView, act, timeout_s=PATIENT_S)
     terminal = context.terminal

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
-from policy.model import Basis, Origin, PrincipalId, SourceKind
+from policy.model import Origin, PrincipalId, SourceKind
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
 from tests.unit.storage.opening import AGENT, candidate_of, submission_of
 
@@ -80,8 +80,6 @@ def _waiting(number: int) -> Submission:
     label = msgspec.structs.replace(
         made.provenance,
         source=SourceKind.TOOL_RESULT,
-        ceiling=SourceKind.TOOL_RESULT,
-        basis=Basis.CONTAINMENT,
         culprits=(page,),
     )
     return msgspec.structs.replace(made, vector=b"", embedder_id="", provenance=label)

@@ -187,8 +187,8 @@ def test_a_person_writes_what_she_lets_in_into_a_file_herself(place: Place) -> N
         # Control: a file that cannot be written is said, with the lines.
         assert sidecar.write(sidecar.key("agent"), text=f"{orders[0]} Or 3.")[0] == 202
         seen = place.command("review", "show", group, "--json").data
-        act = ("release", group, "--shown", seen["shown"])
-        lost = place.command("review", *act, "--apply", str(place.root / "no" / "such"))
+        again = ("release", group, "--shown", seen["shown"])
+        lost = place.command("review", *again, "--apply", str(place.root / "no" / "such"))
         assert (lost.code, f"{orders[0]} Or 3." in lost.err) == (1, True)
 
 
