@@ -374,6 +374,7 @@ class Judge:
             arrived = docket.case.arrived
             record = NonceRecord(arrived.binding, first)
             change.draft.put(NONCES, arrived.nonce_key, encode(record))
+            change.charges[same.tenant] += VERDICT_BYTES
         return self.first_outcomes.replayed(change.draft, first, same.principal_id, change.now_ms)
 
     def _refusal(

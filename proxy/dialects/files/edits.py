@@ -116,19 +116,19 @@ def item_of(
     went = NEWLINE.join(line for one in hunks for line in one.went)
     reads = tuple(one.reads for one in hunks if one.came)
     replaces_unknown = before is None and call.text is not None
+    # In a file that nobody saw, strings may be parts of lines, and what goes is not known.
+    known = NOTHING if before is None else 1
     if came and went:
         # Lines that go are in the file already: a read that shows them shows nothing of this item.
         part = Effect(how=How.REPLACE, text=0, old=1)
-        return made(ChangeKind.UPDATE, (came, went), (1,), effect=part, reads=reads, came=1)
+        return made(ChangeKind.UPDATE, (came, went), (1,), effect=part, reads=reads, came=known)
     if came:
         whole = Effect(how=How.SET, text=0) if replaces_unknown else None
-        # A whole file in place of an unknown one takes away what nobody sees.
-        known = NOTHING if replaces_unknown else 1
         return made(ChangeKind.CREATE, (came,), effect=whole, reads=reads, came=known)
     if went or replaces_unknown:
         # Where no line is named, all that is known of the file goes.
-        known = 0 if went else NOTHING
-        return made(ChangeKind.DELETE, (went or folded_path(call.path),), came=known)
+        gone = 0 if went and known != NOTHING else NOTHING
+        return made(ChangeKind.DELETE, (went or folded_path(call.path),), came=gone)
     return None
 
 
