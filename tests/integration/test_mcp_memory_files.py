@@ -1,4 +1,4 @@
-"""`server-filesystem` behind the wrapper: files of memory are judged, other files pass."""
+"""`server-filesystem` behind the wrapper: places are judged, other files pass."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def _did(client: RawClient, tool: str, **given: object) -> bool:
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "control"])
-async def test_files_of_memory_wait_for_a_person_and_other_files_pass(
+async def test_rules_wait_for_a_person_notes_land_and_other_files_pass(
     tmp_path: Path, *, guarded: bool
 ) -> None:
     async with files(tmp_path, guarded=guarded) as (client, folder):
@@ -63,7 +63,11 @@ async def test_files_of_memory_wait_for_a_person_and_other_files_pass(
             await _did(client, "write_file", path=rules, content=f"{RULES}- The tea is green.\n"),
             await _did(client, "move_file", source=notes, destination=str(folder / "MEMORY.md")),
         ]
-        assert tries == [not guarded] * 3
+        note = "- The tea is green.\n"
+        new = [str(folder / name) for name in ("AGENTS.md", "SOUL.md")]
+        tries += [await _did(client, "write_file", path=path, content=note) for path in new]
+        assert tries == [not guarded] * 5
+        assert await _did(client, "write_file", path=str(folder / "USER.md"), content=note)
         # Other files pass byte for byte, whatever is written; so does an edit that changes nothing.
         other = str(folder / "other.md")
         assert await _did(client, "write_file", path=other, content=f"{order}\r\n\u00e9\n")
@@ -72,3 +76,5 @@ async def test_files_of_memory_wait_for_a_person_and_other_files_pass(
     assert (folder / "other.md").read_bytes() == f"{order}\r\n\u00e9\n".encode()
     assert ((folder / "CLAUDE.md").read_text("utf-8") == RULES) is guarded
     assert (folder / "MEMORY.md").exists() is not guarded
+    assert (folder / "SOUL.md").exists() is not guarded
+    assert (folder / "USER.md").read_text("utf-8") == note
