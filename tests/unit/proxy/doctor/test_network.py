@@ -91,16 +91,6 @@ def test_a_memory_tool_that_no_map_takes_is_named_and_proves_nothing(tmp_path: P
     assert "save_memory" in found.got
 
 
-def test_a_key_that_floods_what_a_tenant_remembers_is_counted(tmp_path: Path) -> None:
-    def flooded(*_request: object) -> tuple[int, bytes]:
-        return 200, b'{"mode": "enforce", "flooding": 2}'
-
-    with small_server(flooded) as url:
-        found = _probe(url, tmp_path)["model.heard"]
-    assert found.verdict is ProbeResult.WARNED
-    assert "2 did" in found.got
-
-
 def test_a_relay_of_a_uid_that_is_bound_to_nobody_is_told_with_what_to_write(
     tmp_path: Path,
 ) -> None:
@@ -192,27 +182,6 @@ def test_without_an_agent_key_the_write_is_skipped(tmp_path: Path) -> None:
 
     assert found["data.agent_key.L1"].verdict is ProbeResult.SKIPPED
     assert "admin.agent_key.GET" not in found
-
-
-@pytest.mark.parametrize(
-    ("ready", "verdict"),
-    [
-        (b'{"mode":"enforce"}', ProbeResult.OK),
-        (b'{"mode":"enforce","user_turns_unset":["anthropic"]}', ProbeResult.WARNED),
-        (b"no JSON", ProbeResult.SKIPPED),
-    ],
-)
-def test_who_types_is_asked_for_where_nobody_said_it(
-    ready: bytes, verdict: ProbeResult, tmp_path: Path
-) -> None:
-    def told(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
-        return (200, ready) if path == "/readyz" else _separated(method, path, credential, body)
-
-    with small_server(told) as url:
-        found = _probe(url, tmp_path)["model.user_turns"]
-
-    assert found.verdict is verdict
-    assert ("anthropic" in found.got) is (b"anthropic" in ready)
 
 
 def test_nothing_there_is_skipped_and_never_called_proven(tmp_path: Path) -> None:

@@ -56,13 +56,6 @@ def test_store_that_takes_no_writes_is_degraded_and_stays_in_service(status: Sto
         assert msgspec.json.decode(answer[1]) == reason
 
 
-def test_it_says_of_which_model_apis_nobody_said_who_types_there() -> None:
-    health = Health(lambda: WELL, lambda: b"", user_turns_unset=("anthropic",))
-    reply = health.answer(HttpRequest(method="GET", path="/readyz", query=(), headers={}))
-    assert reply is not None
-    assert msgspec.json.decode(reply.body)["user_turns_unset"] == ["anthropic"]
-
-
 def test_it_says_where_candidates_are_staged_unless_it_is_memory() -> None:
     elsewhere = msgspec.structs.replace(WELL, staged_in="unlinked file")
     answers = [asked(status, "/readyz") for status in (WELL, elsewhere)]

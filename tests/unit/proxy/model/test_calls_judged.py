@@ -18,7 +18,6 @@ from proxy.ledger.unmapped_tools import UnmappedTools
 from proxy.model.calls_judged import Veto
 from proxy.model.judge_calls import Vetoing
 from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
-from proxy.seams.ledger import NoSessions
 from proxy.seams.observations import observation_of_call
 from proxy.settings.tool_maps import maps_of_models
 from telemetry.propagation import format_traceparent
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from proxy.dialects.strict_json.tolerant import Json
 
 MAPS = maps_of_models(None)
-_NOBODY = NoSessions().gave
 SECOND = "The pump in hall four was replaced in March"
 FILES_AT = "model/anthropic-memory"
 
@@ -272,7 +270,7 @@ async def test_without_a_catalogue_what_reads_as_a_memory_write_is_judged(seen: 
 
 async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -> None:
     veto, one = _veto(seen), create(GOOD)
-    coupling = Vetoing(UnsafeUncoupled(), veto, UnmappedTools(), _NOBODY)
+    coupling = Vetoing(UnsafeUncoupled(), veto, UnmappedTools())
     asked = Asked(principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
     prepared = await coupling.prepare(asked)
     assert await coupling.judge(prepared, (one, create(STEERING))) != (None, None)
@@ -285,7 +283,7 @@ async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_once(
     seen: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     unmapped = UnmappedTools()
-    coupling = Vetoing(UnsafeUncoupled(), _veto(seen), unmapped, _NOBODY)
+    coupling = Vetoing(UnsafeUncoupled(), _veto(seen), unmapped)
     tool: Json = {"name": "save_memory", "input_schema": {"properties": {"note": {}}}}
     body = offering(tool, {"name": "Bash", "input_schema": {"properties": {}}}, FILES)
     asked = Asked(principal=AGENT, api=ANTHROPIC, body=body, trace=TRACE, maps=MAPS)
@@ -309,15 +307,11 @@ class _Refusing(UnsafeUncoupled):
 
 
 async def test_what_is_admitted_here_and_refused_elsewhere_is_no_intent(seen: Guarded) -> None:
-    given: list[str] = []
-    coupling = Vetoing(
-        _Refusing(), _veto(seen), UnmappedTools(), lambda _by, texts: given.extend(texts)
-    )
+    coupling = Vetoing(_Refusing(), _veto(seen), UnmappedTools())
     asked = Asked(principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
     prepared = await coupling.prepare(asked)
     texts = await coupling.judge(prepared, (create(GOOD), create(STEERING), call("Bash", a="b")))
     assert texts[0] == "Withheld."
-    assert [*texts] == given, "the ledger knows what the gate put in the place of calls"
     assert (texts[1] or "").startswith("Not stored")
     assert (_waiting(seen), _shown(seen)) == ([], [])
 
@@ -400,7 +394,7 @@ async def test_a_result_that_cannot_be_recorded_is_told_again() -> None:
 
 async def test_a_verdict_is_a_child_of_the_model_request_that_asked_for_the_write() -> None:
     guard = MemoryGuard()
-    coupling = Vetoing(UnsafeUncoupled(), Veto(guard), UnmappedTools(), _NOBODY)
+    coupling = Vetoing(UnsafeUncoupled(), Veto(guard), UnmappedTools())
     asked = Asked(principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
     await coupling.judge(await coupling.prepare(asked), (create(GOOD),))
     (judged,) = guard.judged

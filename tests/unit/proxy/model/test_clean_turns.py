@@ -10,8 +10,7 @@ import pytest
 from policy.model import SourceKind
 from policy.withheld.words import RUN, words_of
 from proxy.dialects.model.api import ANTHROPIC, APIS, RESPONSES
-from proxy.ledger.requests import Entered
-from proxy.ledger.turn_values import TurnRead
+from proxy.ledger.core import Entered
 from proxy.model.above_floor import AboveFloor
 from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
 from proxy.model.recurring import Recurring
@@ -38,11 +37,11 @@ TOOL = SourceKind.TOOL_RESULT
 class _Ledger:
     """Knows one session."""
 
-    async def entered(self, principal: Principal, request: ModelRequest, *given: object) -> Entered:
-        del principal, given
-        system = TurnRead(TOOL, tuple(() for _ in request.system))
-        turns = tuple(TurnRead(TOOL, tuple(() for _ in turn.said)) for turn in request.turns)
-        return Entered(session="s", taint=TOOL, system=system, turns=turns)
+    async def entered(
+        self, principal: Principal, request: ModelRequest, *, reads_foreign: bool
+    ) -> Entered:
+        del principal, reads_foreign
+        return Entered(session="s", turns=tuple(() for _ in request.turns))
 
 
 class _Front:

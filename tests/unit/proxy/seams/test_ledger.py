@@ -30,7 +30,6 @@ from telemetry.events import VerdictRecorded
 from tests.unit.proxy.wired import TRACE, wired
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from proxy.seams.ledger import Sees
@@ -49,7 +48,6 @@ class Told:
         self.answer = answer
         self.asked: list[tuple[tuple[str, ...], Join | None]] = []
         self.outcomes: list[tuple[Seen, Outcome]] = []
-        self.given: list[str] = []
 
     def seen(
         self,
@@ -64,13 +62,6 @@ class Told:
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
         assert principal_id == ADA.principal_id
         self.outcomes.append((seen, outcome))
-
-    def gave(
-        self, principal_id: PrincipalId, texts: Iterable[str], seen: Seen | None = None
-    ) -> None:
-        assert principal_id == ADA.principal_id
-        assert seen is self.answer
-        self.given += texts
 
 
 def create(text: str, **fields: object) -> Proposal:
@@ -131,7 +122,6 @@ async def test_what_waits_and_what_is_refused_is_told_to_the_ledger(tmp_path: Pa
         assert named.decision == "reject"
     assert [outcome.decision for _, outcome in told.outcomes] == [Decision.HOLD, Decision.REJECT]
     assert all(seen == CALLED for seen, _ in told.outcomes)
-    assert told.given == [held.observation, named.observation]
     assert not told.outcomes[1][1].structural
 
 

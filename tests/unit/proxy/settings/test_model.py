@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from policy.labels.who_writes import UserTurns
 from proxy.dialects.mem0 import Mem0Oss
 from proxy.fronts.admin import admin_routes
 from proxy.seams.operation import HttpRequest
@@ -18,7 +17,6 @@ from proxy.settings.model import (
     HostedState,
     ModelTable,
     model_upstreams,
-    unset_in,
 )
 from proxy.settings.values import BadValue
 
@@ -67,22 +65,17 @@ def test_a_bad_table_is_named_with_what_is_allowed(table: object, says: str) -> 
     assert says in str(error.value)
 
 
-def test_who_types_is_said_by_the_operator_and_of_extractions_a_program() -> None:
-    plain = {"name": "one", "api": "openai", "url": "https://one.example"}
-    extracts = {**plain, "purpose": "extraction", "maps": ["mem0-extraction"]}
-    tables: list[tuple[dict[str, object], UserTurns | None]] = [
-        ({**plain}, None),
-        ({**plain, "user_turns": "person"}, UserTurns.PERSON),
-        ({**plain, "user_turns": "program"}, UserTurns.PROGRAM),
-        ({**extracts}, UserTurns.PROGRAM),
-    ]
-    for table, user_turns in tables:
-        found = model_upstreams([table])
-        assert found[0].user_turns is user_turns
-        assert unset_in(found) == (("one",) if user_turns is None else ())
-    for refused in ({**plain, "user_turns": "anybody"}, {**extracts, "user_turns": "person"}):
-        with pytest.raises(BadValue, match="user_turns"):
-            model_upstreams([refused])
+def test_user_turns_are_foreign_only_where_the_operator_says_so() -> None:
+    plain: dict[str, object] = {"name": "one", "api": "anthropic", "url": "http://127.0.0.1:1"}
+    assert not model_upstreams([plain])[0].reads_foreign
+    assert model_upstreams([{**plain, "reads_foreign": True}])[0].reads_foreign
+
+
+@pytest.mark.parametrize("key", ["user_turns", "system_text"])
+def test_a_setting_that_went_names_what_replaced_it(key: str) -> None:
+    plain: dict[str, object] = {"name": "one", "api": "anthropic", "url": "http://127.0.0.1:1"}
+    with pytest.raises(BadValue, match=f"{key}: no such setting"):
+        model_upstreams([{**plain, key: "person"}])
 
 
 def test_two_of_one_name_are_refused() -> None:
