@@ -194,4 +194,18 @@ STORE: Final = (
         by="kind is ChangeKind.PURGE",
         tests=(at(_WRITES, "test_deleted_memory_is_gone_from_every_read_but_its_history"),),
     ),
+    Mutant(
+        row="below-floor",
+        name="a floor for reads shows all",
+        invariant="what is below the floor for reads is absent, and no status or count tells of it",
+        where="policy.model:Reads.shows",
+        operator=Operator.RETURN,
+        by="True",
+        tests=(
+            at(
+                "tests/integration/test_reads_floor.py",
+                "test_no_status_count_or_text_tells_what_is_below_the_floor",
+            ),
+        ),
+    ),
 )
