@@ -231,7 +231,8 @@ class EmbeddedForwards:
             read_leaf(change.draft, record.leaf_index),
         )
         if isinstance(verdict, VerdictLeaf) and verdict.approved_by is not None and not row.erased:
-            again = LineRecord(verdict.approved_by, candidate_id, change.now_ms)
+            restores = change.before.restores
+            again = LineRecord(verdict.approved_by, candidate_id, change.now_ms, restores)
             self._engine.parts.judge.lines.let_in(change, candidate_of(row), again)
 
     def _overtake(self, change: Change, candidate_id: CandidateId) -> None:

@@ -242,6 +242,7 @@ class LineRecord(msgspec.Struct, frozen=True, array_like=True):
     by: PrincipalId
     candidate_id: CandidateId
     at_ms: int
+    restores: int  # how often the store had been restored
     # Let in: the version of the memory to change that was shown; 0 where there was none.
     target_version: int = 0
 

@@ -289,7 +289,11 @@ class Judge:
             self.intake.released(change, submission, landed)
             if submission.guarded_key is not None and docket.by is not None:
                 record = LineRecord(
-                    docket.by, submission.candidate_id, change.now_ms, submission.seen_version
+                    docket.by,
+                    submission.candidate_id,
+                    change.now_ms,
+                    change.before.restores,
+                    submission.seen_version,
                 )
                 for before in self.lines.let_in(change, docket.candidate, record):
                     # Two releases must not write one line twice.
@@ -492,7 +496,7 @@ class Judge:
         contents = None if denial is None else self._staging.read_held(candidate_id)
         if denial is not None and contents is not None:
             candidate = decode_canonical(contents.canonical)
-            said = LineRecord(by, candidate_id, change.now_ms)
+            said = LineRecord(by, candidate_id, change.now_ms, change.before.restores)
             self.lines.deny(change, candidate, said, denial)
         trust = self.intake.trust(change.draft, row.principal_id)
         leaf_index = change.log(

@@ -66,12 +66,15 @@ class LineDecisions:
         oldest_ms = change.now_ms - LET_IN_DAYS_MAX * _DAY_MS
         found = [change.draft.get(LINES, key) for key in self.keys(candidate)]
         records = tuple(decode_line(one) for one in found if one is not None)
-        whole = len(records) == len(found) and all(one.at_ms >= oldest_ms for one in records)
-        return records if whole else ()
+        # After a backup was made, a line may have been carried out of which its copy tells nothing.
+        valid = all(
+            one.at_ms >= oldest_ms and one.restores == change.before.restores for one in records
+        )
+        return records if valid and len(records) == len(found) else ()
 
     def is_let_in(self, change: Change, candidate: Candidate) -> bool:
         """Whether no call had a line of a released candidate since its release."""
-        return all(change.draft.has(LINES, key) for key in self.keys(candidate))
+        return bool(self._let_in(change, candidate))
 
     def let_in(
         self,

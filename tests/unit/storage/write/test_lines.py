@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -48,8 +49,14 @@ def propose(
         came=len(lines),
     )
     text, metadata_json = texts_of(call)
+    nonce = f"{store.reader.status().incarnation}:{secrets.token_hex(8)}"
     candidate = candidate_of(
-        text, principal, metadata_json=metadata_json, target=TARGET, memory_class=MemoryClass.L2
+        text,
+        principal,
+        metadata_json=metadata_json,
+        target=TARGET,
+        memory_class=MemoryClass.L2,
+        nonce=nonce,
     )
     made = submission_of(candidate, principal)
     label = msgspec.structs.replace(made.provenance, session=session, after_reading=read)
