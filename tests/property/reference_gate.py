@@ -395,7 +395,7 @@ def complain_8(candidate: Candidate, facts: Facts, view: View) -> list[Complaint
         return [Complaint(8, "reject", Reason.GATE_UNAVAILABLE)]
     if facts.repeats_hidden and RANK[view.source] < RANK["user_input"] and not view.confirmed:
         return [Complaint(8, "reject", Reason.REPEATS_HIDDEN)]
-    if view.judged_as in ("L3", "L4") and facts.provenance is not None and not view.unproven:
+    if view.judged_as in ("L3", "L4") and not view.unproven:
         return []
     if facts.shadow is None:
         return [Complaint(8, "reject", Reason.GATE_UNAVAILABLE)]

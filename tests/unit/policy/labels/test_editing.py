@@ -82,7 +82,9 @@ PIECES = ("very", "pump", "The valve is new.")
 def test_the_lines_that_a_call_takes_and_brings(
     before: str | None, effect: Effect, gone: set[str], new: set[str]
 ) -> None:
-    assert changed_lines(before, PIECES, effect) == (gone, new)
+    lines = changed_lines(before, PIECES, effect)
+    assert lines is not None
+    assert (lines.gone, lines.new) == (gone, new)
 
 
 @pytest.mark.parametrize("effect", [None, Effect(How.SET, 0)])

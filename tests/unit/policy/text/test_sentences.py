@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.text.sentences import exact, fingerprint, sentences_of
+from policy.text.sentences import fingerprint, sentences_of
 
 TEA = "i prefer tea"
 KEY = b"k" * 32
@@ -20,25 +20,6 @@ KEY = b"k" * 32
 )
 def test_case_space_and_the_full_stop_make_no_other_sentence(text: str) -> None:
     assert sentences_of(text) == (TEA,)
-
-
-@pytest.mark.parametrize(
-    ("said", "other"),
-    [
-        ("x \u2260 y", "x = y"),
-        ("My limit is 10\u00b2", "My limit is 102"),
-        ("Pay paypal.com", "Pay p\u0430ypal.com"),
-        ("I prefer tea", "I prefer\u200b tea"),
-        ("Das Ma\u00df ist neu", "Das Mas ist neu"),
-        ("I prefer tea", "I prefer tea?"),
-        ("I have 2 cats", "I have 3 cats"),
-        ("Bob is my boss", "Rob is my boss"),
-        ("I do eat meat", "I don't eat meat"),
-        ("\u05e9\u05c1\u05dc\u05d5\u05dd", "\u05e9\u05c2\u05dc\u05d5\u05dd"),
-    ],
-)
-def test_a_sign_a_digit_or_an_invisible_letter_makes_another_text(said: str, other: str) -> None:
-    assert exact(said) != exact(other)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +90,6 @@ def test_no_text_takes_longer_than_it_is_long(part: str) -> None:
     def seconds(length: int) -> float:
         text = (part * length)[:length]
         started = time.perf_counter()
-        exact(text)
         sentences_of(text)
         return time.perf_counter() - started
 
