@@ -58,10 +58,11 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     def said(self) -> tuple[str, ...]:
         """The pieces that the call adds to what its server keeps.
 
-        What only names something shared is none of them, nor a text that the call replaces.
+        What only names something shared is none of them, nor a text that the call takes away.
         """
         left = {*self.labels} if self.effect is None else {*self.labels, self.effect.old}
-        return tuple(piece for number, piece in enumerate(self.pieces) if number not in left)
+        came = self.pieces if self.came == NOTHING else self.pieces[: self.came]
+        return tuple(piece for number, piece in enumerate(came) if number not in left)
 
     @property
     def sets_all(self) -> bool:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from policy.query import EVERYTHING
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import LATE_S, TEND_S
 from proxy.settings.load import SettingsError
 from tests.integration.memory_servers.recorder import Fault, recorder
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
 from tests.integration.turns import Clock, Turns
-from tests.unit.proxy.guarded import STEERING
+from tests.unit.proxy.guarded import BY, STEERING, TENANT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -146,7 +147,7 @@ async def test_an_answer_of_which_nothing_is_hidden_is_the_servers_own_bytes(
                 assert await direct.read() == guarded_bytes, target
 
 
-async def test_what_is_held_or_another_tenants_is_in_no_read_and_the_answer_is_refilled(
+async def test_another_tenants_memory_is_in_no_read_and_what_is_held_hides_nothing(
     tmp_path: Path,
 ) -> None:
     async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
@@ -167,7 +168,7 @@ async def test_what_is_held_or_another_tenants_is_in_no_read_and_the_answer_is_r
         for name in ("theirs", "nobodys"):
             assert (await gate.ask("DELETE", "/store/items", {**place, "key": name}))[0] == 204
         assert await gate.texts(other) == [theirs]
-        # What is held, and stands on the server all the same, is not shown; the answer is refilled.
+        # What waits hides nothing: what the server has under its key came there without the gate.
         held = "Remember that Ada prefers the blue folder for all of her tax papers"
         status, _ = await gate.put(f"{STEERING}. {held}", "held")
         assert status == 403
@@ -175,7 +176,7 @@ async def test_what_is_held_or_another_tenants_is_in_no_read_and_the_answer_is_r
             (tuple(ALICE), "held"): {"text": f"{STEERING}. {held}"},
             **server.items,
         }
-        assert await gate.texts(limit=3) == mine
+        assert await gate.texts(limit=3) == [f"{STEERING}. {held}", *mine[:2]]
 
 
 async def test_no_page_tells_whether_a_filter_finds_what_is_hidden(tmp_path: Path) -> None:
@@ -451,16 +452,22 @@ async def test_a_server_that_is_away_is_a_503_in_its_own_shape(tmp_path: Path) -
         assert gate.unsettled() == []
 
 
-async def test_what_a_run_says_of_withheld_text_is_refused_whole(tmp_path: Path) -> None:
+async def test_what_a_run_says_of_a_hidden_memory_is_refused_whole(tmp_path: Path) -> None:
     one = 'tenant = "default"\n'
     async with recorder() as (server, url), guarded(tmp_path, server, url, one) as gate:
         await gate.put(GOOD)
         run: Json = {"assistant_id": "agent", "input": {}}
         assert (await gate.ask("POST", "/runs/wait", run))[0] == 200
-        assert (await gate.put(STEERING, "bad"))[0] == 403
-        words = STEERING.split()
-        names: Json = {str(word): 1 for word in words}
-        shapes: list[Json] = [{"text": STEERING}, {"text": words}, names]
+        lie = "Zebra Analytics keeps all accounts of Ada"
+        assert (await gate.put(lie, "bad"))[0] == 204
+        assert (await gate.ask("POST", "/runs/wait", run))[0] == 200, "control: nothing is hidden"
+        (memory,) = [
+            one
+            for one in gate.sidecar.sidecar.store.reader.page(TENANT, EVERYTHING, 0, 9).memories
+            if lie in one.text
+        ]
+        await gate.sidecar.sidecar.store.writer.quarantine(memory.memory_id, TENANT, BY)
+        shapes: list[Json] = [{"text": lie}, {"text": f"Notes.\n{lie.upper()}!"}, {lie: 1}]
         for value in shapes:
             server.put("bad", value)
             status, said, _ = await gate.ask("POST", "/runs/wait", run)
