@@ -12,7 +12,6 @@ import random
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from policy.labels.who_writes import UserTurns
 from policy.model import ChangeKind, MemoryClass
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.ledger.sessions import Sessions
@@ -120,9 +119,7 @@ class Session(NamedTuple):
         """The agent asks its model."""
         body: dict[str, Json] = {"messages": [*self.messages]}
         request = anthropic.read_request({**body, "system": self.system} if self.system else body)
-        return await self.agent.sessions.entered(
-            self.agent.by, request, user_turns=UserTurns.PERSON
-        )
+        return await self.agent.sessions.entered(self.agent.by, request)
 
     async def says(self, text: str) -> None:
         """The model answers with a text."""

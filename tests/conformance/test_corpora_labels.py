@@ -10,14 +10,11 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
-from policy.gate import GATE
-from policy.labels.derive import derive_provenance
-from policy.model import MemoryClass, Principal, PrincipalId
-from policy.text.own_words import own_forms
-from proxy.ledger.records import encode
+from policy.gate import GATE, Gate, unsafe_gate_without
+from policy.model import MemoryClass
+from proxy.ledger.evidence import evidence
 from tests.conformance.labelled import (
     DISGUISES,
     LABELS_NO_BETTER_THAN_A_TOOL,
@@ -28,7 +25,6 @@ from tests.conformance.labelled import (
     new_sessions,
     remarks_of,
 )
-from tests.unit.proxy.ledger.crowds import having_heard
 from tests.unit.proxy.ledgers import ADA
 from tests.unit.proxy.wired import wired
 
@@ -54,12 +50,18 @@ def tell(what: str, counts: Counter[str]) -> None:
 
 
 async def laundered(
-    corpora: Path, tmp_path: Path, memory_class: MemoryClass, *, every: int, named: bool = False
+    corpora: Path,
+    tmp_path: Path,
+    memory_class: MemoryClass,
+    *,
+    every: int,
+    named: bool = False,
+    gate: Gate = GATE,
 ) -> list[WrittenItem]:
     """Notes of remarks that a tool answered, one session per day of a conversation."""
     items: list[WrittenItem] = []
     for number, days in enumerate(_stores(corpora, every)):
-        with wired(tmp_path / str(number), GATE, sessions=(sessions := new_sessions())) as live:
+        with wired(tmp_path / str(number), gate, sessions=(sessions := new_sessions())) as live:
             agent = Agent(sessions, live)
             for day in days:
                 entering = [("user", "Read on.")] + [("tool", remark.text) for remark in day]
@@ -76,64 +78,43 @@ def _stores(corpora: Path, every: int) -> list[list[list[Remark]]]:
 
 
 @pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.whole)])
+@pytest.mark.parametrize("named", [False, True])
 @pytest.mark.timeout(600)
-async def test_a_paraphrase_of_what_a_tool_said_is_no_better_than_the_tool(
-    corpora: Path, tmp_path: Path, every: int
+async def test_a_paraphrase_of_what_a_tool_said_lands_at_the_floor(
+    corpora: Path, tmp_path: Path, every: int, *, named: bool
 ) -> None:
-    items = await laundered(corpora, tmp_path, MemoryClass.L2, every=every)
+    items = await laundered(corpora, tmp_path, MemoryClass.L2, every=every, named=named)
     assert len(items) >= NOTES // (2 * every)
     assert {item.source.value for item in items if item.source} <= LABELS_NO_BETTER_THAN_A_TOOL
-    assert {item.decision for item in items} == {"hold"}, "nobody named a class: a person decides"
-    tell("laundered into L2, rule taint", labels_in(items))
+    landed = [item for item in items if item.decision == "admit"]
+    assert {item.memory_class for item in landed} == {MemoryClass.L3}
+    assert all(item.class_lowered is named for item in landed)
+    # What reads as an order waits for a person; nothing is refused.
+    assert {item.decision for item in items} <= {"admit", "hold"}
+    assert len(landed) >= 0.95 * len(items)
+    tell("laundered into L2", labels_in(items))
 
 
 @pytest.mark.timeout(600)
-async def test_naming_the_class_makes_knowledge_of_it(corpora: Path, tmp_path: Path) -> None:
-    every = SHARE_OF_A_QUICK_RUN
-    items = await laundered(corpora, tmp_path, MemoryClass.L2, every=every, named=True)
-    assert {(item.decision, item.memory_class) for item in items} == {("admit", MemoryClass.L3)}
-    assert all(item.class_lowered for item in items)
-    assert {item.source.value for item in items if item.source} <= LABELS_NO_BETTER_THAN_A_TOOL
-
-
-@pytest.mark.timeout(600)
-async def test_control_without_the_session_s_taint_the_paraphrases_land(
+async def test_control_without_the_floor_the_paraphrases_are_preferences(
     corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def untainted(*given: object) -> object:
-        provenance = derive_provenance(*given)  # type: ignore[arg-type]
-        own = provenance.culprits[-1].kind
-        return msgspec.structs.replace(provenance, source=own)
-
-    monkeypatch.setattr("policy.labels.derive.derive_provenance", untainted)
-    items = await laundered(corpora, tmp_path, MemoryClass.L2, every=SHARE_OF_A_QUICK_RUN)
-    decisions = Counter(item.decision for item in items)
-    assert decisions["admit"] > 0.9 * len(items)
-
-
-@pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.whole)])
-@pytest.mark.timeout(600)
-async def test_most_paraphrases_are_found_in_what_they_were_made_of(
-    corpora: Path, tmp_path: Path, every: int
-) -> None:
-    items = await laundered(corpora, tmp_path, MemoryClass.L3, every=every)
-    labels = labels_in(items)
-    tell("laundered into L3, rule containment", labels)
-    assert not [item for item in items if item.decision == "reject"]
-    assert {item.source.value for item in items if item.source} <= {
-        "model_inference",
-        *LABELS_NO_BETTER_THAN_A_TOOL,
-    }
-    found = sum(item.source.value == "tool_result" for item in items if item.source)
-    assert found >= 0.76 * len(items)
+    monkeypatch.setattr("policy.checks.is_unproven", lambda _provenance: False)
+    gate, every = unsafe_gate_without(frozenset({1, 6})), SHARE_OF_A_QUICK_RUN
+    items = await laundered(corpora, tmp_path, MemoryClass.L2, every=every, gate=gate)
+    landed = Counter((item.decision, item.memory_class) for item in items)
+    assert landed["admit", MemoryClass.L2] > 0.9 * len(items)
 
 
 @pytest.mark.parametrize("how", DISGUISES)
 @pytest.mark.timeout(600)
-async def test_a_disguise_does_not_hide_a_copy(corpora: Path, tmp_path: Path, how: str) -> None:
-    """Text of a tool, rewritten, and proposed for a class that the containment rule guards."""
+async def test_of_a_copy_in_a_disguise_the_tool_is_named(
+    corpora: Path, tmp_path: Path, how: str
+) -> None:
+    """Text of a tool, rewritten; the label needs no finding, and a person is told the tool."""
     disguised = DISGUISES[how]
     items: list[WrittenItem] = []
+    named = 0
     with wired(tmp_path, GATE, sessions=(sessions := new_sessions())) as live:
         agent = Agent(sessions, live)
         for day in days_of(remarks_of(corpora))[::SHARE_OF_A_QUICK_RUN]:
@@ -141,11 +122,15 @@ async def test_a_disguise_does_not_hide_a_copy(corpora: Path, tmp_path: Path, ho
             if not sources:
                 continue
             session = await agent.session([("tool", remark.text) for remark in day])
-            items += await session.write([disguised(text) for text in sources], MemoryClass.L4)
-    labels = labels_in(items)
-    found = sum(count for label, count in labels.items() if label.endswith(" tool_result"))
-    tell(how, labels)
-    assert found >= 0.99 * len(items)
+            copies = [disguised(text) for text in sources]
+            for copy in copies:
+                core = sessions._core  # pyright: ignore[reportPrivateUsage]
+                found = evidence(core, ADA.principal_id, (copy,), 0, None).contained
+                named += any(origin.tool == "fetch" for origin in found)
+            items += await session.write(copies, MemoryClass.L4)
+    tell(how, labels_in(items))
+    assert named >= 0.95 * len(items)
+    assert {item.source.value for item in items if item.source} <= LABELS_NO_BETTER_THAN_A_TOOL
 
 
 ANSWER_EVERY = 4
@@ -168,77 +153,28 @@ def _with_answers(day: list[Remark], answers: list[str]) -> list[tuple[str, str]
 
 @pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.whole)])
 @pytest.mark.timeout(900)
-async def test_whole_turns_are_hers_and_what_was_noted_of_them_is_the_model_s(
+async def test_what_she_said_and_what_was_noted_of_it_land_low_and_do_not_wait(
     corpora: Path, tmp_path: Path, every: int
 ) -> None:
     counted: dict[str, Counter[str]] = {}
     remarks = remarks_of(corpora)
     answers = harmless(corpora)
     assert (len(remarks), sum(len(one.notes) for one in remarks)) == (REMARKS, NOTES)
-    shut_out = sum(not own_forms(one.text).said for one in remarks)
-    tell("turns", Counter({"of her own": len(remarks) - shut_out, "shut out": shut_out}))
-    assert shut_out <= 0.05 * len(remarks)
     for number, days in enumerate(_stores(corpora, every)):
         with wired(tmp_path / str(number), GATE, sessions=(sessions := new_sessions())) as live:
             agent = Agent(sessions, live)
             for day in days:
                 session = await agent.session(_with_answers(day, answers))
-                forms = [own_forms(remark.text).said for remark in day]
                 texts = {
-                    "verbatim": [one.text for one, own in zip(day, forms, strict=True) if own],
-                    "told of the user": [own[1] for own in forms if len(own) > 1],
+                    "verbatim": [one.text for one in day],
                     "noted": [note for remark in day for note in remark.notes],
                 }
-                for memory_class in (MemoryClass.L2, MemoryClass.L3):
-                    for kind, written in texts.items():
-                        counts = counted.setdefault(f"{kind} {memory_class.value}", Counter())
-                        counts += labels_in(await session.write(written, memory_class))
+                for kind, written in texts.items():
+                    counts = counted.setdefault(kind, Counter())
+                    counts += labels_in(await session.write(written, MemoryClass.L2))
     for kind, counts in counted.items():
         tell(kind, counts)
-        hers = _hers(counts)
-        least = {"verbatim": 0.99, "told": 0.95, "noted": 0.0}[kind.split(" ", 1)[0]]
-        assert hers >= least * counts.total()
+        landed = sum(count for label, count in counts.items() if label.startswith("admit"))
+        assert landed >= {"verbatim": 0.9, "noted": 0.95}[kind] * counts.total()
         assert not [label for label in counts if label.startswith("reject")]
-
-
-TENANT = tuple(
-    Principal(principal_id=PrincipalId(f"key:{n}"), tenant=ADA.tenant) for n in range(20)
-)
-FALSE_HITS_MAX = 0.001
-
-
-@pytest.mark.parametrize(
-    ("every", "prints"),
-    [
-        pytest.param(SHARE_OF_A_QUICK_RUN, 500_000, marks=pytest.mark.heavy),
-        pytest.param(1, 5_000_000, marks=pytest.mark.whole),
-    ],
-)
-@pytest.mark.timeout(900)
-async def test_what_a_whole_tenant_said_takes_hardly_a_turn_from_who_typed_it(
-    corpora: Path, tmp_path: Path, every: int, prints: int
-) -> None:
-    """Twenty principals of one tenant, whose models and tools said so many sentences before."""
-    answers, days = harmless(corpora), days_of(remarks_of(corpora))[::every]
-    crowd = [encode(one) for one in having_heard(prints).records()]
-    told: list[Counter[str]] = []
-    for before in ([], crowd):
-        sessions = new_sessions()
-        sessions.restore(before)
-        items: list[WrittenItem] = []
-        with wired(tmp_path / str(len(before)), GATE, sessions=sessions) as live:
-            for number, day in enumerate(days):
-                agent = Agent(sessions, live, TENANT[number % len(TENANT)])
-                session = await agent.session(_with_answers(day, answers))
-                own = [own_forms(remark.text).said for remark in day]
-                items += await session.write([said[0] for said in own if said], MemoryClass.L3)
-        told.append(labels_in(items))
-        tell(f"verbatim, with {prints if before else 0:,} sentences of a tenant", told[-1])
-    alone, among = told
-    assert alone.total() == among.total() >= REMARKS // (2 * every)
-    assert _hers(among) >= 0.99 * among.total()
-    assert _hers(alone) - _hers(among) <= FALSE_HITS_MAX * among.total()
-
-
-def _hers(counts: Counter[str]) -> int:
-    return sum(count for label, count in counts.items() if label.endswith(" user_input"))
+        assert {label.rsplit(" ", 1)[1] for label in counts} <= LABELS_NO_BETTER_THAN_A_TOOL

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import msgspec
 
 from policy.gate import GATE, Gate
 from policy.labels.forwarded_call import MCP
+from policy.model import Channel
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.memory_tools import Maps, OfferedTools
 from proxy.dialects.model.tools import Declared
@@ -36,7 +38,10 @@ PAGE = "The harbour office is closed on Mondays. Boats longer than nine metres m
 
 
 class Agent:
-    """One agent, one conversation; everything its model says passes ledger and veto."""
+    """One agent, one conversation; everything its model says passes ledger and veto.
+
+    The holder of a person's key calls the tools herself: of her calls the ledger sees nothing.
+    """
 
     def __init__(self, veto: Veto, sessions: Sessions, parts: Wired, by: Principal) -> None:
         self.veto, self.sessions, self.parts, self.by = veto, sessions, parts, by
@@ -55,11 +60,15 @@ class Agent:
     async def calls(self, tool: str, arguments: dict[str, Json], answer: str | None = "ok") -> bool:
         """A memory tool is called; whether the agent gets the call. None: no answer comes."""
         one = ModelCall(call_id=self._id(), name=tool, arguments=arguments)
-        session = await self._enter()
-        await self.sessions.replied(self.by, session, reply("", one))
+        if self.by.channel is not Channel.USER:
+            session = await self._enter()
+            await self.sessions.replied(self.by, session, reply("", one))
         declared = Declared(name=tool, arguments=frozenset(arguments))
         self.catalogue = OfferedTools((declared,), self.maps)
-        (self.last,) = await self.veto.judge(self.by, self.catalogue, (one,))
+        # What she calls herself, no model made.
+        hers = patch("proxy.guard.local.MODEL_SERVERS", ())
+        with hers if self.by.channel is Channel.USER else nullcontext():
+            (self.last,) = await self.veto.judge(self.by, self.catalogue, (one,))
         if self.last is None and answer is not None:
             # The answer of a memory tool is nothing foreign, so the ledger is not shown it.
             answered: list[Json] = [assistant("", one), result(one.call_id, answer)]
