@@ -13,7 +13,7 @@ import pytest
 from proxy.compose.app import Composition
 from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.canary import new_canary
-from tests.integration.model_bench import Bench, fronted
+from tests.integration.model_bench import PATHS, Bench, fronted
 from tests.integration.models.server import Fault
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
 
@@ -268,7 +268,7 @@ async def test_guard_lines_that_a_page_proposes_are_lost_nowhere(
         assert ("waits for a person" in answer.raw.decode()) is not prompted
 
 
-async def test_a_class_is_refused_in_its_conversation_and_those_under_its_calls(
+async def test_what_no_session_explains_is_refused_in_every_conversation_of_its_principal(
     tmp_path: Path,
 ) -> None:
     here = [user("Plan my trip."), said(use(1, "keep", text=NOTE)), result(1, "Not kept.")]
@@ -288,7 +288,13 @@ async def test_a_class_is_refused_in_its_conversation_and_those_under_its_calls(
         elsewhere = [user("What is in the file?"), said(use(5, "read")), result(5, NOTE)]
         await ask(bench, elsewhere[:1], use(5, "read"))
         await ask(bench, elsewhere)
-        assert NOTE in json.dumps(sent(bench)[2]), "another conversation reads its file"
+        assert NOTE not in json.dumps(sent(bench))
+        # Control: of another principal.
+        other = await bench.front.key("another")
+        await bench.send(
+            "POST", PATHS["anthropic"], {"messages": elsewhere, "model": "m"}, key=other
+        )
+        assert NOTE in json.dumps(sent(bench)[2])
 
 
 async def test_a_person_forgives_and_a_leaf_says_so(tmp_path: Path) -> None:
@@ -309,7 +315,7 @@ async def test_a_person_forgives_and_a_leaf_says_so(tmp_path: Path) -> None:
         for gone in (candidate_id, "0" * 32):
             status, problem = await operate(bench, "POST", f"/review/{gone}/forgive")
             assert status == 404
-            assert "nothing is withheld" in problem["detail"]
+            assert "withheld under that id" in problem["detail"]
 
 
 async def test_a_release_ends_the_denial_of_an_equal_text_and_both_acts_say_what_they_do(

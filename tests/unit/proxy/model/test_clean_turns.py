@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from policy.model import SourceKind
 from policy.withheld.words import RUN, words_of
 from proxy.dialects.model.api import ANTHROPIC, APIS, RESPONSES
 from proxy.ledger.core import Entered
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from proxy.dialects.model.api import ModelApi
     from proxy.dialects.model.transcript import ModelRequest
     from proxy.dialects.strict_json.tolerant import Json
-
-TOOL = SourceKind.TOOL_RESULT
 
 
 class _Ledger:
