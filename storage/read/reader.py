@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import time
 from contextlib import contextmanager
@@ -75,18 +74,20 @@ _PAUSE_S: Final = 0.000_5
 class EmbeddedReader(TrustReads):
     """Implements `MemoryReader` on the embedded engine. Any thread."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(
+        self, engine: Engine, reads: Reads = Reads.ALL, origins: Origins | None = None
+    ) -> None:
         super().__init__(engine.parts.store, engine.parts.names)
+        self.reads = reads
         self._engine = engine
         self._store = engine.parts.store
         self._names = engine.parts.names
         self._derived = engine.parts.derived
         self._catalogue = engine.parts.derived.catalogue
         self._clock = engine.parts.clock
-        self._origins = Origins(engine)
+        self._origins = origins or Origins(engine)
         # The anchors of every tenant, and the count of changes under which they were read.
         self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
-        self.reads = Reads.ALL
 
     # ---- reading memories ------------------------------------------------------------------------
 
@@ -94,9 +95,7 @@ class EmbeddedReader(TrustReads):
         """The reader of the rows at or above a floor: for it, nothing below exists."""
         if reads is self.reads:
             return self
-        reader = copy.copy(self)
-        reader.reads = reads
-        return reader
+        return type(self)(self._engine, reads, self._origins)
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
         """One live memory; None if the tenant has no live memory with this id."""
