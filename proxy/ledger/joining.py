@@ -40,7 +40,7 @@ class History(NamedTuple):
     lengths: tuple[int, ...] = ()
 
 
-class Place(NamedTuple):
+class SessionMatch(NamedTuple):
     """The sessions that a request belongs to, oldest first; several of them are merged."""
 
     sessions: tuple[Session, ...]
@@ -171,7 +171,7 @@ def digest_of(turn: Turn, reader: Reader) -> int:
     return reader.digest(parts)
 
 
-def place_of(book: Book, request: ModelRequest, history: History, reader: Reader) -> Place:
+def place_of(book: Book, request: ModelRequest, history: History, reader: Reader) -> SessionMatch:
     """Every session that some part of the request points to."""
     found: dict[str, Session] = {}
     for name in _pointers(book, request, history, reader):
@@ -190,7 +190,7 @@ def place_of(book: Book, request: ModelRequest, history: History, reader: Reader
         if session is not None:
             found[session.session] = session
     oldest_first = sorted(found.values(), key=lambda one: (one.began_ms, one.session))
-    return Place(tuple(oldest_first), astray)
+    return SessionMatch(tuple(oldest_first), astray)
 
 
 def _pointers(book: Book, request: ModelRequest, history: History, reader: Reader) -> Iterator[str]:
