@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +22,15 @@ STEPS: Final = 16
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
+
+
+class RunsAside(Protocol):
+    """Computes pure functions of long texts beside the event loop (`proxy.seams.pace.Pace`)."""
+
+    async def aside(self, owner: str, size: int, call: Callable[[*_Args], _T], *args: *_Args) -> _T:
+        """The result of a pure function of a text of `size` characters, for one principal."""
+        ...
 
 
 class State(Enum):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Where
-    from proxy.seams.pace import Pace
+    from proxy.seams.slices import RunsAside
     from proxy.withhold.voices import HostSentence, Listener, UserString
 
     Refused = Callable[[Sequence[str]], frozenset[int]]
@@ -241,7 +241,7 @@ class AllSpeakers:
     """The first speakers of all principals. Event loop only."""
 
     def __init__(
-        self, listener: Listener, pace: Pace, keep: Callable[[list[Spoke]], Awaitable[None]]
+        self, listener: Listener, pace: RunsAside, keep: Callable[[list[Spoke]], Awaitable[None]]
     ) -> None:
         """`keep` makes records durable."""
         self._listener = listener
