@@ -26,6 +26,7 @@ TENANT = Tenant("default")
 AGENT = Principal(principal_id=PrincipalId("agent-1"), tenant=TENANT)
 OTHER = Principal(principal_id=PrincipalId("agent-2"), tenant=Tenant("other"))
 PERSON = Principal(principal_id=PrincipalId("ada"), tenant=TENANT, channel=Channel.USER)
+OPERATOR = Principal(principal_id=PrincipalId("olga"), tenant=TENANT, channel=Channel.OPERATOR)
 BY = PrincipalId("operator-1")
 SERVER = "memory"
 GOOD = "Ada has moved the quarterly review to Thursday afternoon"

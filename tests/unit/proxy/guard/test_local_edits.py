@@ -10,7 +10,7 @@ from policy.gate import unsafe_gate_without
 from policy.model import MemoryClass, MemoryStatus, PrincipalId, SourceKind
 from policy.query import EVERYTHING
 from tests.unit.proxy.editing import PAGE, Agent, desk
-from tests.unit.proxy.guarded import AGENT, BY, PERSON, STEERING
+from tests.unit.proxy.guarded import AGENT, BY, OPERATOR, STEERING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,22 +118,22 @@ async def test_an_edit_of_a_note_of_its_own_lands_low_whatever_was_read(
 
 
 @pytest.mark.parametrize(("tool_map", "made", "change"), EDITS)
-async def test_an_edit_of_a_person_s_note_waits_and_an_addition_does_not(
+async def test_an_edit_of_a_proven_note_waits_and_an_addition_does_not(
     tmp_path: Path, tool_map: str, made: Calls, change: Calls
 ) -> None:
     async with desk(tmp_path) as at:
-        assert await at.agent(tool_map, PERSON).calls(*made)
+        assert await at.agent(tool_map, OPERATOR).calls(*made)
         adds = change[1].get("command") == "insert"
         agent = at.agent(tool_map)
         assert await agent.calls(*change) is adds
         low = {(SourceKind.TOOL_RESULT, MemoryClass.L3)} if adds else set()
-        assert _rows(at) == {(SourceKind.USER_INPUT, MemoryClass.L3)} | low
+        assert _rows(at) == {(SourceKind.OPERATOR, MemoryClass.L3)} | low
 
 
 async def test_without_the_wall_it_is_changed(tmp_path: Path) -> None:
-    """The control: step 1 alone guards a person's note."""
+    """The control: step 1 alone guards a proven note."""
     async with desk(tmp_path, unsafe_gate_without(frozenset({1}))) as at:
-        assert await at.agent(FILES, PERSON).calls(*MADE)
+        assert await at.agent(FILES, OPERATOR).calls(*MADE)
         assert await at.agent(FILES).calls(*swap("March", "April"))
 
 
@@ -162,16 +162,16 @@ MIXED = f"{OWN}\nAda keeps the keys."
         (do("str_replace", old_str="keys", new_str="boats", all=True), False),
     ],
 )
-async def test_of_a_note_with_lines_of_both_only_a_person_s_wait(
+async def test_of_a_note_with_lines_of_both_only_proven_ones_wait(
     tmp_path: Path, change: Calls, *, lands: bool
 ) -> None:
     async with desk(tmp_path) as at:
-        assert await at.agent(FILES, PERSON).calls(*MADE)
+        assert await at.agent(FILES, OPERATOR).calls(*MADE)
         agent = at.agent(FILES)
         more = do("insert", insert_line=1, insert_text="Ada keeps the keys.")
         assert await _all(agent, more, change) == [True, lands]
         assert lands or (agent.last is not None and "source_below_stored" in agent.last)
-        assert (SourceKind.USER_INPUT, MemoryClass.L3) in _rows(at)
+        assert (SourceKind.OPERATOR, MemoryClass.L3) in _rows(at)
 
 
 async def test_it_may_look_at_the_note_before_it_changes_it(tmp_path: Path) -> None:
