@@ -206,7 +206,7 @@ def running(program: str, place: Path, port: int, sentry: int | None = None) -> 
     settings = place / "mnemogate.toml"
     table = (
         f'[[model]]\nname = "openai"\napi = "openai"\nurl = "http://127.0.0.1:{port}"\n'
-        f'headers_file = "{secret}"\nuser_turns = "person"\n'
+        f'headers_file = "{secret}"\n'
     )
     environment = dict(os.environ)
     if sentry is not None:

@@ -1,7 +1,7 @@
 """The closed list of what may move trust, what each outcome weighs, and how often it may count.
 
-Events that are not on the list move nothing: a hold for taint alone, one rate limit and a text that
-is too long happen to honest agents. Nothing here is taken from a request: the gate, a person, the
+Events that are not on the list move nothing: a hold for a label, one rate limit and a text that is
+too long happen to honest agents. Nothing here is taken from a request: the gate, a person, the
 passing of time or an incident reports each outcome.
 """
 

@@ -229,7 +229,7 @@ COMMANDS = (
     ),
     Command(
         words=("session", "show"),
-        summary="show what entered a session, its taint and why, and what each write came from",
+        summary="show what entered a session, whether it had read, and what each write came from",
         act=_show,
         arguments=_show_arguments,
     ),

@@ -1,8 +1,8 @@
 """How well a paraphrase is found again: the containment matcher on real pairs, as a ROC curve.
 
 Each note that a model made is compared with the remark that it was made of, and with remarks of
-other people. The matcher may only lower a label, so what it misses is a label that stays where
-taint put it.
+other people. The matcher names origins and changes no label, so what it misses is an origin without
+a name.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def test_each_attack_of_the_threat_model_has_an_address_of_its_own() -> None:
 
 MORE_TERMS = (
     *("A1", "A2", "A3", "A4", "A5", "B0", "B1", "LG", "S3", "S4", "NFR", "PRLR", "the paper"),
-    *("source", "basis", "taint", "ceiling", "containment", "standing", "epoch", "leaf"),
+    *("source", "basis", "proof", "floor", "read bit", "place", "standing", "epoch", "leaf"),
 )
 
 
