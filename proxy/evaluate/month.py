@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from policy.model import PrincipalId
-from proxy.evaluate.figures import rate
+from proxy.evaluate.figures import rate, share
 from proxy.evaluate.free_port import on_free_port
 from proxy.evaluate.honest_work import Agent, Move, Worker
 from proxy.evaluate.model import tables
@@ -132,15 +132,23 @@ def _block(note: _Note) -> _Kept:
     return _Kept("core_memory_append", {"label": "human", "content": note.text}, answer)
 
 
+def _persona(note: _Note) -> _Kept:
+    """The same call with the block that its host puts into every prompt as rules."""
+    kept = _block(note)
+    return kept._replace(arguments={**kept.arguments, "label": "persona"})
+
+
 _SERVER: Final = _Memory("month-server", {"mcp__memory__create_entities": ("entities",)}, _entity)
 _BLOCKS: Final = _Memory("month-blocks", {"core_memory_append": ("label", "content")}, _block)
+_PERSONA: Final = _Memory("month-persona", _BLOCKS.tools, _persona)
 _APPLICATION: Final = "month-application"
 
 
 async def month(book: Book, days: int = DAYS) -> None:
     """Play a month with three clients: two agents and an application that uses Mem0.
 
-    One agent has a memory server, the other has memory blocks.
+    One agent has a memory server, the other has memory blocks. Another notes the same into a place
+    of instructions.
     """
     draw, worker = book.progress("thirty days"), Worker()
     async with on_free_port(worker.served()) as worker.url:
@@ -152,6 +160,8 @@ async def month(book: Book, days: int = DAYS) -> None:
                 refused[memory.name] = stopped - _held(bench, memory.name)
                 draw(done, 3)
             refused[_APPLICATION] = await _applied(bench, days)
+            notes = sum(map(len, notes_by_day(days)))
+            waited = await _lived(bench, worker, _PERSONA, days)
             draw(3, 3)
             held = {name: _held(bench, name) for name in refused}
     for name, count in refused.items():
@@ -161,12 +171,14 @@ async def month(book: Book, days: int = DAYS) -> None:
         "holds_per_day": rate(held[_SERVER.name], days, _UNIT),
         "holds_per_day_blocks": rate(held[_BLOCKS.name], days, _UNIT),
         "holds_per_day_application": rate(held[_APPLICATION], days, _UNIT),
+        "instruction_places_landed": share(notes - waited, notes),
     }
     book.found(Tables(labels=found))
-    for name in ("holds_per_day", "holds_per_day_application"):
-        book.promise(f"labels: {name}", found[name], HOLDS_A_DAY_MAX, at_most=True)
-    waits = held[_BLOCKS.name]
-    book.control("labels: notes of a day with a page wait for blocks", fired=waits > 0)
+    landed = found.pop("instruction_places_landed")
+    book.promise("labels: no note lands in a place of instructions", landed, 0.0)
+    for name, figure in found.items():
+        book.promise(f"labels: {name}", figure, HOLDS_A_DAY_MAX, at_most=True)
+    book.control("labels: notes into a place of instructions wait", fired=waited == notes > 0)
 
 
 def notes_by_day(days: int) -> Iterator[list[_Note]]:

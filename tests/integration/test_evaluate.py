@@ -24,7 +24,7 @@ from proxy.evaluate.honest import honest
 from proxy.evaluate.isolating import isolate
 from proxy.evaluate.labels import labels
 from proxy.evaluate.meanings import MEANINGS
-from proxy.evaluate.month import HOLDS_A_DAY_MAX, NOTES_A_DAY, month
+from proxy.evaluate.month import NOTES_A_DAY, month
 from proxy.evaluate.names import LONG, SECTIONS
 from proxy.evaluate.sections import EXPERIMENTS, evaluate
 from proxy.evaluate.sleepers import trust
@@ -67,8 +67,9 @@ async def test_what_a_person_says_is_hers_and_what_she_pastes_is_not() -> None:
     assert found.broken == ()
     assert found.tables.labels is not None
     assert {name: figure.value for name, figure in found.tables.labels.items()} == {
-        "verbatim_user_input": 100.0,
-        "rewritten_user_input": 100.0,
+        "verbatim_landed": 100.0,
+        "rewritten_landed": 100.0,
+        "above_floor": 0.0,
         "pasted_orders_at_L2": 0.0,
         "two_sessions_admitted": 0.0,
     }
@@ -203,18 +204,16 @@ async def test_real_groups_of_lies_are_found_in_a_real_store(
     assert (cells["real_groups_leave_one_out"].value or 0.0) < 10.0
 
 
-async def test_notes_of_a_few_days_wait_less_than_once_a_day_and_is_refused_nothing() -> None:
+async def test_notes_of_a_few_days_land_but_for_those_in_a_place_of_instructions() -> None:
     found = book()
     await month(found, days := 6)
     assert found.broken == ()
     labels_found = found.tables.labels
     assert labels_found is not None
+    assert {figure.value for figure in labels_found.values()} == {0.0}
+    landed = labels_found.pop("instruction_places_landed")
+    assert landed.n == round(days * NOTES_A_DAY)
     assert {figure.n for figure in labels_found.values()} == {days}
-    held = {name: figure.value for name, figure in labels_found.items()}
-    assert held["holds_per_day_application"] == 0.0
-    assert 0.0 < (held["holds_per_day"] or 0.0) <= HOLDS_A_DAY_MAX
-    # Each note in a block is a preference, and the answer of its tool is a tool's result.
-    assert 1.0 < (held["holds_per_day_blocks"] or 0.0) < NOTES_A_DAY
 
 
 @pytest.mark.heavy
