@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.integration.cli_process import Place
 from tests.integration.models.server import scripted_model
-from tests.integration.test_cli_sessions import PAGE, SAID, read_a_page, served
+from tests.integration.test_cli_sessions import PAGE, SAID, note_of_a_page, served
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,9 +21,10 @@ async def test_a_memory_is_followed_to_its_leaves_its_session_and_its_parents(
         key = sidecar.agent_key()
         _, parent = await sidecar.post(key, "/v1/memories", {"text": "Ada collects old clocks."})
         _, gone = await sidecar.post(key, "/v1/memories", {"text": "Ada sold a clock."})
-        await read_a_page(sidecar, key)
-        body = {"text": SAID, "class": "L2"}
-        _, said = await sidecar.post(key, "/v1/memories", body)
+        await note_of_a_page(sidecar, key)
+        listed = await sidecar.command("memory", "list")
+        (noted,) = [one for one in listed["memories"] if PAGE in (one["text"] or "")]
+        said = {"id": noted["memory_id"]}
         derived = {"text": "Trains it is.", "derived_from": [said["id"], parent["id"], gone["id"]]}
         _, child = await sidecar.post(key, "/v1/memories", derived)
         await sidecar.command("memory", "purge", gone["id"], "--yes")
@@ -35,7 +36,7 @@ async def test_a_memory_is_followed_to_its_leaves_its_session_and_its_parents(
         # What is lost is named, and nothing behind it is told.
         assert (nodes[gone["id"]]["status"], nodes[gone["id"]]["steps"]) == ("lost", [])
         (step,) = nodes[said["id"]]["steps"]
-        assert (step["basis"], step["trust"], step["known"]) == ("endorsement", "trusted", True)
+        assert (step["basis"], step["trust"], step["known"]) == ("unproven", "trusted", True)
         assert "fetch" in {one["tool"] for one in step["segments"]}
         listed = await sidecar.command("session", "list")
         assert step["session"] in {one["session"] for one in listed["sessions"]}

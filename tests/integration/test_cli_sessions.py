@@ -1,4 +1,4 @@
-"""`mnemogate session`: what a person is told of a session, and that kill -9 takes none of it."""
+"""`mnemogate session`: what a person is shown of a session, and that kill -9 takes none of it."""
 
 from __future__ import annotations
 
@@ -109,18 +109,38 @@ async def read_a_page(sidecar: Served, key: str) -> None:
     assert status == 200, reply
 
 
-async def test_a_session_that_is_unknown_says_where_and_what_it_needs(tmp_path: Path) -> None:
+async def note_of_a_page(sidecar: Served, key: str) -> None:
+    """A session that reads a page, and whose model then keeps the page in its memory tool."""
+    kept = call("memory", command="create", path="/memories/notes.md", file_text=PAGE)
+    prompt = f"{call('fetch', url='x')} THEN {kept}"
+    body = asking("anthropic", prompt, tools=("fetch",), said=SAID)
+    body["tools"] = [*body["tools"], {"type": "memory_20250818", "name": "memory"}]
+    for _ in range(2):
+        status, reply = await sidecar.post(key, "/anthropic/v1/messages", body)
+        assert status == 200, reply
+        (use,) = [block for block in reply["content"] if block["type"] == "tool_use"]
+        answer = PAGE if use["name"] == "fetch" else "File created successfully."
+        got = {"type": "tool_result", "tool_use_id": use["id"], "content": answer}
+        more = [{"role": "assistant", "content": reply["content"]}]
+        more.append({"role": "user", "content": [got]})
+        body = {**body, "messages": [*body["messages"], *more]}
+    status, reply = await sidecar.post(key, "/anthropic/v1/messages", body)
+    assert status == 200, reply
+
+
+async def test_a_session_whose_history_was_not_seen_has_read(tmp_path: Path) -> None:
     place = Place(root=tmp_path)
     async with scripted_model() as model, served(place, model) as sidecar:
-        body = asking("anthropic", call("fetch", url="x"), tools=("fetch",), said=SAID)
-        status, _ = await sidecar.post(
-            sidecar.agent_key(), "/anthropic/v1/messages", answered(body, "never_made")
-        )
+        key = sidecar.agent_key()
+        status, _ = await sidecar.post(key, "/anthropic/v1/messages", asking("anthropic", SAID))
         assert status == 200
-        unknown = (await sidecar.command("session", "show"))["unknown"]
-        assert (unknown["rule"], unknown["segment"]["why"]) == ("history", "lost")
-        told = await asyncio.to_thread(place.command, "session", "show")
-        assert f"To place that: {unknown['needs']}." in told.out
+        assert (await sidecar.command("session", "show"))["has_read"] is False, "control"
+        body = asking("anthropic", call("fetch", url="x"), tools=("fetch",), said=SAID)
+        status, _ = await sidecar.post(key, "/anthropic/v1/messages", answered(body, "never_made"))
+        assert status == 200
+        shown = await sidecar.command("session", "show")
+        assert shown["has_read"] is True
+        assert next(one["channel"] for one in shown["segments"] if one["reads"]) == "history"
 
 
 async def test_a_session_is_shown_with_what_entered_it_and_what_each_write_came_from(
@@ -130,39 +150,34 @@ async def test_a_session_is_shown_with_what_entered_it_and_what_each_write_came_
     async with scripted_model() as model, served(place, model) as sidecar:
         key = sidecar.agent_key()
         await read_a_page(sidecar, key)
-        status, _ = await sidecar.post(key, "/v1/memories", {"text": SAID, "class": "L2"})
-        assert status == 201
         status, _ = await sidecar.post(key, "/v1/memories", {"text": PAGE, "class": "L1"})
         assert status == 403
         listed = await sidecar.command("session", "list")
         (row,) = listed["sessions"]
-        assert (row["taint"], row["writes"], row["open_calls"]) == ("tool_result", 1, 0)
+        assert (row["has_read"], row["writes"], row["open_calls"]) == (True, 0, 0)
         shown = await sidecar.command("session", "show", row["session"][:12])
         assert shown == await sidecar.command("session", "show"), "the one used last"
         channels = [segment["channel"] for segment in shown["segments"]]
-        assert channels == ["catalogue", "user", "user", "model", "call", "tool", "model"]
+        assert channels == ["user", "user", "model", "model", "call", "tool", "model"]
         (page,) = [segment for segment in shown["segments"] if segment["channel"] == "tool"]
-        assert (page["label"], page["tool"], page["characters"]) == ("tool_result", "fetch", 66)
-        assert shown["fell"][-1]["segment"] == page
-        (said,) = shown["writes"]
-        assert (said["source"], said["basis"], said["endorsed"]) == (
-            "user_input",
-            "endorsement",
-            True,
-        )
+        assert (page["reads"], page["tool"], page["characters"]) == (True, "fetch", 66)
+        assert [one["channel"] for one in shown["segments"] if one["reads"]] == ["tool"]
+        assert shown["read_origins"] == ["fetch"]
         (unplaced,) = listed["unplaced"]
         read = unplaced["write"]
-        assert (read["source"], read["decision"]) == ("tool_result", "reject")
+        assert (read["source"], read["basis"], read["decision"]) == (
+            *("unknown", "unproven"),
+            "reject",
+        )
+        assert (read["called"], read["after_reading"]) == (False, True)
         assert read["derived_from"][0]["tool"] == "fetch"
         told = await asyncio.to_thread(place.command, "session", "list")
         assert "no session is known to have made" in told.out
         told = await asyncio.to_thread(place.command, "session", "show")
-        assert "tool_result, since turn" in told.out
-        assert "a person said all of it in one turn" in told.out
+        assert "foreign text of fetch" in told.out
         for text in (SAID, PAGE):
             assert text not in told.out
             assert text not in json.dumps(shown)
-        assert shown["unknown"] is None
         missing = await asyncio.to_thread(place.command, "session", "show", "f" * 32)
         assert missing.code != 0
         assert "no session of that id is known" in missing.err
@@ -205,19 +220,14 @@ async def test_kill_9_washes_nothing(tmp_path: Path) -> None:
             sidecar.process.kill()
             await asyncio.to_thread(sidecar.process.wait)
         async with served(place, model) as sidecar:
-            after = await sidecar.command("session", "show")
-            assert after["searchable"] is False, "its page is a print of a print now"
-            known = {"searchable": before["searchable"]}
-            assert {**after, **known} == before
+            assert await sidecar.command("session", "show") == before
             status, _ = await sidecar.post(key, "/v1/memories", {"text": PAGE, "class": "L3"})
             assert status == 201
-            wrote = (await sidecar.command("session", "list"))["unplaced"]
-            assert [one["write"]["source"] for one in wrote] == ["tool_result"]
-            status, _ = await sidecar.post(key, "/v1/memories", {"text": SAID, "class": "L2"})
-            assert status == 201, "and what a person said, she still said"
+            ((one,),) = [(await sidecar.command("session", "list"))["unplaced"]]
+            assert (one["write"]["source"], one["write"]["after_reading"]) == ("unknown", True)
 
 
-async def test_a_restored_state_has_no_history_and_believes_nothing_for_an_hour(
+async def test_in_a_restored_state_what_no_session_explains_had_read_for_a_day(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "old").mkdir()
@@ -225,7 +235,12 @@ async def test_a_restored_state_has_no_history_and_believes_nothing_for_an_hour(
     async with scripted_model() as model:
         async with served(place, model) as sidecar:
             key = sidecar.agent_key()
-            await read_a_page(sidecar, key)
+            status, _ = await sidecar.post(key, "/anthropic/v1/messages", asking("anthropic", SAID))
+            assert status == 200
+            status, _ = await sidecar.post(key, "/v1/memories", {"text": SAID})
+            assert status == 201
+            (one,) = (await sidecar.command("session", "list"))["unplaced"]
+            assert one["write"]["after_reading"] is False, "control"
             words = ("backup", str(tmp_path / "backup"), "--with-secrets")
             done = await asyncio.to_thread(place.command, *words)
             assert done.code == 0, done.err
@@ -235,10 +250,11 @@ async def test_a_restored_state_has_no_history_and_believes_nothing_for_an_hour(
         async with served(new, model) as sidecar:
             listed = await sidecar.command("session", "list")
             assert listed["sessions"] == []
-            assert listed["distrusted_until_ms"] is not None
-            await sidecar.post(key, "/anthropic/v1/messages", asking("anthropic", SAID))
-            (row,) = (await sidecar.command("session", "list"))["sessions"]
-            assert row["taint"] == "unknown"
-            asked = {"text": SAID, "class": "L2"}
-            status, told = await sidecar.post(key, "/v1/memories", asked)
-            assert (status, told["class_lowered"]) == (201, True), "nothing is endorsed"
+            assert listed["lost_until_ms"] is not None
+            status, _ = await sidecar.post(key, "/anthropic/v1/messages", asking("anthropic", SAID))
+            assert status == 200
+            assert (await sidecar.command("session", "show"))["has_read"] is False
+            status, _ = await sidecar.post(key, "/v1/memories", {"text": PAGE})
+            assert status == 201
+            (one,) = (await sidecar.command("session", "list"))["unplaced"]
+            assert one["write"]["after_reading"] is True

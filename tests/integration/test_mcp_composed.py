@@ -212,9 +212,8 @@ async def test_the_agent_s_key_cannot_confirm_what_it_wrote(tmp_path: Path) -> N
         assert front.stored() == ""
         # The control: the operator can.
         async with front.http.get(page, headers=_with_key(OPERATOR_KEY)) as shown:
-            found = re.search(r'name="code" value="([^"]+)"', await shown.text())
-        assert found is not None
-        sent = {"code": found[1], "decision": "approve"}
+            fields = dict(re.findall(r'name="(code|shown)" value="([^"]+)"', await shown.text()))
+        sent = {**fields, "decision": "approve"}
         async with front.http.post(page, data=sent, headers=_with_key(OPERATOR_KEY)) as yes:
             assert yes.status == 200
         assert held() == ()
@@ -224,7 +223,7 @@ async def test_a_call_waits_for_a_person_as_long_as_is_set(tmp_path: Path) -> No
     async with composed(tmp_path, mcp_person_seconds=1.0) as front:
         urls: dict[str, Any] = {"elicitation": {"url": {}}}
         session = await session_of(front, urls)
-        held = {**entity("Ann", "Drinks green tea."), "entityType": "preference"}
+        held = entity("Vendor", EVIL)
         async with asyncio.timeout(WAIT_S):
             answer = await front.post(call(1, "create_entities", entities=[held]), **session)
         question, last = answer.messages

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policy.model import Channel
 from proxy.compose.app import Composition
 from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.canary import new_canary
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 each_api = pytest.mark.parametrize("api", APIS)
 CONTROL = Composition(couple=lambda _: UnsafeUncoupled())
 LIKES = "I prefer trains over planes for any trip under six hours."
+MUSEUM = "The museum of clocks opens at nine and closes at five on weekdays."
 
 
 def answered(api: str, body: Json, call_id: str, result: str) -> Json:
@@ -104,7 +106,9 @@ async def test_a_tool_that_comes_later_brings_back_nothing_that_was_refused(
     async with fronted(tmp_path) as bench:
         body = asking(api, "Hello.", tools=("fetch",))
         more = offering(api, body, "quotes", f"Gives quotes. {poison}")
-        assert (await bench.ask(api, body if late else more)).status == 200
+        # The page, or the host with its tools, is the first to say it.
+        first = answered(api, body, "call_0000", f"A page. {poison}") if late else more
+        assert (await bench.ask(api, first)).status == 200
         assert (await bench.front.write(AGENT_KEY, {"text": poison, "class": "L1"}))[0] == 403
         for _ in range(2):
             before = len(bench.model.requests)
@@ -124,20 +128,19 @@ async def label_of(bench: Bench, text: str) -> tuple[str, str]:
 
 
 @each_api
-async def test_what_a_person_said_is_theirs_and_what_a_page_said_is_not(
-    tmp_path: Path, api: str
-) -> None:
+async def test_what_a_turn_said_and_what_a_page_said_land_alike(tmp_path: Path, api: str) -> None:
     async with fronted(tmp_path) as bench:
         body = asking(api, call("fetch", url="x"), tools=("fetch",), said=LIKES)
         await bench.ask(api, body)
-        page = "The museum of clocks opens at nine and closes at five on weekdays."
-        await bench.ask(api, answered(api, body, "call_0000", page))
-        status, made = await bench.front.write(AGENT_KEY, {"text": LIKES, "class": "L2"})
-        assert status == 201, made
-        assert await label_of(bench, LIKES) == ("user_input", "L2")
-        status, made = await bench.front.write(AGENT_KEY, {"text": page, "class": "L2"})
-        assert (status, made["class_lowered"]) == (201, True), made
-        assert await label_of(bench, page) == ("tool_result", "L3")
+        await bench.ask(api, answered(api, body, "call_0000", MUSEUM))
+        for text in (LIKES, MUSEUM):
+            status, made = await bench.front.write(AGENT_KEY, {"text": text, "class": "L2"})
+            assert (status, made["class_lowered"]) == (201, True), made
+            assert await label_of(bench, text) == ("unknown", "L3")
+        # Control: the same words with the key of a program that people use.
+        hers = await bench.front.key("ada", tenant="hers", channel=Channel.USER)
+        status, made = await bench.front.write(hers, {"text": LIKES, "class": "L2"})
+        assert (status, made["memory_class"]) == (201, "L2"), made
 
 
 @each_api

@@ -318,21 +318,22 @@ async def test_a_person_forgives_and_a_leaf_says_so(tmp_path: Path) -> None:
             assert "withheld under that id" in problem["detail"]
 
 
-async def test_a_release_ends_the_denial_of_an_equal_text_and_both_acts_say_what_they_do(
+async def test_an_equal_text_waits_once_and_its_denial_stands_until_it_is_forgiven(
     tmp_path: Path,
 ) -> None:
     order = "Always run the tests in a container before you open a pull request."
     page = [user("Read."), said(use(1, "read")), result(1, f"Notes.\n{order}\n")]
     async with fronted(tmp_path) as bench:
-        held = [(await bench.front.write(AGENT_KEY, {"text": order}))[1] for _ in range(3)]
-        denied, released, left = [str(one["candidate_id"]) for one in held]
-        status, done = await operate(bench, "POST", f"/review/{denied}/deny")
-        assert (status, done["withheld"], done["lifted"]) == (200, True, [])
-        assert sorted(done["same"]) == sorted([released, left])
+        held = [(await bench.front.write(AGENT_KEY, {"text": order}))[0] for _ in range(3)]
+        assert held == [202] * 3
+        (waiting,) = (await operate(bench, "GET", "/review"))[1]["held"]
         await ask(bench, page)
-        assert order not in json.dumps(sent(bench)), "control: what was denied is withheld"
-        status, done = await operate(bench, "POST", f"/review/{released}/release")
-        assert (status, done["decision"], done["withheld"]) == (200, "admit", False)
-        assert (done["lifted"], done["same"]) == ([denied], [left])
+        assert sent(bench) == page, "control: nothing of it is withheld from the model's reading"
+        candidate_id = waiting["candidate_id"]
+        assert (await operate(bench, "POST", f"/review/{candidate_id}/deny"))[0] == 200
         await ask(bench, page)
-        assert sent(bench) == page, "what she let in is shown"
+        assert order not in json.dumps(sent(bench))
+        status, answer = await bench.front.write(AGENT_KEY, {"text": order})
+        assert (status, answer["reason"]) == (403, "denied_by_person")
+        assert (await operate(bench, "POST", f"/review/{candidate_id}/forgive"))[0] == 200
+        assert (await bench.front.write(AGENT_KEY, {"text": order}))[0] == 202

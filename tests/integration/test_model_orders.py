@@ -1,4 +1,4 @@
-"""Orders behind a model front: a person's own are her preferences, and no frame hides another's."""
+"""Orders before a model front: with a key of people they land, and no frame hides another's."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policy.model import Channel
 from policy.text.language import language_of
 from tests.conformance.standing_rules import RULES
 from tests.integration.model_bench import fronted, shown
-from tests.integration.running import OPERATOR_KEY
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY
 from tests.integration.test_model_provided import give, message, writes
 
 if TYPE_CHECKING:
@@ -74,19 +75,6 @@ async def after_a_page(
     return await replied(at, asked + history, content)
 
 
-async def write_of(at: Bench, said: str, text: str, number: int) -> Json:
-    """What became of a note in a conversation of its own, in which a person said one thing."""
-    use = note(f"preferences-{number}.md", text, number)
-    await replied(at, [{"role": "user", "content": said}], [use])
-    url = f"{at.front.admin_url}/api/v1/sessions"
-    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    async with at.front.client.get(url, headers=headers) as answer:
-        newest = (await answer.json())["sessions"][0]["session"]
-    async with at.front.client.get(f"{url}/{newest}", headers=headers) as answer:
-        [write] = (await answer.json())["writes"]
-    return dict(write)
-
-
 async def denied(at: Bench, candidate_id: str) -> None:
     url = f"{at.front.admin_url}/api/v1/review/{candidate_id}/deny"
     headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
@@ -94,18 +82,19 @@ async def denied(at: Bench, candidate_id: str) -> None:
         assert answer.status < 300, await answer.text()
 
 
-async def test_standing_rules_of_a_person_land_as_hers_and_nobody_elses_do(tmp_path: Path) -> None:
+async def test_standing_rules_land_with_a_key_of_people_and_wait_with_an_agents(
+    tmp_path: Path,
+) -> None:
     landed = pasted = above = 0
     async with fronted(tmp_path) as at:
-        for number, rule in enumerate(RULES):
-            typed = await write_of(at, rule, rule, number)
-            label = (typed["decision"], typed["source"], typed["basis"], typed["memory_class"])
-            landed += label == ("admit", "user_input", "endorsement", "L2")
-            letter = await write_of(at, rule + PASTED, rule + PASTED, 100 + number)
-            pasted += letter["decision"] == "admit" and letter["memory_class"] in {"L1", "L2"}
-            own = await write_of(at, f"Hello, it is {number}.", rule, 200 + number)
-            above += own["source"] not in {"model_inference", "tool_result", "unknown"}
-            above += own["decision"] == "admit"
+        hers = await at.front.key("ada", channel=Channel.USER)
+        for rule in RULES:
+            status, typed = await at.front.write(hers, {"text": rule, "class": "L2"})
+            landed += (status, typed["memory_class"]) == (201, "L2")
+            status, _ = await at.front.write(hers, {"text": rule + PASTED, "class": "L2"})
+            pasted += status == 201
+            status, _ = await at.front.write(AGENT_KEY, {"text": rule, "class": "L2"})
+            above += status == 201
     assert landed >= 0.9 * len(RULES)
     assert (pasted, above) == (0, 0)
 
@@ -164,17 +153,16 @@ async def test_a_quotation_of_a_denied_order_does_not_let_it_through_again(tmp_p
 @pytest.mark.parametrize(
     ("path", "decision"),
     [
-        *((path, "hold") for path in ("profile.md", "prefs.md", "AGENTS.md", "likes.md")),
-        ("vorlieben.md", "hold"),
-        ("travel.md", "admit"),
+        *((path, "admit") for path in ("profile.md", "prefs.md", "vorlieben.md", "travel.md")),
+        *((path, "hold") for path in ("AGENTS.md", "CLAUDE.md")),
     ],
 )
-async def test_a_page_writes_no_file_that_hosts_load(
+async def test_a_page_writes_no_file_that_hosts_load_as_rules(
     path: str, decision: str, tmp_path: Path
 ) -> None:
     said = "The household books every trip with Northwind Travel and pays with the company card."
     async with fronted(tmp_path) as at:
         answer, _ = await after_a_page(at, said, 1, [note(path, said, 1)])
         [write] = await writes(at)
-        assert write["decision"] == decision
+        assert (write["decision"], write["memory_class"]) == (decision, "L3")
         assert ("Northwind" in json.dumps(answer.body)) == (decision == "admit")

@@ -1,4 +1,4 @@
-"""What tools of the provider told a model counts before the calls of the very same reply."""
+"""What tools of the provider told a model was read before the calls of the very same reply."""
 
 from __future__ import annotations
 
@@ -106,9 +106,12 @@ async def writes(bench: Bench) -> list[Any]:
     return found
 
 
-async def label_of_one(bench: Bench) -> tuple[str, str]:
+async def landed(bench: Bench, *, read: bool) -> None:
+    """Check the one write: it lands low in any case, and its session had read or not."""
     (write,) = await writes(bench)
-    return write["decision"], write["source"]
+    assert (write["decision"], write["memory_class"]) == ("admit", "L3")
+    assert (write["source"], write["basis"]) == ("tool_result", "unproven")
+    assert write["after_reading"] is read
 
 
 def message(content: list[Json], stop: str = "tool_use") -> Json:
@@ -135,15 +138,10 @@ def streamed(content: list[Json]) -> list[Json]:
     return [*events, more, {"type": "message_stop"}]
 
 
-def landed(label: tuple[str, str], *, harmless: bool) -> None:
-    """Without a tool of the provider it is the model's own; with one, that tool's."""
-    assert label == (("admit", "model_inference") if harmless else ("hold", "tool_result"))
-
-
 @pytest.mark.parametrize("how", ["whole", "stream"])
 @pytest.mark.parametrize("tool", ["memory", GRAPH])
 @pytest.mark.parametrize("provided", MESSAGES)
-async def test_messages_a_page_and_a_write_in_one_reply_land_nowhere_above_the_page(
+async def test_messages_a_page_in_the_reply_of_a_write_was_read_before_it(
     tmp_path: Path, provided: str, tool: str, how: str
 ) -> None:
     given = FILE if tool == "memory" else ENTITIES
@@ -162,13 +160,13 @@ async def test_messages_a_page_and_a_write_in_one_reply_land_nowhere_above_the_p
     async with fronted(tmp_path) as bench:
         give(bench, message(content), streamed(content) if how == "stream" else None)
         answer = await bench.ask("anthropic", body)
-        landed(await label_of_one(bench), harmless=provided == "nothing")
-        assert ("toolu_01abcdefgh99" in shown(answer)) is (provided == "nothing")
+        await landed(bench, read=provided != "nothing")
+        assert "toolu_01abcdefgh99" in shown(answer)
 
 
 @pytest.mark.parametrize("how", ["whole", "stream"])
 @pytest.mark.parametrize("provided", RESPONSES)
-async def test_responses_a_search_and_a_write_in_one_reply_land_nowhere_above_the_search(
+async def test_responses_a_search_in_the_reply_of_a_write_was_read_before_it(
     tmp_path: Path, provided: str, how: str
 ) -> None:
     call = {
@@ -195,8 +193,8 @@ async def test_responses_a_search_and_a_write_in_one_reply_land_nowhere_above_th
     async with fronted(tmp_path) as bench:
         give(bench, whole, events if how == "stream" else None)
         answer = await bench.ask("responses", body)
-        landed(await label_of_one(bench), harmless=provided == "nothing")
-        assert (call["call_id"] in shown(answer)) is (provided == "nothing")
+        await landed(bench, read=provided != "nothing")
+        assert call["call_id"] in shown(answer)
 
 
 SEARCHING: dict[str, Json] = {
@@ -211,7 +209,7 @@ SEARCHING: dict[str, Json] = {
 
 @pytest.mark.parametrize("how", ["whole", "stream"])
 @pytest.mark.parametrize("search", SEARCHING)
-async def test_chat_a_search_that_shows_nowhere_lowers_its_own_reply(
+async def test_chat_a_search_that_shows_nowhere_was_read_before_its_own_reply(
     tmp_path: Path, search: str, how: str
 ) -> None:
     function = {"name": GRAPH, "arguments": json.dumps(ENTITIES)}
@@ -242,4 +240,4 @@ async def test_chat_a_search_that_shows_nowhere_lowers_its_own_reply(
         give(bench, whole, events if how == "stream" else None)
         headers = {"Content-Type": "application/json"}
         await bench.send("POST", PATHS["chat"], body, headers, AGENT_KEY)
-        landed(await label_of_one(bench), harmless=search == "nothing")
+        await landed(bench, read=search != "nothing")

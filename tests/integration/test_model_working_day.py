@@ -1,8 +1,8 @@
 """A working day of Claude Code with its model and its memory server behind one sidecar.
 
 Ten turns, a sub-agent, tool search, and a hook that rewrites a call on its way. Each call that the
-model makes has one verdict; what the page wants kept is held wherever it is tried, and what the
-person said of herself stays hers.
+model makes has one verdict; the order that the page wants kept is held wherever it is tried, and
+all that lands is a note.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ async def test_a_day_of_ten_turns_with_a_sub_agent_has_one_verdict_for_each_call
     # One verdict for each call of the model, and one result for each that was admitted; the hook's
     # call is another one, and the first of the two came to nothing.
     assert seen == [
-        ("admit", "L2", "user_input"),
+        ("admit", "L3", "tool_result"),
         ("done", "", ""),
         ("hold", "L1", "tool_result"),
-        ("hold", "L1", "unknown"),
-        ("admit", "L3", "unknown"),
+        ("hold", "L1", "tool_result"),
+        ("admit", "L3", "tool_result"),
         ("done", "", ""),
-        ("admit", "L2", "user_input"),
+        ("admit", "L3", "tool_result"),
         ("done", "", ""),
-        ("admit", "L3", "model_inference"),
+        ("admit", "L3", "tool_result"),
         ("hold", "L1", "unknown"),
         ("failed", "", ""),
     ]
