@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from policy.labels.editing import Edit
-from policy.model import CandidateId, ChangeKind, MemoryClass, MemoryId, SourceKind
+from policy.model import CandidateId, ChangeKind, MemoryId
 from proxy.cli.mcp import client_of, electing
 from proxy.compose.app import Composition
 from proxy.guard.client import GuardClient
@@ -74,13 +73,6 @@ async def said(asked: Coroutine[object, object, object]) -> str:
 
 async def conversation(client: GuardClient) -> list[str]:
     """All that a relay may ask, and what none may, as it is answered."""
-    known = Edit(
-        before="tea",
-        after=GOOD,
-        source=SourceKind.OPERATOR,
-        ceiling=SourceKind.OPERATOR,
-        memory_class=MemoryClass.L4,
-    )
     many = msgspec.structs.replace(call(item(GOOD)), items=(item(GOOD),) * 257)
     long = msgspec.structs.replace(item(GOOD), key="k" * 2_000)
     tools = (PinnedTool(name="read", digest="0" * 64),)
@@ -108,7 +100,7 @@ async def conversation(client: GuardClient) -> list[str]:
         client.unsettled(AGENT, SERVER),
         client.decided(AGENT, CandidateId("0" * 32)),
         client.decided(AGENT, CandidateId("../../etc")),
-        client.perform(Write(proposals=(Proposal(change=ChangeKind.CREATE, edit=known),))),
+        client.perform(Write(proposals=(Proposal(change=ChangeKind.CREATE, text_after=GOOD),))),
         client.perform(
             Write(proposals=(Proposal(change=ChangeKind.PURGE, memory_id=MemoryId("m")),))
         ),

@@ -14,7 +14,6 @@ import pytest
 
 from policy import query
 from policy.after.signals import Grade
-from policy.labels.editing import Edit
 from policy.model import (
     CandidateId,
     ChangeKind,
@@ -209,14 +208,7 @@ async def test_questions_of_a_relay_share_a_connection_and_find_the_next_gate(
 
 
 async def test_nobody_but_the_guard_says_what_is_known_of_a_text(gate: Gate) -> None:
-    known = Edit(
-        before="tea",
-        after=GOOD,
-        source=SourceKind.OPERATOR,
-        ceiling=SourceKind.OPERATOR,
-        memory_class=MemoryClass.L4,
-    )
-    claims = Proposal(change=ChangeKind.CREATE, text=GOOD, edit=known)
+    claims = Proposal(change=ChangeKind.CREATE, text=STEERING, text_after=GOOD)
     with pytest.raises(MalformedRequest):
         await gate.client.perform(Write(proposals=(claims,)))
 

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.labels.editing import NOTHING, Effect, How, changed_lines, keeps_half, text_after
+from policy.labels.editing import (
+    NOTHING,
+    Effect,
+    How,
+    changed_lines,
+    keeps_half,
+    text_after,
+)
 from policy.model import TEXT_LEN_MAX
 
 TEXT = "The pump is old.\nThe valve is new."
