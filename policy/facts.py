@@ -133,6 +133,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # Whether the candidate reached the gate too late: the model request that waited for it has gone
     # on and treated it as refused.
     overdue: bool
+    # Whether a person denied this principal an equal line for this place, and whether that happened
+    # so often today that no one is asked again (`policy.lines`).
+    denied: bool
+    denied_today: bool
+    # Whether the candidate has a sentence for which a memory was hidden.
+    repeats_hidden: bool
     # The stored memory that an update, delete or purge is aimed at; None if this tenant has no such
     # memory.
     stored: TargetState | None = None
@@ -140,11 +146,5 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # memory.
     lineage: SourceKind | None = None
     approval: Approval | None = None
-    # Whether a person denied this principal an equal line for this place, and whether that happened
-    # so often today that nobody is asked again (`policy.lines`).
-    denied: bool = False
-    denied_today: bool = False
-    # Whether the candidate has a sentence for which a memory was hidden.
-    repeats_hidden: bool = False
     # Whether the memory lives on another server; then `stored` is what our store knows of its key.
     guarded: bool = False

@@ -109,6 +109,9 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
                 writes_in_window_count=0, text_bytes=len(asked.text.encode()), metadata_bytes=0
             ),
             overdue=False,
+            denied=False,
+            denied_today=False,
+            repeats_hidden=False,
         )
 
 

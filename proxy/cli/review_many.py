@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -232,11 +232,12 @@ async def _apply(file: Path, done: ActView) -> None:
         goes = {one.text for one in done.lines if not one.comes}
         lines = [one for one in before if one not in goes]
         lines += [one.text for one in done.lines if one.comes]
-        beside = file.with_name(f".{file.name}.{os.getpid()}")
-        beside.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-        if file.exists():
-            beside.chmod(file.stat().st_mode)
-        beside.replace(file)
+        mode = file.stat().st_mode if file.exists() else 0o644
+        # A name that no one can foresee: what is there already is never written through.
+        with NamedTemporaryFile("w", dir=file.parent, encoding="utf-8", delete=False) as beside:
+            beside.writelines(f"{line}\n" for line in lines)
+        Path(beside.name).chmod(mode)
+        Path(beside.name).replace(file)
 
     try:
         await asyncio.to_thread(write)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -348,9 +349,8 @@ class Services:
         settings, store, embedder = foundation.settings, foundation.store, foundation.embedder
         surroundings, memory = foundation.surroundings, foundation.memory
         ledger, withholding = foundation.ledger(), None if memory is None else memory.withholding
-        self.authenticator = Authenticator(
-            store.reader.keys, settings.bindings, surroundings.now_ms
-        )
+        keys, now_ms = store.reader.keys, surroundings.now_ms
+        self.authenticator = Authenticator(keys, settings.bindings, now_ms)
         signer, shadow = TokenSigner(store.token_key), Shadow(store.reader, embedder)
         self.confirming = Confirming(store.token_key, store.reader.held_candidate, surroundings)
         self._foundation = foundation
@@ -369,7 +369,7 @@ class Services:
             executor=executor,
             recalls=foundation.recall_notes(self.watch),
             graphs=graphs,
-            window=Window(budgets, lambda: store.ruleset, surroundings.now_ms),
+            window=Window(budgets, lambda: store.ruleset, now_ms),
             feedback=self.feedback,
             screens=foundation.screening(self.watch) or ShowsEverything(),
         )
@@ -392,10 +392,7 @@ class Services:
             graphs=graphs,
             deciding=self.deciding,
             queue=Queue(
-                store.reader,
-                self.deciding,
-                surroundings,
-                lambda by, candidate_id: behind.settle(by, candidate_id, done=True),
+                store.reader, self.deciding, surroundings, partial(behind.settle, done=True)
             ),
             credentials=foundation.credentials(signer, self.authenticator),
             # Dry runs ask the enforcing gate, also in observe mode.

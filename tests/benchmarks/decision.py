@@ -51,6 +51,9 @@ def _facts(candidate: Candidate, canonical: bytes) -> Facts:
         shadow=(),
         budget=BudgetState(writes_in_window_count=0, text_bytes=len(TEXT), metadata_bytes=0),
         overdue=False,
+        denied=False,
+        denied_today=False,
+        repeats_hidden=False,
     )
 
 

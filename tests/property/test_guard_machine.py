@@ -10,10 +10,17 @@ from pathlib import Path
 import lmdb
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    invariant,
+    multiple,
+    rule,
+)
 
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
-from policy.model import CandidateId, ChangeKind, Forwarded, MemoryClass
+from policy.model import CandidateId, ChangeKind, Forwarded
 from policy.query import EVERYTHING
 from storage.audit import ResultLeaf, decode_leaf
 from storage.errors import StoreUnavailable, UnknownCandidate
@@ -41,7 +48,7 @@ class _Item:
     def __init__(self, key: str, note: str, change: ChangeKind) -> None:
         self.key, self.note, self.change = key, note, change
         self.held = False
-        self.powerful = False  # L2: only a person lets it in, or takes it away
+        self.asked = False  # a person was asked about it; let in, it is hers
         self.open = True  # on its way, or waiting for a person
         self.sent = True
         self.results: list[Forwarded] = []
@@ -70,35 +77,34 @@ class GuardMachine(RuleBasedStateMachine):
 
     @rule(target=items, key=KEYS, note=NOTES, held=st.booleans())
     def create(self, key: str, note: str, held: bool) -> CandidateId:  # noqa: FBT001
-        return self._judge(_Item(key, note, ChangeKind.CREATE), held=held)
+        # What waits or was denied is one with its equals, so each is another text.
+        text = f"{note} number {len(self._items)}" if held else note
+        return self._judge(_Item(key, text, ChangeKind.CREATE), held=held)
 
     @rule(target=items, key=KEYS, note=NOTES)
-    def delete(self, key: str, note: str) -> CandidateId:
-        seen = [
-            one
-            for one in self._items.values()
-            if one.key == key and one.change is ChangeKind.CREATE and (one.live or one.open)
-        ]
-        seen = [one for one in seen if not one.held]
-        held = not seen or any(one.powerful for one in seen)
-        return self._judge(_Item(key, note, ChangeKind.DELETE), held=held)
+    def delete(self, key: str, note: str) -> CandidateId | MultipleResults[CandidateId]:
+        same = [one for one in self._items.values() if (one.key, one.note) == (key, note)]
+        if any(one.asked and one.change is ChangeKind.DELETE for one in same):
+            return multiple()
+        # While an answer is out, no one knows what the server has.
+        known = any(one.live and one.change is ChangeKind.CREATE for one in same)
+        return self._judge(_Item(key, note, ChangeKind.DELETE), held=not known)
 
     def _judge(self, item: _Item, *, held: bool) -> CandidateId:
         call = ForwardedCall(tool="t", arguments="{}", key=item.key, pieces=(item.note,))
         text, metadata_json = texts_of(call)
-        # Two kinds of change wait for a person: one that only an operator may make, and one of an
-        # item that was never seen.
-        memory_class = MemoryClass.L2 if held else MemoryClass.L3
+        # Two kinds of change wait for a person: one of a place of instructions, and one of an item
+        # that was never seen.
         candidate = candidate_of(
             text,
             change=item.change,
             target=TARGET,
             metadata_json=metadata_json,
-            memory_class=memory_class,
+            instructions=held and item.change is ChangeKind.CREATE,
         )
         outcome = write(self._store, submission_of(candidate, guarded_key=item.key))[0]
         assert outcome.decision is (Decision.HOLD if held else Decision.ADMIT)
-        item.held, item.sent, item.powerful = held, not held, held
+        item.held, item.sent, item.asked = held, not held, held
         self._items[outcome.candidate_id] = item
         return outcome.candidate_id
 

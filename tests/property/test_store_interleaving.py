@@ -143,6 +143,7 @@ CHANGED: dict[str, object] = {
     "vector_sha256": "0" * 64,
     "derived_from": (MemoryId("00000000-0000-4000-8000-00000000000a"),),
     "memory_id": MemoryId("00000000-0000-4000-8000-00000000000b"),
+    "instructions": True,
 }
 
 

@@ -150,7 +150,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(target=held, text=WORDS)
     def hold(self, text: str) -> CandidateId:
-        candidate = candidate_of(text, memory_class=MemoryClass.L2)
+        candidate = candidate_of(text, instructions=True)
         outcome = write(self._store, submission_of(candidate))[0]
         assert outcome.decision is Decision.HOLD
         self._waiting.add(outcome.candidate_id)
