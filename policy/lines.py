@@ -13,7 +13,7 @@ import msgspec
 from policy.canonical import canonical_bytes
 from policy.labels.editing import NOTHING
 from policy.labels.forwarded_call import call_of
-from policy.model import PrincipalId
+from policy.model import ChangeKind, PrincipalId
 from policy.withheld.pieces import shape_of
 
 if TYPE_CHECKING:
@@ -37,11 +37,14 @@ class Line(NamedTuple):
     comes: bool
     exact: bytes
     whole: bool = False
+    # The key of what a removal names: the same words under another key are another thing.
+    key: str = ""
 
     @property
     def shape(self) -> bytes:
         """The words of the line, by which an equal one is known."""
-        return f"{self.comes:d}{shape_of(self.text)}".encode("utf-8", "surrogatepass")
+        said = f"{self.comes:d}{self.key}\0{shape_of(self.text)}"
+        return said.encode("utf-8", "surrogatepass")
 
 
 def place_of(candidate: Candidate) -> str:
@@ -67,4 +70,5 @@ def lines_of(candidate: Candidate) -> tuple[Line, ...]:
     said = candidate.text or candidate.metadata_json or candidate.memory_id or ""
     # The proposal is the same whoever sends it, under whatever nonce.
     bare = msgspec.structs.replace(candidate, principal_id=_NOBODY, nonce="-")
-    return (Line(said, comes=True, exact=canonical_bytes(bare), whole=True),)
+    key = "" if call is None or candidate.change is not ChangeKind.DELETE else call.key
+    return (Line(said, comes=True, exact=canonical_bytes(bare), whole=True, key=key),)
