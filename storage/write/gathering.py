@@ -278,10 +278,11 @@ def _stays(row: Row, candidate: Candidate) -> bool:
 
 
 def _removes(row: Row, candidate: Candidate) -> bool:
-    """Whether a change takes this memory away, or most of it, or ends it sooner."""
-    if candidate.change is ChangeKind.CREATE:
-        return False
-    if candidate.change is not ChangeKind.UPDATE:
+    """Whether a change takes this memory away, or most of it, or ends it sooner.
+
+    A creation under the client's own key replaces what is filed there.
+    """
+    if candidate.change not in {ChangeKind.CREATE, ChangeKind.UPDATE}:
         return True
     if candidate.expires_at is not None and (
         row.expires_at is None or expiry_ms(candidate.expires_at) < expiry_ms(row.expires_at)
