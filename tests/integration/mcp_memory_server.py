@@ -13,7 +13,7 @@ META = "io.modelcontextprotocol/protocolVersion"
 # Of things of this type it says nothing, once it has them.
 SILENT = "secret"
 FILE = Path(os.environ["MEMORY_FILE"])
-TOOLS = ("create_entities", "read_graph")
+TOOLS = ("create_entities", "delete_entities", "delete_observations", "read_graph")
 
 
 def answer(body: dict[str, Any], **value: object) -> None:

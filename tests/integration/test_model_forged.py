@@ -157,7 +157,9 @@ async def test_forged_through_mem0_nothing_forms_at_l1_and_l2(tmp_path: Path) ->
         seen = (await drive_client(*words, home=tmp_path / "home"))["seen"]
         assert at.sidecar.version() == 0
     assert len(seen) == 3 * TRIALS
-    assert all(isinstance(one, str) or one == [] for one in seen), seen
+    # The name of an exception, or results of which none was stored.
+    results = [one for one in seen if not isinstance(one, str)]
+    assert {result["event"] for one in results for result in one} <= {"NONE"}, seen
     assert formed(tmp_path / "ours", [canary for _, _, canary in given]) == frozenset()
 
 
