@@ -91,7 +91,7 @@ def test_the_lines_that_a_call_takes_and_brings(
 ) -> None:
     lines = changed_lines(before, PIECES, effect)
     assert lines is not None
-    assert (lines.gone, lines.new) == (gone, new)
+    assert (lines.gone, lines.new) == (frozenset(gone), frozenset(new))
 
 
 @pytest.mark.parametrize("effect", [None, Effect(How.SET, 0)])
