@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode
 from urllib.request import urlopen
 
 import pytest
@@ -133,9 +135,12 @@ def test_a_host_that_can_show_a_link_sends_its_person_to_a_page_that_decides(
         url = asked["params"]["url"]
         assert url.startswith("http://127.0.0.1:")
         with urlopen(url, timeout=10) as page:  # noqa: S310 - checked above
-            assert policy in page.read().decode()
+            shown = page.read().decode()
+        assert policy in shown
         plain, _, query = str(url).partition("?")
-        form = f"{query}&decision={decision}"
+        # A decision names what its page showed.
+        fields = re.findall(r'type="?hidden"? name="?(\w+)"? value="?([^">]+)', shown)
+        form = urlencode({**dict(parse_qsl(query)), **dict(fields), "decision": decision})
         with urlopen(plain, form.encode(), timeout=10) as page:  # noqa: S310
             assert page.status == 200
         one.say({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}})
