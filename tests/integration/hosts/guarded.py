@@ -45,7 +45,7 @@ def wrapped(name: str, words: tuple[str, ...], *options: str) -> tuple[str, ...]
 def open_ruleset(base: Path) -> Path:
     """A ruleset whose matrix admits everything: for views that are to be compared."""
     default = (ROOT / "policy" / "default.toml").read_text(encoding="utf-8")
-    head, matrix, rest = re.split(r"(?m)^(?=\[matrix\]|\[labels\])", default)
+    head, matrix, rest = re.split(r"(?m)^(?=\[matrix\]|\[budgets\])", default)
     opened = re.sub(r'= "\w+"', '= "admit"', matrix)
     base.mkdir(parents=True, exist_ok=True)
     path = base / "open.toml"
