@@ -187,6 +187,15 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             cases=blaming,
         )
 
+    def retaining(self, operations: Operations) -> Retaining:
+        """The part that purges what the ruleset keeps no longer."""
+        return Retaining(
+            retained=self.store.retained,
+            operations=operations,
+            ruleset=lambda: self.store.ruleset,
+            surroundings=self.surroundings,
+        )
+
     def deciding(self) -> Deciding:
         """The part that carries out what persons decide on held candidates."""
         return Deciding(
@@ -373,12 +382,7 @@ class Services:
             feedback=self.feedback,
             screens=foundation.screening(self.watch) or ShowsEverything(),
         )
-        self.retaining = Retaining(
-            retained=store.retained,
-            operations=self.operations,
-            ruleset=lambda: store.ruleset,
-            surroundings=surroundings,
-        )
+        self.retaining = foundation.retaining(self.operations)
         self.deciding = foundation.deciding()
         store.expired = self.deciding.expired
         behind = ServersBehind(store.pins, store.forwards)
