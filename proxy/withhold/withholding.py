@@ -2,8 +2,8 @@
 
 The interceptor reports every candidate before and after its verdict. Model requests of a principal
 wait until all of its candidates are decided. Refused texts are then taken out of requests and
-replies, wherever they stand. Three things stay: what a person typed, a trusted system prompt, and a
-text that also stands in an admitted memory.
+replies, wherever they are. Three things stay: what a person typed outside of tags, what the host
+was the first to say, and what a proven memory contains, or one from before the refusal.
 
 A held candidate is not refused: its text is shown until a person denies it, because blanking the
 page that an agent works on would end its work. Only a held text that steers its reader is taken out
