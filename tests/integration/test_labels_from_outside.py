@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from policy.labels import derive
 from policy.model import Basis, Channel, MemoryClass, SourceKind
 from storage.audit import VerdictLeaf, decode_leaf
 from tests.integration.model_bench import PATHS, Answer, Bench, fronted, shown
@@ -407,6 +408,18 @@ async def test_a_write_that_no_session_explains_lands_low(tmp_path: Path, before
                 assert status == 200, body
             one = at.at_floor()
             assert (one.source, one.memory_class) == (SourceKind.UNKNOWN, MemoryClass.L3)
+
+
+async def test_control_where_an_agents_key_is_taken_for_a_persons_the_crawler_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(derive._BOUND, Channel.AGENT, SourceKind.USER_INPUT)  # pyright: ignore[reportPrivateUsage]
+    async with outside(tmp_path, stream=False) as at:
+        key = await at.bench.front.key("believed")
+        await Talk(at, key).reads(PAGE)
+        assert (await at.bench.front.write(key, {"text": WISH, "class": "L2"}))[0] == 201
+        (one,) = at.verdicts()
+        assert (one.source, one.memory_class) == (SourceKind.USER_INPUT, MemoryClass.L2)
 
 
 @pytest.mark.parametrize("channel", [Channel.USER, Channel.OPERATOR])

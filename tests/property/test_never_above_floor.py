@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(1_800)
 
-EXAMPLES: Final = int(os.environ.get("MNEMOGATE_DOORS", "2000" if HEAVY else "150"))
+EXAMPLES: Final = int(os.environ.get("MNEMOGATE_DOORS", "2000" if HEAVY else "400"))
 TENANT: Final = Tenant("harbour")
 MAPS: Final = maps_of_models(None)
 NOTES: Final = "/home/ada/.claude/projects/-srv-shop/memory/MEMORY.md"
