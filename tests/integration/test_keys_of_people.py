@@ -86,15 +86,17 @@ async def test_a_change_that_leaves_a_byte_of_an_unproven_version_is_unproven(
         key = await live.key("ada", channel=Channel.USER)
         made: Json = {"text": "Ada likes trains.", "metadata": {"about": "the old notes"}}
         ids: list[Any] = [(await live.write(AGENT_KEY, made))[1]["id"] for _ in range(2)]
-        partly, wholly = ({"text": WISH}, {"text": GOOD, "metadata": {"about": "trains"}})
-        for memory_id, change in zip(ids, (partly, wholly), strict=True):
+        wholly: Json = {"text": GOOD, "metadata": {"about": "trains"}}
+        changes: list[Json] = [{"text": WISH}, wholly]
+        for memory_id, change in zip(ids, changes, strict=True):
             status, body = await live.call("PUT", f"/v1/memories/{memory_id}", key, change)
             assert status == 200, body
         labels = await _labels(live)
         assert labels[WISH] == ("unknown", "L3")
         assert labels[GOOD][0] == "user_input", "control"
         # The reverse: an agent's change of what is hers waits, of metadata alone too.
-        for change in (made, {"metadata": {"about": "planes"}}):
+        changes = [made, {"metadata": {"about": "planes"}}]
+        for change in changes:
             status, body = await live.call("PUT", f"/v1/memories/{ids[1]}", AGENT_KEY, change)
             assert (status, body["reason"]) == (202, "source_below_stored")
         assert (await _labels(live))[GOOD][0] == "user_input"
