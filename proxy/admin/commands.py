@@ -26,6 +26,7 @@ from policy.trust.outcomes import NOT_FED
 from policy.verdict import InvariantBroken
 from proxy.admin.dry_run import fired_in
 from proxy.admin.persons_word import REVIEW
+from proxy.admin.queue import stored_text
 from proxy.admin.views import (
     checkpoint_view,
     due_view,
@@ -369,6 +370,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
             view,
             had_read=self.had_read(candidate_id, *said),
             fired=await asyncio.to_thread(fired_in, found.candidate),
+            stored=await asyncio.to_thread(stored_text, self.reader, found.candidate),
         )
 
     async def release(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:

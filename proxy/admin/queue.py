@@ -13,7 +13,7 @@ import msgspec
 
 from policy.labels.forwarded_call import call_of
 from policy.lines import lines_of, place_of
-from policy.model import CandidateId, PrincipalId
+from policy.model import CandidateId, ChangeKind, PrincipalId
 from proxy.admin.persons_word import REVIEW
 from proxy.admin.views import held_view
 from proxy.admin.wire.review_queue import (
@@ -45,6 +45,14 @@ PAGE_LEN_MAX: Final = 1_000
 # The most candidates refused in one transaction; the store may take fewer, to keep it short.
 DENIED_TOGETHER: Final = 32
 _PAUSE_S_MAX: Final = 0.01
+
+
+def stored_text(reader: MemoryReader, candidate: Candidate) -> str | None:
+    """The text of the memory that a candidate changes or removes; None where no read shows one."""
+    if candidate.memory_id is None or candidate.change is ChangeKind.CREATE:
+        return None
+    found = reader.get(candidate.tenant, candidate.memory_id)
+    return None if found is None else found.text
 
 
 class _Group(msgspec.Struct, kw_only=True):
@@ -213,6 +221,7 @@ class Queue:
             raise NotFound("nothing waits here any more")
         lines: dict[bytes, LineView] = {}
         for one in held:
+            stored = stored_text(self._reader, _content(one))
             for key, line in zip(one.lines, lines_of(_content(one)), strict=True):
                 known = LineView(
                     id=key.hex()[-16:],
@@ -222,6 +231,7 @@ class Queue:
                     after_reading=False,
                     sessions=(),
                     candidates=(),
+                    stored=stored,
                 )
                 before = lines.get(key, known)
                 lines[key] = msgspec.structs.replace(

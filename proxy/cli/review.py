@@ -97,8 +97,12 @@ async def _show(context: Context) -> Exit:
     words = whose_words(held.source, held.had_read)
     if words is not None:
         terminal.say(inert(words))
-    terminal.say("text, as written by an untrusted source:")
-    terminal.quote(held.text or "")
+    if held.stored is not None:
+        terminal.say("stored now, and changed or removed by this:")
+        terminal.quote(held.stored)
+    if held.text is not None:
+        terminal.say("text, as written by an untrusted source:")
+        terminal.quote(held.text)
     terminal.say("then one of:")
     for verb in ("release", "deny"):
         terminal.say(f"  mnemogate review {verb} {inert(held.candidate_id)}")

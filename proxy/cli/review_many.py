@@ -269,6 +269,9 @@ def show_group(terminal: Terminal, group: GroupView) -> None:
             whole = f", candidate {line.candidates[0]}" if line.whole else ""
             terminal.say(f"{line.id} (conversation {inert(sessions)}{goes}{inert(whole)}):")
             terminal.quote(line.text)
+            if line.stored is not None:
+                terminal.say("stored now, and changed or removed by this:")
+                terminal.quote(line.stored)
     if group.more:
         terminal.say(f"{group.more} more wait after these")
     terminal.say("then one of:")

@@ -72,6 +72,7 @@ _WARNING: Final = (
 _BACK: Final = f'<p><a href="{CONFIRM}">All that waits</a></p>'
 _GONE: Final = "Nothing waits here any more: it was decided, or the link was used before."
 _YOURS_THEN: Final = "What you let in counts as your own words. Strike out what is not so."
+_STORED: Final = "Stored now, and changed or removed by this"
 _READ: Final = "From conversations that had read other people's text"
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _CSP: Final = (
@@ -264,7 +265,8 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         said = f"<pre>{_seen(line.text)}</pre>"
         if held is not None and held.candidate is not None:
             said = self._whole(held, held.candidate) if line.whole else said + self._why(held)
-        return f"{goes}{said}{strike}"
+        now = "" if line.stored is None else f"<h4>{_STORED}</h4><pre>{_seen(line.stored)}</pre>"
+        return f"{goes}{now}{said}{strike}"
 
     def _why(self, held: HeldCandidate) -> str:
         # The first sentence of the text gives the reason. The other sentences address the agent, so
@@ -289,7 +291,8 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             named = f"{culprit.server}, tool {culprit.tool}, call {culprit.call_id}"
             rows.append(("Its text was seen in", f"a {culprit.kind.value} of {named}"))
         if call is None:
-            texts: tuple[str, ...] = (candidate.text or "",)
+            # What is removed brings no text, and an empty box would look like one.
+            texts: tuple[str, ...] = () if candidate.text is None else (candidate.text,)
             rest = candidate.metadata_json or ""
         else:
             texts, rest = call.pieces, call.arguments

@@ -210,7 +210,7 @@ def whose_words(source: SourceKind, had_read: tuple[str, ...] | None) -> str | N
     if source.trust >= SourceKind.USER_INPUT.trust:
         return None
     if had_read is None:
-        return "Not your words, and what the conversation that wrote them had read is not known."
+        return "Not your words, and no conversation is known that wrote them."
     if not had_read:
         return "Not your words: a model's own, in a conversation that had read nothing else."
     return f"Not your words; this conversation had read: {', '.join(had_read)}."

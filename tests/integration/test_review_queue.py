@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import encode_basic_auth
+
 from policy.model import CandidateId, PrincipalId
 from policy.verdict import Reason
 from tests.integration.otlp_receiver import attributes, otlp_receiver
@@ -232,3 +234,30 @@ async def test_what_is_refused_together_is_a_few_transactions_with_a_leaf_for_ea
         seen = await review.ask("GET", f"/groups/{group}")
         done = await review.ask("POST", f"/groups/{group}/deny", {"shown": seen["shown"]})
         assert (done["refused"], done["waiting"]) == (3, 0)
+
+
+async def test_a_removal_that_waits_shows_the_memory_that_it_removes(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as live:
+        review = Review(live)
+        _, kept = await live.write(OPERATOR_KEY, {"text": FACT, "class": "L3"})
+        url = f"{live.url}/v1/memories/{kept['id']}"
+        key = {"Authorization": f"Bearer {AGENT_KEY}"}
+        async with live.client.delete(url, headers=key) as response:
+            waits = await response.json(content_type=None)
+            assert response.status == 202, waits
+        candidate = waits["candidate_id"]
+        group = await review.ask("GET", f"/groups/{candidate}")
+        assert [one["stored"] for one in group["lines"]] == [FACT]
+        assert (await review.ask("GET", f"/{candidate}"))["stored"] == FACT
+        password = {"Authorization": encode_basic_auth("me", OPERATOR_KEY)}
+        url_of_page = f"{live.admin_url}/confirm/{candidate}"
+        async with live.client.get(url_of_page, headers=password) as page:
+            shown = await page.text()
+        assert f"<pre>{FACT}</pre>" in shown
+        assert "<pre></pre>" not in shown
+        act = {"shown": group["shown"]}
+        done = await review.ask("POST", f"/groups/{group['group']}/release", act)
+        assert done["admitted"] == 1
+        assert await live.texts(OPERATOR_KEY) == []

@@ -86,6 +86,7 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a group, or one whole candidate; `id` names it in an act.
 
     A line comes or goes. `after_reading`: a session that had read foreign text proposed it.
+    `stored`: the text of the memory that it would change or remove, as it is now.
     """
 
     id: str
@@ -95,6 +96,7 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
     after_reading: bool
     sessions: tuple[str, ...]
     candidates: tuple[str, ...]
+    stored: str | None = None
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True):

@@ -201,6 +201,8 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     after_reading: bool = False
     # If the candidate counts as an order or an attack: the words that alone would count as one.
     fired: str | None = None
+    # The text of the memory that it would change or remove, as it is now. Given only by id.
+    stored: str | None = None
     # The ids that the client filed it under. Unset in answers that give no such ids.
     filed_under: str | UnsetType = UNSET
     # Ids of the anchors that it contradicts, or would displace in a search. Unset where it is none.
