@@ -102,7 +102,7 @@ def item_of(
     `arguments` are those of the call, kept in the item so that a released call can be sent.
     """
     made = partial(_made, call, arguments, place)
-    hunks = _hunks(call, before)
+    hunks = _hunks(call, before, place)
     if hunks is None:
         old = {old for old, _, _ in call.edits or ()} | {call.to}
         texts = _strings(call) or (call.path,)
@@ -132,8 +132,12 @@ def item_of(
     return None
 
 
-def _hunks(call: FileCall, before: str | None) -> tuple[Hunk, ...] | None:
-    """What a call changes, line by line; None if its new strings do not tell."""
+def _hunks(call: FileCall, before: str | None, place: Place) -> tuple[Hunk, ...] | None:
+    """What a call changes, line by line; None if its new strings do not tell.
+
+    For an instructions file that nobody saw, strings that differ in blanks or marks alone do not:
+    they may join two lines to another rule.
+    """
     after = call.after(before)
     if call.to is not None or any(_EXPANDED.search(new) for _, new, _ in call.edits or ()):
         return None
@@ -141,9 +145,10 @@ def _hunks(call: FileCall, before: str | None) -> tuple[Hunk, ...] | None:
         return hunks_of(before or "", after)
     found: list[Hunk] = []
     for old, new, _ in call.edits or ():
-        found += (hunks := hunks_of(old, new)) or ()
-        if hunks is None:
+        hunks = hunks_of(old, new)
+        if hunks is None or (not hunks and old != new and is_instructions(place)):
             return None
+        found += hunks
     return tuple(found) if call.edits else None
 
 

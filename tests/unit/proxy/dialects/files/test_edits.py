@@ -44,6 +44,23 @@ def test_a_place_decides_the_class() -> None:
         assert item.memory_class is (MemoryClass.L2 if instructions else MemoryClass.L3)
 
 
+@pytest.mark.parametrize(("old", "new"), [("\n", " "), ("\n\n", "\n")])
+def test_an_edit_of_unseen_rules_by_blanks_alone_changes_what_no_verdict_has_seen(
+    old: str, new: str
+) -> None:
+    rule = FileRule(path="path", old="old", new="new")
+    given: dict[str, JsonValue] = {"path": FILE, "old": old, "new": new}
+    item = _item(rule, given, None)
+    assert item is not None
+    assert (item.change, item.instructions) == (ChangeKind.UPDATE, True)
+    # The controls: notes, strings that are equal, and a file that was seen.
+    call = read_file_call(rule, given)
+    assert item_of(call, given, None, NOTES) is None
+    assert _item(rule, {**given, "new": old}, None) is None
+    seen = _item(rule, given, f"tea{old}milk")
+    assert seen is None or seen.pieces != item.pieces
+
+
 @pytest.mark.parametrize(
     ("before", "after", "change", "pieces"),
     [
