@@ -28,6 +28,7 @@ from proxy.ledger.records import (
     CallRow,
     Dropped,
     Entry,
+    Fetched,
     Keyed,
     Lost,
     Merged,
@@ -208,7 +209,7 @@ class Core:
         if known is not None:
             self._reads.move_to_end(name)
             return known
-        read = self.reader.turn(turn, book, calls, reads_foreign=reads_foreign)
+        read = self.reader.turn(turn, book, session.session, calls, reads_foreign=reads_foreign)
         if digest not in session.turns:
             found.turn(digest, read, len(session.turns))
         self._index(book.principal, session.session, read.texts)
@@ -285,7 +286,9 @@ class Core:
         if reply.heard:
             # What the provider's own tools told the model is indexed before the model's words,
             # because the origins of these words are searched in the index.
-            read = self.reader.turn(Turn(said=reply.heard), book, {}, reads_foreign=True)
+            read = self.reader.turn(
+                Turn(said=reply.heard), book, session.session, {}, reads_foreign=True
+            )
             found.turn(None, read, len(session.turns))
             found.row(Row("provider", 0, reads=True))
             self._index(book.principal, session.session, read.texts)
@@ -350,7 +353,9 @@ class Core:
         origin = msgspec.structs.replace(origin_of(row), kind=segment.kind)
         self._index(principal_id, "", (Text(text, origin) for text in segment.texts))
         if segment.tool in FOREIGN_METHODS:
-            # A host puts it into any of its conversations, and no request shows into which.
+            # A host puts it into any of its conversations, and no request shows into which: most
+            # often into the next one that it begins.
+            self.do(Fetched(principal_id, now_ms + LIVE_MS))
             for session in book.sessions.values():
                 if not session.has_read and session.used_ms + LIVE_MS >= now_ms:
                     found = _Brought(session.session, session.used_ms)

@@ -68,9 +68,15 @@ class Reader(Printer):
     """Reads turns for one ledger, with the ledger's key."""
 
     def turn(
-        self, turn: Turn, book: Book, calls: Mapping[str, ModelCall], *, reads_foreign: bool
+        self,
+        turn: Turn,
+        book: Book,
+        session: str,
+        calls: Mapping[str, ModelCall],
+        *,
+        reads_foreign: bool,
     ) -> TurnRead:
-        """Read one turn. `calls` are the calls of the request's history, by their ids.
+        """Read one turn of a session. `calls` are those of the request's history, by their ids.
 
         `reads_foreign`: the operator says that user turns contain others' texts.
         """
@@ -80,7 +86,7 @@ class Reader(Printer):
         recalled: dict[RecalledSpan, None] = {}
         answers: dict[int, None] = {}
         for at, said in enumerate(resting(turn.said)):
-            row, foreign = self._row(said, book, calls, reads_foreign=reads_foreign)
+            row, foreign = self._row(said, book, session, calls, reads_foreign=reads_foreign)
             if said.call_id:
                 answers[self.print(said.call_id)] = None
             if foreign:
@@ -109,6 +115,7 @@ class Reader(Printer):
         self,
         said: Said,
         book: Book,
+        session: str,
         calls: Mapping[str, ModelCall],
         *,
         reads_foreign: bool,
@@ -116,13 +123,13 @@ class Reader(Printer):
         """The row of one string, and whether it is foreign."""
         channel = "sealed" if said.sealed else _CHANNELS[said.voice]
         call = None if said.call_id is None else calls.get(said.call_id)
-        made = None if call is None else self.seen(call, book)
+        memory = call is not None and self._keeps_memory(call, book, session)
         foreign = (
             said.sealed
             or said.voice is Voice.UNPLACED
             or (said.voice is Voice.USER and reads_foreign)
             # A result of a tool that keeps memory shows what the gate let in, and nothing foreign.
-            or (said.voice is Voice.TOOL and (made is None or not made.row.recalls))
+            or (said.voice is Voice.TOOL and not memory)
         )
         row = Row(
             channel,
@@ -133,6 +140,19 @@ class Reader(Printer):
             call_id=name_of(said.call_id),
         )
         return row, foreign
+
+    def _keeps_memory(self, call: ModelCall, book: Book, session: str) -> bool:
+        """Whether a result under this call's id is one of a tool that keeps memory.
+
+        Hosts repeat ids, and nothing shows which of a session's calls under one id a result
+        answers: each of them has to be a call of such a tool.
+        """
+        made = self.seen(call, book)
+        return made is not None and all(
+            one.row.recalls
+            for one in book.calls[made.row.key]
+            if one is made or one.session == session
+        )
 
     def _recalled(self, said: Said, book: Book) -> Iterator[tuple[int, int, MemoryId]]:
         if not book.recalls or said.voice is Voice.MODEL:

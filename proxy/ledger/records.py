@@ -163,7 +163,14 @@ class Lost(msgspec.Struct, frozen=True, array_like=True):
     principal: str = ""
 
 
-Record: TypeAlias = Began | Keyed | Merged | Entry | Recalled | Wrote | Dropped | Lost
+class Fetched(msgspec.Struct, frozen=True, array_like=True):
+    """The record that a host got a resource or prompt: what begins until then may contain it."""
+
+    principal: str
+    until_ms: int
+
+
+Record: TypeAlias = Began | Keyed | Merged | Entry | Recalled | Wrote | Dropped | Lost | Fetched
 
 TAGS: Final[dict[int, type[Record]]] = {
     1: Began,
@@ -174,6 +181,7 @@ TAGS: Final[dict[int, type[Record]]] = {
     6: Wrote,
     7: Dropped,
     8: Lost,
+    9: Fetched,
 }
 """The first byte of each; 64 and above belong to others that keep something in the same log."""
 OTHERS_FROM: Final = 64

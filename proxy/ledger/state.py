@@ -14,6 +14,7 @@ from proxy.ledger.records import (
     CallRow,
     Dropped,
     Entry,
+    Fetched,
     Keyed,
     Lost,
     Merged,
@@ -114,6 +115,9 @@ class Book:
         # Until when a write that no session explains counts as written after reading, because a
         # session that had read was dropped, or history was lost.
         self.read_until_ms = 0
+        # Until when a session that begins has read, because a host may have begun it with a
+        # resource or a prompt.
+        self.fetched_until_ms = 0
 
     def call(self, key: int, arguments: int) -> Call | None:
         """The newest call with this id and these arguments."""
@@ -183,8 +187,8 @@ class State:
                 recalls = self.book(record.principal).recalls
                 for one in prints(record.parts):
                     _renew(recalls, one, MemoryId(record.memory_id), RECALLS_MAX)
-            case Dropped() | Lost():
-                self._forget(record)
+            case Dropped() | Lost() | Fetched():
+                self._unshown(record)
 
     def _began(self, record: Began) -> None:
         if record.session in self.sessions:
@@ -193,8 +197,11 @@ class State:
         parent = self.session(record.parent)
         if parent is not None and parent.has_read:
             session.read(parent.read_origins)
+        book = self.book(record.principal)
+        if record.at_ms < book.fetched_until_ms:
+            session.read(())
         self.sessions[record.session] = session
-        self.book(record.principal).sessions[record.session] = session
+        book.sessions[record.session] = session
 
     def _keyed(self, record: Keyed) -> None:
         session = self.session(record.session)
@@ -245,9 +252,13 @@ class State:
             if call.session == gone.session:
                 call.session = into.session
 
-    def _forget(self, record: Dropped | Lost) -> None:
+    def _unshown(self, record: Dropped | Lost | Fetched) -> None:
+        """Apply a record of something that no session will show."""
         if isinstance(record, Dropped):
             self._drop(record)
+        elif isinstance(record, Fetched):
+            book = self.book(record.principal)
+            book.fetched_until_ms = max(book.fetched_until_ms, record.until_ms)
         elif record.principal:
             book = self.book(record.principal)
             book.read_until_ms = max(book.read_until_ms, record.until_ms)
@@ -321,6 +332,8 @@ def _records_of(book: Book) -> Iterator[Record]:
     name = book.principal
     if book.read_until_ms:
         yield Lost(book.read_until_ms, name)
+    if book.fetched_until_ms:
+        yield Fetched(name, book.fetched_until_ms)
     parts: dict[MemoryId, list[int]] = {}
     for one, memory_id in book.recalls.items():
         parts.setdefault(memory_id, []).append(one)

@@ -182,8 +182,12 @@ class Coupled:
 
 
 def _recalls(prepared: Prepared, reply: ModelReply) -> frozenset[str]:
-    """The ids of the calls of a reply whose tools keep memory, by the maps of its front."""
+    """The ids of the calls of a reply whose tools keep memory, by the maps of its front.
+
+    An id that names a call of another tool too is left out.
+    """
     if not reply.calls:
         return frozenset()
     tools = OfferedTools(tools_of(prepared.asked.body), prepared.asked.maps)
-    return frozenset(call.call_id for call in reply.calls if keeps_memory(tools.find(call)))
+    others = {call.call_id for call in reply.calls if not keeps_memory(tools.find(call))}
+    return frozenset(call.call_id for call in reply.calls) - others

@@ -84,6 +84,26 @@ async def test_an_answer_of_a_tool_that_keeps_memory_sets_nothing() -> None:
     assert other.has_read(await used(other, WRITE, PAGE))
 
 
+@pytest.mark.parametrize("fetch_first", [True, False])
+async def test_a_result_under_an_id_that_a_session_used_twice_sets_it(*, fetch_first: bool) -> None:
+    ledger = Ledger()
+    fetch, write = call("call_0", "fetch", url="http://harbour.example"), call("call_0", text=NOTE)
+    first = await ledger.ask(user(ASKED))
+    made = [fetch, write] if fetch_first else [write, fetch]
+    recalled = ((), ("call_0",)) if fetch_first else (("call_0",), ())
+    for one, recalls in zip(made, recalled, strict=True):
+        await ledger.answer(first, reply("", one), recalls=recalls)
+    turns = [assistant("", one) for one in made]
+    assert ledger.has_read(await ledger.ask(user(ASKED), *turns, result("call_0", PAGE)))
+    # The control: another conversation under the same id, and two calls of memory tools.
+    second = await ledger.ask(user("Another thing."))
+    both = (write, call("call_0", text="The quay is wide."))
+    for one in both:
+        await ledger.answer(second, reply("", one), recalls=("call_0",))
+    again = [user("Another thing."), *(assistant("", one) for one in both)]
+    assert not ledger.has_read(await ledger.ask(*again, result("call_0", "Stored.")))
+
+
 async def test_a_conversation_of_a_person_and_a_model_has_read_nothing() -> None:
     ledger = Ledger()
     session = await ledger.ask(user(PAGE), system=PAGE)
@@ -202,6 +222,27 @@ async def test_a_resource_or_prompt_of_a_server_sets_it_for_the_key(method: str)
     view = ledger.sessions.shown(other.session)
     assert view is not None
     assert not view.has_read
+
+
+@pytest.mark.parametrize("method", ["resources/read", "prompts/get"])
+async def test_a_conversation_that_begins_after_a_resource_or_prompt_has_read(
+    tmp_path: Path, method: str
+) -> None:
+    clock = Clock()
+    ledger = kept(tmp_path, clock, is_new=True)
+    segment = Segment(server="docs", tool=method, call_id="-", texts=(PAGE,))
+    await ledger.sessions.saw(ADA.principal_id, segment, ADA.tenant)
+    assert ledger.has_read(await ledger.ask(user(f"Look at this. {PAGE}")))
+    assert not ledger.has_read(await ledger.ask(user(ASKED), by=GRACE))
+    assert ledger.log is not None
+    core = ledger.sessions._core  # pyright: ignore[reportPrivateUsage]
+    await ledger.log.rewrite([encode(one) for one in core.state.snapshot()])
+    await ledger.sessions.close()
+    ledger = kept(tmp_path, clock)
+    assert ledger.has_read(await ledger.ask(user("Another conversation altogether.")))
+    clock.now_s += 24 * 3_600 + 1
+    assert not ledger.has_read(await ledger.ask(user("The conversation of the next day.")))
+    await ledger.sessions.close()
 
 
 async def test_an_answer_that_a_relay_saw_belongs_to_no_session_until_a_request_brings_it() -> None:
