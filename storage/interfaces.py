@@ -642,9 +642,16 @@ class Store(Protocol):
     recalls: Recalls
     token_key: bytes  # an Ed25519 seed: signs promotion tokens
     prints_key: bytes  # what the session ledger's fingerprints are made with
+
     # A function that is called, on the writer's thread, for each hold that ended undecided, once
     # that end is durable.
-    expired: Callable[[HeldCandidate, Outcome], None]
+    @property
+    def expired(self) -> Callable[[HeldCandidate, Outcome], None]:
+        """Who is told of each held candidate whose wait ended undecided."""
+        ...
+
+    @expired.setter
+    def expired(self, told: Callable[[HeldCandidate, Outcome], None]) -> None: ...
 
     @property
     def writer(self) -> MemoryWriter:

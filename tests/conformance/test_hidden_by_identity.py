@@ -128,6 +128,7 @@ async def lands(seen: Guarded, text: str, key: str, by: Principal = AGENT) -> Me
     assert judged.candidate_id is not None
     assert judged.decision == "admit", judged
     await seen.guard.settle(by, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+    new: MemoryId
     (new,) = {one.memory_id for one in listed(seen)} - before
     return new
 

@@ -167,7 +167,7 @@ def test_prose_loses_lines_and_nothing_beside_them() -> None:
 
 
 def test_a_sentence_leaves_its_line_and_an_element_that_has_more_stays() -> None:
-    said = [f"{POISON}.", f"Ada keeps bees. {POISON}. She paints.", "Tea."]
+    said: list[JsonValue] = [f"{POISON}.", f"Ada keeps bees. {POISON}. She paints.", "Tea."]
     whole: JsonValue = {"content": [], "structuredContent": {"observations": said}}
     left, _ = sifted(whole, [POISON])
     assert isinstance(left, dict)
