@@ -16,6 +16,7 @@ from policy.lines import lines_of, place_of
 from policy.model import CandidateId, ChangeKind, PrincipalId
 from proxy.admin.persons_word import REVIEW
 from proxy.admin.views import held_view
+from proxy.admin.wire.ids import BEGINNING_LEN_MIN
 from proxy.admin.wire.review_queue import (
     LINES_SHOWN,
     ActView,
@@ -213,8 +214,11 @@ class Queue:
         )
 
     def _group(self, subject: str) -> _Group:
-        """The group of that id, or one candidate of it. Runs in a thread."""
-        ids = [one.candidate_id for one in self._reader.held() if one.group == subject]
+        """The group whose id begins so, or one candidate of it. Runs in a thread."""
+        of_groups = [one for one in self._reader.held() if one.group.startswith(subject)]
+        if len(subject) < BEGINNING_LEN_MIN or len({one.group for one in of_groups}) > 1:
+            raise NotFound("several groups begin so, or the beginning is too short")
+        ids = [one.candidate_id for one in of_groups]
         read = map(self._reader.held_candidate, ids or [CandidateId(subject)])
         held = [one for one in read if one is not None and one.candidate is not None]
         if not held:

@@ -262,7 +262,7 @@ def show_group(terminal: Terminal, group: GroupView) -> None:
     for read in (False, True):
         some = [one for one in group.lines if one.after_reading is read]
         if some and read:
-            terminal.say("from conversations that had read other people's text:")
+            terminal.say("proposed after other people's text had been read:")
         for line in some:
             sessions = ", ".join(one[:8] or "unknown" for one in line.sessions)
             goes = "" if line.comes else ", this line goes"

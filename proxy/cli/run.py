@@ -302,8 +302,9 @@ def _tell_keys(terminal: Terminal, settings: Settings, sidecar: Sidecar, ready: 
 _NAMED: Final = 4
 _NOT_PROTECTED: Final = (
     "not protected without the model front: what an agent's key writes is labelled `unknown`.\n"
-    "  Knowledge and episodes land at that label, policy and identity are closed; a refused\n"
-    "  text may still be in the model's own context. A [[model]] table puts the sidecar there."
+    "  It lands as knowledge or an episode, whatever class it names; a named policy is refused.\n"
+    "  A refused text may still be in the model's own context. A [[model]] table puts the\n"
+    "  sidecar there."
 )
 _NOT_PROTECTED_MODEL: Final = (
     "not protected: an agent that asks its model past these addresses; its writes are labelled\n"

@@ -73,7 +73,7 @@ _BACK: Final = f'<p><a href="{CONFIRM}">All that waits</a></p>'
 _GONE: Final = "Nothing waits here any more: it was decided, or the link was used before."
 _YOURS_THEN: Final = "What you let in counts as your own words. Strike out what is not so."
 _STORED: Final = "Stored now, and changed or removed by this"
-_READ: Final = "From conversations that had read other people's text"
+_READ: Final = "Proposed after other people's text had been read"
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _CSP: Final = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action 'self'; "

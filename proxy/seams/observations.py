@@ -37,13 +37,10 @@ NEXT: Final[dict[Reason, str]] = {
     ),
     Reason.TARGET_MISSING: "There is no such memory here. Search or list to find the right one.",
     Reason.PERSON_REQUIRED: f"A person has to decide this. {_ASK_PERSON}",
-    Reason.REMOVAL_AFTER_READING: (
-        "This conversation had read other people's text, and what it would remove was written "
-        f"before. {_ASK_PERSON}"
-    ),
     Reason.INSTRUCTION_PLACE: f"A host reads this place as instructions. {_ASK_PERSON}",
     Reason.REMOVAL_AFTER_READING: (
-        "It removes what was written before anything foreign was read here. " + _ASK_PERSON
+        "This conversation had read other people's text, and what it would remove was written by "
+        f"one that had not. {_ASK_PERSON}"
     ),
     Reason.DIRECTIVE_LANGUAGE: f"It reads as an instruction to an agent. {_ORDINARY}",
     Reason.INJECTION_LANGUAGE: f"It reads as an attempt to steer an agent. {_ORDINARY}",

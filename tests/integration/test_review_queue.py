@@ -249,6 +249,8 @@ async def test_a_removal_that_waits_shows_the_memory_that_it_removes(
             assert response.status == 202, waits
         candidate = waits["candidate_id"]
         group = await review.ask("GET", f"/groups/{candidate}")
+        begins = await review.ask("GET", f"/groups/{group['group'][:6]}")
+        assert begins == group, "of a group's id, too, the beginning is enough"
         assert [one["stored"] for one in group["lines"]] == [FACT]
         assert (await review.ask("GET", f"/{candidate}"))["stored"] == FACT
         password = {"Authorization": encode_basic_auth("me", OPERATOR_KEY)}
