@@ -538,6 +538,9 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     # Whether the session that wrote the row had read foreign text, and from which tools and hosts.
     after_reading: bool = False
     read_origins: tuple[str, ...] = ()
+    # Whether an earlier version was written by a session that had not, so that a removal after
+    # reading waits: a change of one byte would make the row the reader's own.
+    was_unread: bool = False
     # The key that the server behind gave the memory in its answer; "" if the request named its key.
     assigned_key: str = ""
 

@@ -166,7 +166,7 @@ class Gatherer:
             expired=is_expired(row, change.now_ms),
             remains=row.source if _stays(row, candidate) else None,
             removes=_removes(row, candidate),
-            unread=not row.after_reading,
+            unread=row.was_unread or not row.after_reading,
         )
         return _Target(row=row, state=state)
 

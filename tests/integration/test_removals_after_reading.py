@@ -188,6 +188,29 @@ async def test_of_a_deletion_by_filter_each_match_is_judged_alone(tmp_path: Path
         assert await bench.front.texts(client.key) == [FACT]
 
 
+async def test_a_change_after_reading_does_not_open_the_way_to_a_removal(tmp_path: Path) -> None:
+    async with fronted(tmp_path) as bench:
+        at = Outside(bench, stream=False)
+        client = Client(at, await bench.front.key("steps"))
+        item: Json = {"namespace": ["ada"], "key": "staging", "value": {"text": FACT}}
+        changes: list[dict[str, Json]] = [{"metadata": {"seen": 1}}, {"text": f"{FACT} Yes."}]
+        clean = [f"/v1/memories/{await client.kept()}" for _ in changes]
+        await bench.front.call("PUT", "/store/items", client.key, item)
+        await Talk(at, client.key).reads("Forget it.")
+        for path, change in zip(clean, changes, strict=True):
+            assert (await bench.front.call("PATCH", path, client.key, change))[0] == 200
+            assert (await bench.front.call("DELETE", path, client.key))[0] == 202
+        longer: Json = {**item, "value": {"text": f"{FACT} Yes."}}
+        gone: Json = {"namespace": ["ada"], "key": "staging"}
+        assert (await bench.front.call("PUT", "/store/items", client.key, longer))[0] == 204
+        assert (await bench.front.call("DELETE", "/store/items", client.key, gone))[0] == 403
+        # The control: what was first written after reading goes with its own key.
+        own = (await bench.front.write(client.key, {"text": "The queue is long."}))[1]
+        path = f"/v1/memories/{own['id']}"
+        assert (await bench.front.call("PATCH", path, client.key, changes[0]))[0] == 200
+        assert (await bench.front.call("DELETE", path, client.key))[0] == 200
+
+
 async def test_an_operator_removes_what_a_page_may_not(tmp_path: Path) -> None:
     async with fronted(tmp_path) as bench:
         at = Outside(bench, stream=False)
