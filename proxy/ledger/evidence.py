@@ -37,7 +37,9 @@ def evidence(
     """What the ledger knows about a candidate; nothing where it never saw the principal."""
     book = core.state.books.get(principal_id)
     if book is None:
-        return SeenCall(after_reading=now_ms < core.state.lost_until_ms)
+        # The book may have been dropped for room, and then what its sessions read is not known.
+        lost = principal_id in core.state.lost_principals
+        return SeenCall(after_reading=lost or now_ms < core.state.lost_until_ms)
     ids = () if join is None else tuple(one for one in (join.tool_use_id, join.call_id) if one)
     named = tuple(dict.fromkeys(core.reader.print(one) for one in ids))
     sessions = _explaining(book, texts, core.reader, named)

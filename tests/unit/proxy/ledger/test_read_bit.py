@@ -328,3 +328,15 @@ async def test_of_sessions_that_made_the_same_call_one_that_had_read_is_enough()
     clean = await ledger.ask(user("Note the keys, please."))
     await ledger.answer(clean, reply("", WRITE), recalls=("w1",))
     assert ledger.seen(NOTE, join=Join(tool_use_id="w1")).after_reading
+
+
+async def test_what_a_key_writes_whose_history_was_dropped_for_room_had_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.ledger.core.PRINCIPALS_MAX", 1)
+    ledger = Ledger()
+    await used(ledger, FETCH, PAGE)
+    await ledger.ask(user(ASKED), by=GRACE)
+    assert ledger.seen(NOTE).after_reading
+    # The control: a key of which nothing was dropped.
+    assert not ledger.seen(NOTE, by=GRACE).after_reading
