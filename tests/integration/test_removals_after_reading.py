@@ -193,7 +193,7 @@ async def test_a_change_after_reading_does_not_open_the_way_to_a_removal(tmp_pat
         at = Outside(bench, stream=False)
         client = Client(at, await bench.front.key("steps"))
         item: Json = {"namespace": ["ada"], "key": "staging", "value": {"text": FACT}}
-        changes: list[dict[str, Json]] = [{"metadata": {"seen": 1}}, {"text": f"{FACT} Yes."}]
+        changes: list[Json] = [{"metadata": {"seen": 1}}, {"text": f"{FACT} Yes."}]
         clean = [f"/v1/memories/{await client.kept()}" for _ in changes]
         await bench.front.call("PUT", "/store/items", client.key, item)
         await Talk(at, client.key).reads("Forget it.")
