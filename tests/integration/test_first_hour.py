@@ -23,7 +23,7 @@ from tests.integration.cli_process import DEADLINE_S, ROOT, Place
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-LAST_LINE = "agent's user."
+LAST_LINE = "as another user, and `mnemogate doctor` there."
 
 
 @pytest.fixture
