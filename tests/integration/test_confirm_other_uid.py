@@ -137,7 +137,7 @@ def test_no_command_of_another_uid_allows_a_write_and_the_operators_key_does(gat
         gate.command(*release, "--state", str(place.state)),
         gate.command(*release, MNEMOGATE_STATE=str(place.state)),
         gate.command(*release, *http_way, MNEMOGATE_OPERATOR_KEY=agent),
-        gate.command("review", "release", "--same", gate.candidate_id, "--state", str(place.state)),
+        gate.command(*release, "--shown", "0" * 32, "--state", str(place.state)),
         gate.command(*_NEW_KEY, "--state", str(place.state)),
         gate.command(*_NEW_KEY, *http_way, MNEMOGATE_OPERATOR_KEY=agent),
     ]
@@ -157,7 +157,7 @@ def test_no_socket_or_page_or_link_lets_another_uid_allow_a_write(gate: Gate) ->
     state, ready = gate.sidecar.place.state, gate.sidecar.ready
     agent, operator = gate.sidecar.key("agent"), gate.sidecar.key("operator")
     release = f"/api/v1/review/{gate.candidate_id}/release"
-    form = {"decision": "approve", "code": "A" * 200}
+    form = {"decision": "approve", "code": "A" * 200, "shown": "0" * 32}
     sent = {"Content-Type": "application/x-www-form-urlencoded"}
     on_page = Ask(
         to=ready["admin"],
@@ -191,21 +191,22 @@ def test_no_socket_or_page_or_link_lets_another_uid_allow_a_write(gate: Gate) ->
     state.chmod(0o700)
     assert gate.waiting == [gate.candidate_id]
     # Control: the same page with the operator's key, from the same uid.
-    link = as_user(AGENT_UID, lambda: _code(on_page, operator), str)
-    body = urlencode({"decision": "approve", "code": link})
+    fields = as_user(AGENT_UID, lambda: _fields(on_page, operator), dict[str, str])
+    body = urlencode(fields | {"decision": "approve"})
     allowed = msgspec.structs.replace(on_page, body=body, headers=sent | with_key(operator))
     assert gate.asked(allowed) == ["200"]
     assert gate.waiting == []
 
 
-def _code(page: Ask, key: str) -> str:
-    """The code in the form that the page shows to whoever has this key."""
+def _fields(page: Ask, key: str) -> dict[str, str]:
+    """The code in the form that the page shows to whoever has this key, and what it shows."""
     connection = http.client.HTTPConnection(urlsplit(page.to).netloc)
     connection.request("GET", page.path, headers=with_key(key))
-    found = re.search(r'name="code" value="([^"]+)"', connection.getresponse().read().decode())
+    read = connection.getresponse().read().decode()
     connection.close()
-    assert found is not None
-    return found[1]
+    return {
+        name: re.findall(rf'name="{name}" value="([^"]+)"', read)[0] for name in ("code", "shown")
+    }
 
 
 def test_the_sidecars_own_uid_can_allow_a_write_and_doctor_says_so(gate: Gate) -> None:

@@ -34,13 +34,13 @@ def on_page(sidecar: Running, candidate_id: str, word: str) -> str:
     url = f"{sidecar.ready['admin']}/confirm/{candidate_id}"
     headers = with_key_of(sidecar)
     page = requested(url, None, headers)
-    found = re.search(r'name="code" value="([^"]+)"', page)
     shown = re.search(r"<pre>(.*?)</pre>", page, re.DOTALL)
-    assert found is not None
     assert shown is not None
+    fields = {
+        name: re.findall(rf'name="{name}" value="([^"]+)"', page)[0] for name in ("code", "shown")
+    }
     decision = "approve" if word == "release" else "deny"
-    form = urlencode({"code": found[1], "decision": decision}).encode()
-    requested(url, form, headers)
+    requested(url, urlencode(fields | {"decision": decision}).encode(), headers)
     return unescape(shown[1])
 
 
