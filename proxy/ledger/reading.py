@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.model import Origin, SourceKind
 from proxy.dialects.model.transcript import Voice
+from proxy.dialects.strict_json.in_text import read_container
 from proxy.ledger.hosts import hosts_in
 from proxy.ledger.printing import Printer
 from proxy.ledger.records import Row
@@ -160,7 +161,10 @@ class Reader(Printer):
         # An answer of a memory tool is left out whole in a replay; a turn by its paragraphs.
         whole = said.voice is Voice.TOOL
         for start, end in ((0, len(said.text)),) if whole else paragraphs(said.text):
-            found = self.served_in(said.text[start:end], book.recalls)
+            text = said.text[start:end]
+            # In JSON without blanks no sentence is apart from the names around it.
+            texts = (text, *strings_in(read_container(text)))
+            found = (one for part in texts for one in self.served_in(part, book.recalls))
             for memory_id in dict.fromkeys(book.recalls[one] for one in found):
                 yield start, end, memory_id
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
+
+import pytest
 
 from proxy.dialects.model.openai import chat, responses
 from proxy.ledger import core, state
@@ -22,8 +25,6 @@ from tests.unit.proxy.ledgers import (
 )
 
 if TYPE_CHECKING:
-    import pytest
-
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.ledger.core import Entered
 
@@ -204,3 +205,17 @@ async def test_what_is_kept_of_calls_and_words_is_bounded(monkeypatch: pytest.Mo
     assert len(book.calls) <= 8
     assert len(book.recalls) <= 8
     assert max(map(len, (session.spoken, session.turns, session.keys))) <= 8
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+async def test_a_served_memory_is_known_again_in_json_of_any_style(
+    separators: tuple[str, str],
+) -> None:
+    ledger = Ledger()
+    ledger.recall("m1", NOTE, UNKNOWN)
+    found = {"results": [{"id": "m1", "text": NOTE, "class": "L3"}]}
+    other = {"results": [{"id": "m2", "text": "Bread comes on Monday.", "class": "L3"}]}
+    for value, known in ((found, ["m1"]), (other, [])):
+        text = json.dumps(value, separators=separators)
+        entered = await ledger.ask(user(ASKED), assistant("", call("c1")), result("c1", text))
+        assert [one.memory_id for turn in entered.turns for one in turn] == known
