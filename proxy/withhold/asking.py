@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from policy.withheld.words import Printer
+    from proxy.dialects.model.replies_withheld import Flows
     from proxy.withhold.convictions import Withdrawn
     from proxy.withhold.state import Entry, Kept, Record
 
@@ -40,6 +41,7 @@ _WAITS: Final = re.compile(rf"Not stored yet \((?:{_CODES})[,)]")
 # This mark stands for a notice, so that the words before and after the notice do not join.
 _APART: Final = " mnemogate0notice "
 _LINES: Final = "lines"
+_PARAGRAPH: Final = "\n\n"
 
 
 class Conversation:
@@ -175,7 +177,7 @@ class Asking:
         kept = self._kept
         if not kept.convicted and not kept.spared:
             return text
-        left = kept.convicted.spared(text, self._withdrawn)
+        left = self.without_convicted(text)
         name = self._printer.digest("spared", text)
         if (left is text) == (name in kept.spared):
             # The text changes now, and with it what later signed thoughts are bound to.
@@ -185,6 +187,10 @@ class Asking:
             else:
                 put(kept.spared, name, None)
         return left
+
+    def without_convicted(self, text: str) -> str:
+        """Like `spared`, for words that no model reads yet; nothing is recorded."""
+        return self._kept.convicted.spared(text, self._withdrawn)
 
     def _withdrawn(self, one: Withdrawn) -> str:
         return withheld_notice(
@@ -423,13 +429,41 @@ class Replies:
     @property
     def active(self) -> bool:
         """Whether any text is withheld at this moment."""
-        return self._kept.withheld.any_in(self._sight)
+        return bool(self._kept.convicted) or self._kept.withheld.any_in(self._sight)
 
-    def flow(self) -> Flow:
+    def flow(self) -> Flows:
         """Make a filter for one text of a reply that begins now."""
         asking = self._asking
-        return Flow(self._printer, asking.looking, asking.notice_of)
+        flow = Flow(self._printer, asking.looking, asking.notice_of)
+        return _Paragraphs(flow, asking.without_convicted) if self._kept.convicted else flow
 
     def carries(self, text: str) -> bool:
         """Whether a text contains withheld words."""
-        return self._asking.carries(text)
+        return self._asking.without_convicted(text) is not text or self._asking.carries(text)
+
+
+class _Paragraphs:
+    """A filter in which each paragraph waits for its end, and is then `changed` whole.
+
+    A sentence is known by all of its words, so that none of them may be shown before the last.
+    """
+
+    def __init__(self, flow: Flow, changed: Callable[[str], str]) -> None:
+        self._flow = flow
+        self._changed = changed
+        self._rest = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether a part of the text waits."""
+        return bool(self._rest) or self._flow.holds
+
+    def feed(self, text: str) -> str:
+        """Take in the next part of the text; returns what may go out now."""
+        ended, gap, self._rest = (self._rest + text).rpartition(_PARAGRAPH)
+        return self._flow.feed(self._changed(ended + gap))
+
+    def end(self) -> str:
+        """Return the rest of the text, at its end."""
+        rest, self._rest = self._rest, ""
+        return self._flow.feed(self._changed(rest)) + self._flow.end()

@@ -535,10 +535,11 @@ class Withholding:
         The calls in the reply were judged before.
         """
         kept = self._of(principal_id)
-        if not (kept.withheld.any_in(Sight(conversation.sessions, by_model=True)) or kept.texts):
+        sight = Sight(conversation.sessions, by_model=True)
+        if not (kept.convicted or kept.withheld.any_in(sight) or kept.texts):
             return body
         asking = self._asked(principal_id, conversation).of_the("reply", by_model=True)
-        return sieved_reply(api, object_of(bare_of_tokens(body)), asking)
+        return sieved_reply(api, object_of(bare_of_tokens(body)), asking, asking.without_convicted)
 
     def reply(
         self, principal_id: PrincipalId, api: str, conversation: Conversation = NOWHERE

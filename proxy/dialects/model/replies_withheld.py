@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.dialects.model.reading import list_of, object_of, text_of
 from proxy.dialects.model.stream import event_of, payload
-from proxy.dialects.model.withheld import Asks, names, seals, sieved
+from proxy.dialects.model.withheld import Asks, changed, names, seals, sieved
 from proxy.dialects.sse import Event, event_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from proxy.dialects.strict_json.tolerant import Json
 
@@ -360,8 +360,13 @@ class ReplyFilter:
             self._next = number
 
 
-def sieved_reply(api: str, body: dict[str, Json], asks: Asks) -> dict[str, Json]:
-    """A whole reply without withheld texts; its calls stay, because they are judged elsewhere."""
+def sieved_reply(
+    api: str, body: dict[str, Json], asks: Asks, spared: Callable[[str], str]
+) -> dict[str, Json]:
+    """A whole reply without withheld texts; `spared` takes convicted sentences out of a text.
+
+    Its calls stay, because they are judged elsewhere.
+    """
     lifted: list[tuple[_Key, Json]] = []
     left: Json = body
     for place in _calls_in(api, body):
@@ -370,7 +375,7 @@ def sieved_reply(api: str, body: dict[str, Json], asks: Asks) -> dict[str, Json]
             if found is not None:
                 lifted.append(((*place, name), found))
                 left = _put_at(left, (*place, name), None)
-    made = sieved(left, asks)
+    made = sieved(changed(left, spared, asks.of), asks)
     for place, value in lifted:
         made = _put_at(made, place, value)
     return made if isinstance(made, dict) else {}

@@ -11,6 +11,7 @@ import pytest
 from policy.after.matchers import Matcher
 from policy.model import ChangeKind, PrincipalId
 from proxy.dialects.model.withheld import Leave
+from proxy.dialects.sse import Event, event_bytes
 from proxy.dialects.strict_json.tolerant import write_body
 from proxy.seams.observations import NOTICE
 from proxy.seams.operation import Proposal
@@ -180,6 +181,40 @@ async def test_a_person_who_says_it_later_shows_it_again(one: Rig) -> None:
     (item,) = await one.live.writing.judge(OPERATOR, (proposal,), "native", TRACE)
     assert item.decision == "admit", item
     assert await sent(one.withholding, body) is body
+
+
+def replied(withholding: Withholding, text: str, length: int) -> str:
+    """What an agent gets of a reply that says this; streamed in pieces of a length, 0: whole."""
+    if not length:
+        body: dict[str, Json] = {"content": [{"type": "text", "text": text}]}
+        return json.dumps(withholding.said(AGENT.principal_id, "anthropic", body))
+    going = withholding.reply(AGENT.principal_id, "anthropic")
+    out: list[Event] = []
+    for at in range(0, len(text), length):
+        delta: dict[str, Json] = {"type": "text_delta", "text": text[at : at + length]}
+        data = json.dumps({"type": "content_block_delta", "index": 0, "delta": delta})
+        raw = event_bytes("content_block_delta", data)
+        out += going.feed(Event(raw=raw, name="content_block_delta", data=data))
+    bodies = [json.loads(one.data or "") for one in (*out, *going.end())]
+    return json.dumps("".join(one["delta"]["text"] for one in bodies))
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 4_000])
+async def test_no_reply_says_a_hidden_sentence_and_what_is_beside_it_stays(
+    one: Rig, length: int
+) -> None:
+    said = f"One moment.\n\nI looked. {LIE} {HONEST}\n\nThat is all, and {LIE[0].lower()}{LIE[1:]}"
+    lie = await stored(one, LIE)
+    await sent(one.withholding, anthropic("Hello."))
+    assert json.dumps(said)[1:-1] in replied(one.withholding, said, length), "control"
+    await hide(one, lie)
+    await sent(one.withholding, anthropic("Hello."))
+    made = replied(one.withholding, said, length)
+    assert LIE not in made
+    assert "was withdrawn" in made
+    assert "One moment.\\n\\nI looked." in made
+    assert HONEST in made
+    assert f"That is all, and t{LIE[1:]}" in made, "a longer sentence is another one"
 
 
 async def test_a_sentence_that_contains_it_and_words_that_a_person_typed_stay(one: Rig) -> None:
