@@ -105,24 +105,40 @@ async def test_no_answer_of_mem0s_tells_a_lie_beside_a_text_or_after_a_change(
 ) -> None:
     named = "the-office-door-code-is-66"
     async with running(tmp_path, tables=f'[after]\nheal = "{heal}"\n{PROPOSES}') as live:
-        key = {"Authorization": f"Token {AGENT_KEY}"}
+        person = await live.key("ada", channel=Channel.USER)
 
-        async def mem0(method: str, path: str, body: dict[str, Any] | None = None) -> str:
-            url = f"{live.url}/{path}"
-            async with live.client.request(method, url, json=body, headers=key) as answer:
+        async def mem0(
+            method: str,
+            path: str,
+            body: dict[str, Any] | None = None,
+            *,
+            key: str = AGENT_KEY,
+            status: int = 200,
+        ) -> str:
+            url, headers = f"{live.url}/{path}", {"Authorization": f"Token {key}"}
+            async with live.client.request(method, url, json=body, headers=headers) as answer:
                 raw = await answer.text()
-                assert answer.status < 300, raw
+                assert answer.status == status, raw
                 return raw
 
-        stored = await live.write(AGENT_KEY, {"text": "The office door code is 66."})
+        # Her own writes of this class ask no anchor, so that her change lands beside the lie.
+        lie = {"text": "The office door code is 66.", "class": "L3"}
+        stored = await live.write(person, lie)
+        unproven = await live.write(AGENT_KEY, {"text": "The small office door code is 66."})
         for user in (named, "ada"):
             assert (await live.write(AGENT_KEY, {"text": HONEST, "user_id": user}))[0] == 201
         anchor = {"statement": "The office door code is 11.", "questions": ["Which code?"]}
         await Admin(live).ask("POST", "/anchors", anchor)
         told = await mem0("GET", "v1/entities/")
         assert "ada" in told
-        changed = await mem0("PUT", f"v1/memories/{stored[1]['id']}/", {"metadata": {"a": 1}})
+        change = {"metadata": {"a": 1}}
+        path = f"v1/memories/{stored[1]['id']}/"
+        changed = await mem0("PUT", path, change, key=person)
         # Control: without healing both tell it.
         assert (named in told, "is 66" in changed) == ((heal == "off",) * 2)
-        kept = await mem0("PUT", f"v1/memories/{stored[1]['id']}/", {"text": "Nothing."})
+        # An unproven text is asked of the anchors again with each change, and waits.
+        waits = await mem0("PUT", f"v1/memories/{unproven[1]['id']}/", change, status=422)
+        assert "contradicts_anchor" in waits
+        assert "is 66" not in waits
+        kept = await mem0("PUT", path, {"text": "Nothing."}, key=person)
         assert "Nothing." in kept, "control: a new text is answered"
