@@ -37,7 +37,7 @@ EDITED: Final = {
         ),
     ),
     "docs/clients.md": (
-        ("\n\n## A dialect of your own\n", f"\n{ROW}\n\n## A dialect of your own\n"),
+        ("\n\n## Labels beside the text\n", f"\n{ROW}\n\n## Labels beside the text\n"),
     ),
 }
 
