@@ -203,7 +203,7 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
         attributes["mnemogate.class_lowered"] = True
     if event.observed:
         attributes["mnemogate.observed"] = vocabulary.known(event.observed, vocabulary.DECISIONS)
-    if event.culprit_server:
+    if event.culprit_server or event.culprit_tool:
         attributes |= {
             "mnemogate.culprit.source.kind": vocabulary.known(
                 event.culprit_kind, vocabulary.SOURCE_KINDS

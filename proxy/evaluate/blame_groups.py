@@ -23,7 +23,7 @@ from proxy.evaluate.figures import share, skipped
 from proxy.evaluate.forged import CORPORA, corpora_directory
 from proxy.evaluate.free_port import on_free_port
 from proxy.evaluate.honest_texts import MATTERS
-from proxy.evaluate.model import asked, scripted_model, tables, talk
+from proxy.evaluate.model import asked, scripted_model, tables, turn
 from proxy.evaluate.systems import ADMITTED, BY_NAME, Extras, running
 from proxy.evaluate.wire import Question, Write
 
@@ -246,7 +246,7 @@ async def _stored(
         reads = await bench.key(f"blame-reads-{number}")
         page = "\n".join(group.lies)
         model.says = page
-        await asked(bench, reads, _API, talk(("user", f"Tool result: {page}")))
+        await asked(bench, reads, _API, turn(_API, f"Read page {number}.", page, stream=False))
         for text in group.lies:
             answer = await bench.write(reads, Write(text=text))
             if answer.status in ADMITTED and answer.body.id is not None:

@@ -288,8 +288,9 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         decided = self.followed.decided(held.candidate_id)
         culprit = None if decided is None else decided.verdict.culprit
         if culprit is not None:
-            named = f"{culprit.server}, tool {culprit.tool}, call {culprit.call_id}"
-            rows.append(("Its text was seen in", f"a {culprit.kind.value} of {named}"))
+            of = f"{culprit.server}, tool {culprit.tool}" if culprit.server else culprit.tool
+            found = f"a {culprit.kind.value} of {of}, call {culprit.call_id}"
+            rows.append(("Its text was seen in", found))
         if call is None:
             # What is removed brings no text, and an empty box would look like one.
             texts: tuple[str, ...] = () if candidate.text is None else (candidate.text,)

@@ -224,7 +224,7 @@ def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | N
     row with the candidate is left out: otherwise a caller could name a tool, or number a call, so
     that a refused text is logged.
     """
-    named = next((origin for origin in origins if origin.server is not None), None)
+    named = next((one for one in origins if one.server or one.tool), None)
     if named is None:
         return None
     said = (candidate.text, candidate.metadata_json)

@@ -117,7 +117,7 @@ async def test_who_caused_a_wrong_answer_is_found_where_the_usual_way_is_blind(
     assert (cells["shipped_groups_exact"].value, cells["shipped_groups_exact"].n) == (100.0, 9)
     assert cells["shipped_groups_leave_one_out"].value == 0.0
     assert cells["shipped_copies_convicted"].value == 86.667
-    assert cells["shipped_copies_named"].value == 100.0, "the others are of the same session"
+    assert cells["shipped_copies_named"].value == 100.0, "the others are of the same tool"
     assert cells["shipped_notes_convicted"].value == 0.0
     assert cells.keys() <= MEANINGS.keys()
 

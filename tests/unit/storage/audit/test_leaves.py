@@ -216,6 +216,9 @@ def test_a_culprit_is_named_in_words_that_spell_nothing() -> None:
     candidate = candidate_of("likes tea")
     assert culprit_of((own,), candidate) is None
     assert culprit_of((own, hostile), candidate) == Culprit(kind, "web", "other", "other")
+    # A tool of the agent's own program has no server.
+    alone = Origin(kind=kind, tool="fetch", call_id="f1")
+    assert culprit_of((own, alone), candidate) == Culprit(kind, "", "fetch", "f1")
 
 
 @pytest.mark.parametrize(
