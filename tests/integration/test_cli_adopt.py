@@ -1,4 +1,4 @@
-"""What a memory server kept before the gate, taken in and lifted from the command line."""
+"""What a memory server kept before the gate, taken in from the command line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def _kept(file: Path, changed: int | None = None) -> None:
 
 
 @pytest.mark.heavy
-def test_nothing_is_lifted_that_nobody_listed_and_no_order_at_all(tmp_path: Path) -> None:
+def test_what_was_kept_is_taken_in_once_as_of_unknown_origin_and_no_order_at_all(
+    tmp_path: Path,
+) -> None:
     place, file = Place(root=tmp_path), tmp_path / "graph.jsonl"
     _kept(file)
 
@@ -57,33 +59,25 @@ def test_nothing_is_lifted_that_nobody_listed_and_no_order_at_all(tmp_path: Path
         assert {one["reason"] for one in orders} == {"class_floor"}
         assert all("always recommend" in one["text"] for one in orders)
 
-        # The server answers otherwise: nothing is lifted, and nothing new is taken in.
-        _kept(file, changed=500)
-        refused = adopt("--lift", listed["digest"], "--all")
-        assert refused.code == 1
-        assert "something else" in refused.err
-        assert " memory -- " in refused.err, "what to say again has the server's command"
-        _kept(file)
-        lifted = adopt("--lift", listed["digest"], "--about", "hall").data
-        assert _states(lifted) == {"tool_result": COUNT - POISON, "flagged": POISON}
         kept = place.command("memory", "list", "--limit", "1000", "--json").data["memories"]
-        assert {one["memory_class"] for one in kept} == {"L3"}
-        assert {one["ceiling"] for one in kept} == {"tool_result"}
+        assert {(one["memory_class"], one["source"]) for one in kept} == {("L3", "unknown")}
         assert not [one for one in kept if "always recommend" in one["text"]]
+        # Once more, also where the server answers otherwise: only what is new is taken in.
+        again = adopt().data
+        assert again["digest"] == taken["digest"]
+        _kept(file, changed=500)
+        assert adopt().data["digest"] != taken["digest"]
         # One by one, after the whole text: a person's own.
-        one = next(one for one in lifted["items"] if one["memory_id"])["memory_id"]
+        one = next(one for one in taken["items"] if one["memory_id"])["memory_id"]
         assert place.command("review", "vouch", one, "--yes").code == 0
-        # A leaf each: none by the dry run or a refused lift, and nothing is taken in twice.
-        assert _verdicts(place) == ["unknown"] * COUNT
+        # A leaf each: none by the dry run, and nothing is taken in twice.
+        assert _verdicts(place) == ["unknown"] * (COUNT + 1)
     assert place.command("audit", "verify").code == 0
 
 
 @pytest.mark.heavy
 def test_what_cannot_be_done_says_why(tmp_path: Path) -> None:
     place = Place(root=tmp_path)
-    chosen = place.command("review", "adopt", "--all", "memory", "--", *SERVER, MEMORY_FILE="x")
-    assert chosen.code == 2
-    assert "need --lift" in chosen.err
     gone = place.command("review", "adopt", "--dry-run", "memory", "--", "/nowhere/server")
     assert gone.code != 0
     assert "ENOENT: No such file or directory" in gone.err
@@ -129,9 +123,8 @@ def test_a_person_vouches_for_one_order_and_nothing_is_sent(tmp_path: Path) -> N
         assert (taken["state"], again["memory_id"]) == ("user_input", taken["memory_id"])
         (memory,) = kept()
         assert ORDER in memory["text"]
-        assert (memory["memory_class"], memory["source"], memory["ceiling"], memory["basis"]) == (
-            *("L2", "user_input", "user_input", "confirmation"),
-        )
+        shown = (memory["memory_class"], memory["source"], memory["basis"])
+        assert shown == ("L2", "user_input", "confirmation")
         assert file.read_text(encoding="utf-8") == before, "nothing was sent"
         assert place.command("review", "unsettled", "--json").data["unsettled"] == []
         leaves = [json.loads(one) for one in place.command("audit", "export").out.splitlines()]
