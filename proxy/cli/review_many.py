@@ -159,8 +159,8 @@ def _tell_one(context: Context, outcome: OutcomeView, wanted: str) -> None:
         raise CommandFailed(
             Exit.FAILED,
             f"the gate still answers {outcome.decision}: {outcome.reason} (step {outcome.step})",
-            then="a person's word passes a hold, not a refusal; what was changed since it was asked "
-            "for has to be asked for anew",
+            then="a person's word passes a hold, not a refusal; what was changed since it was "
+            "asked for has to be asked for anew",
         )
     became, way = "", Way(outcome.way)
     if outcome.memory_id is not None:
