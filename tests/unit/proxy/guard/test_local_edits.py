@@ -126,8 +126,10 @@ async def test_an_edit_of_a_proven_note_waits_and_an_addition_does_not(
         adds = change[1].get("command") == "insert"
         agent = at.agent(tool_map)
         assert await agent.calls(*change) is adds
-        low = {(SourceKind.TOOL_RESULT, MemoryClass.L3)} if adds else set()
-        assert _rows(at) == {(SourceKind.OPERATOR, MemoryClass.L3)} | low
+        rows = {(SourceKind.OPERATOR, MemoryClass.L3)}
+        if adds:
+            rows.add((SourceKind.TOOL_RESULT, MemoryClass.L3))
+        assert _rows(at) == rows
 
 
 async def test_without_the_wall_it_is_changed(tmp_path: Path) -> None:
