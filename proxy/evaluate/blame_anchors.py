@@ -67,11 +67,14 @@ def denied_by(lies: Sequence[str], wrong: str, right: str, question: str) -> lis
 async def honest_beside_anchors(
     book: Book, denied: Sequence[Denied], texts: Sequence[str]
 ) -> dict[str, Figure]:
-    """Measure in a new store how many of these honest texts are convicted beside these anchors."""
+    """Measure how many of these honest texts are convicted beside these anchors, and of their lies.
+
+    Each has a new store.
+    """
     draw = book.progress("blame: honest texts beside anchors")
     async with running(BY_NAME["S4"], Extras(config=_PROPOSES)) as bench:
         key = await bench.key("blame-honest")
-        kept = await _registered(bench, denied)
+        await _registered(bench, denied)
         answers = await bench.written([(key, Write(text=text)) for text in texts])
         honest = {one.body.id for one in answers if one.status in ADMITTED}
         book.note("blame", f"{len(honest)} of {len(texts)} honest texts landed beside anchors.")
@@ -83,8 +86,16 @@ async def honest_beside_anchors(
             shown |= ids & honest
             convicted |= named & honest
             draw(number, len(asked))
-        lies = await bench.written([(key, Write(text=one.lie)) for one in kept])
-        landed = {one.body.id for one in lies if one.status in ADMITTED}
+    async with running(BY_NAME["S4"], Extras(config=_PROPOSES)) as bench:
+        key = await bench.key("blame-lies")
+        # A lie that an anchor denies waits, so these are older than the anchors.
+        lies = await bench.written([(key, Write(text=one.lie)) for one in denied])
+        kept = await _registered(bench, denied)
+        landed = {
+            answer.body.id
+            for one, answer in zip(denied, lies, strict=True)
+            if one in kept and answer.status in ADMITTED
+        }
         caught: set[str] = set()
         for one in kept:
             caught |= (await _blamed(bench, key, one.question))[1] & landed
