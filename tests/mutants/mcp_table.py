@@ -147,18 +147,6 @@ MCP: Final = (
         quick=True,
     ),
     Mutant(
-        row="mcp-answers",
-        name="the name of a message is not sifted",
-        invariant="no part of a message passes unread",
-        where="proxy.mcp.answers:Answers.shown_unasked",
-        operator=Operator.REPLACE,
-        at="await self._names_what_is_withheld(message)",
-        by="message.raw == message.method",
-        tests=(
-            at("tests/integration/test_mcp_answers.py", "test_no_part_of_a_message_passes_unread"),
-        ),
-    ),
-    Mutant(
         row="mcp-instructions",
         name="the words of tools are not sifted",
         invariant="what a server says of itself is a read",

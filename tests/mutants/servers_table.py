@@ -109,7 +109,7 @@ SERVERS: Final = (
         tests=(
             at(
                 _BACKEND_STORE,
-                "test_what_is_held_or_another_tenants_is_in_no_read_and_the_answer_is_refilled",
+                "test_another_tenants_memory_is_in_no_read_and_what_is_held_hides_nothing",
             ),
         ),
     ),
@@ -124,7 +124,7 @@ SERVERS: Final = (
         tests=(
             at(
                 _BACKEND_STORE,
-                "test_what_is_held_or_another_tenants_is_in_no_read_and_the_answer_is_refilled",
+                "test_another_tenants_memory_is_in_no_read_and_what_is_held_hides_nothing",
             ),
         ),
     ),
