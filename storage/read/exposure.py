@@ -1,9 +1,9 @@
 """How much of one search one origin may fill: a cap that reorders, and hides nothing by itself.
 
 However many texts a page gets in, a reader is shown a few of them beside what others say. Counted
-is what sessions wrote that had read foreign text: by the tool that a text was found in a result of,
-else by the session, and by each host that the session had read. What was written by a session that
-had read none is not counted. Hits over the cap go to the end, into places that no other hit can
+is what sessions wrote that had read foreign text: by the session, by each host that the session had
+read, and by the tool that a text was found in a result of. What was written by a session that had
+read none is not counted. Hits over the cap go to the end, into places that no other hit can
 fill. The cap is hard for a latched origin, whatever its session had read: its hits over the cap are
 not shown at all.
 """
@@ -149,9 +149,11 @@ def places(limit: int, of_ten: int) -> int:
 
 def _groups(origin: Origin) -> tuple[Hashable, ...]:
     hosts = tuple([one for one in origin.read_origins if one.startswith(HOST)])
-    each = tuple([("host", host) for host in hosts])
+    each: tuple[Hashable, ...] = tuple([("host", host) for host in hosts])
     if origin.server or origin.tool:
-        return ("tool", origin.server, origin.tool, hosts), *each
+        # Besides, and not instead: else a page had a share for what repeats its words and another
+        # one for what says them otherwise.
+        each = ("tool", origin.server, origin.tool, hosts), *each
     if origin.session is not None:
         # Not by what it had read so far: a page could have the session call one more tool between
         # two of its texts.

@@ -291,10 +291,20 @@ def test_an_update_that_leaves_a_text_as_it_was_leaves_its_reading(bench: Bench)
 def test_near_copies_count_as_one_origin_whoever_brought_them(bench: Bench) -> None:
     store = bench.open()
     for number in range(5):
-        _put(store, f"copy {number}", 0.9, 0, tool=f"tool-{number}")
-        _put(store, f"other {number}", 0.6, number, tool=f"tool-{number}")
+        session = f"{number}" * 32
+        _put(store, f"copy {number}", 0.9, 0, tool=f"tool-{number}", session=session)
+        _put(store, f"other {number}", 0.6, number, tool=f"tool-{number}", session=session)
     shown = _texts(store, 8)
     assert sum(text.startswith("copy") for text in shown) == 3
+
+
+def test_a_session_has_no_second_share_for_what_a_tool_is_named_for(bench: Bench) -> None:
+    store = bench.open()
+    for number in range(5):
+        _put(store, f"lie {number}", 0.9, number, tool="fetch")
+        _put(store, f"lie, said otherwise {number}", 0.9, number + 5)
+        _said(store, f"fact {number}", 0.1, number)
+    assert [text[:3] for text in _texts(store, 8)] == ["lie"] * 3 + ["fac"] * 5
 
 
 def test_a_label_that_a_person_raised_is_capped_no_longer(bench: Bench) -> None:
