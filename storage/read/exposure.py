@@ -113,7 +113,7 @@ class Exposure:
     def _groups(self, origin: Origin) -> tuple[Hashable, ...]:
         """What a memory of an origin is counted under; () where it is under no cap."""
         if self._is_restricted(origin):
-            return (_latched_group(origin),)
+            return _latched_groups(origin)
         return _groups(origin) if origin.after_reading else ()
 
     def _keys(self, one: Placing) -> tuple[Hashable, ...]:
@@ -163,9 +163,11 @@ def _groups(origin: Origin) -> tuple[Hashable, ...]:
     return ("key", origin.principal_id, origin.filed), *each
 
 
-def _latched_group(origin: Origin) -> Hashable:
+def _latched_groups(origin: Origin) -> tuple[Hashable, ...]:
     if origin.on_probation:
-        return "probation"
+        return ("probation",)
+    whose = ("latched", origin.session or origin.principal_id)
     if origin.server or origin.tool:
-        return ("latched tool", origin.server, origin.tool, origin.session)
-    return ("latched", origin.session or origin.principal_id)
+        # Besides, as above: a history may name as many tools as its sender likes.
+        return ("latched tool", origin.server, origin.tool, origin.session), whose
+    return (whose,)
