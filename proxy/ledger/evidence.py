@@ -61,7 +61,12 @@ def evidence(
 def _explaining(
     book: Book, texts: tuple[str, ...], reader: Reader, named: tuple[int, ...]
 ) -> tuple[Session, ...]:
-    """The sessions whose models made all of the named calls with the texts, the newest first."""
+    """The sessions whose models made all of the named calls with the texts, the newest first.
+
+    An id alone, without a text, explains nothing.
+    """
+    if not any(texts):
+        return ()
     found: dict[str, int] = {}
     for key in named:
         for call in book.calls.get(key, ()):

@@ -317,6 +317,8 @@ async def test_a_write_of_a_known_call_has_the_bit_of_its_session() -> None:
     seen = ledger.seen(NOTE, join=Join(tool_use_id="w1"))
     assert (seen.session, seen.called, seen.after_reading) == (clean.session, True, False)
     # Another text under the same id is explained by nothing.
+    # An id without a text is a claim and nothing more.
+    assert ledger.seen("", join=Join(tool_use_id="w1")).session is None
     other = ledger.seen("Something else entirely.", join=Join(tool_use_id="w1"))
     assert (other.session, other.called, other.after_reading) == (None, False, True)
 
