@@ -147,11 +147,11 @@ async def compose(
     """
     text = settings.ruleset_text()
     ruleset = parse_rules(text)
-    _tell(settings, composition, ruleset)
     embedder = resolve_embedder(settings.embedder)
     async with AsyncExitStack() as stack:
         clock = SteadyClock(composition.clock_ns, composition.monotonic_ns)
         store = await asyncio.to_thread(_store, settings, composition, clock, ruleset, embedder)
+        _tell(settings, composition, ruleset)
         clock.not_before(store.time_ms)
         stack.push_async_callback(asyncio.to_thread, store.close)
         halted = asyncio.Event()

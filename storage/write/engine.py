@@ -445,14 +445,13 @@ class Engine:
     def erase_condemned(self) -> None:
         """Erase keys of held candidates that were decided together. Any thread.
 
-        Raises:
-            StoreUnavailable: A key file cannot be removed; nothing more is written.
+        A key file that cannot be removed stops all writing. The decisions are durable and are
+        answered all the same: an error would tell the caller that nothing was written.
         """
         try:
             self.parts.staging.erase()
         except OSError as error:
             self._keep_no_key(error)
-            raise StoreUnavailable(str(self.broken)) from error
 
     def _keep_no_key(self, error: OSError) -> None:
         self.broken = f"a held candidate's key could not be destroyed: {error.strerror}"
@@ -490,8 +489,7 @@ class Engine:
         """Erase keys of held candidates that were refused together, if their caller went away."""
         staging = self.parts.staging
         if not staging.erasing:
-            with contextlib.suppress(StoreUnavailable):
-                self.erase_condemned()
+            self.erase_condemned()
         staging.tidy()
 
     def mark_time(self) -> None:
