@@ -10,12 +10,10 @@ import difflib
 import math
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Iterable, Sequence
+from typing import Final, cast
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 # Two sentences are about the same thing if both have at least this share of the shorter one's
 # words.

@@ -6,23 +6,21 @@ A fact that could not be gathered is `None`, and a check that needs it refuses.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from policy.labels.derive import Reading
-    from policy.model import (
-        CandidateId,
-        Digest,
-        MemoryClass,
-        MemoryStatus,
-        PrincipalId,
-        Provenance,
-        SourceKind,
-        Tenant,
-    )
-    from policy.trust.ladder import TrustState
+from policy.model import (
+    CandidateId,
+    Digest,
+    MemoryClass,
+    MemoryStatus,
+    PrincipalId,
+    Provenance,
+    Reading,
+    SourceKind,
+    Tenant,
+)
+from policy.trust.ladder import TrustState
 
 
 class NonceState(enum.Enum):

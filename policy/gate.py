@@ -6,20 +6,23 @@ Non-Formation in Agent Persistent Memory*, https://certumsystems.com/mwp/ (docs/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.checks import (
     STEPS,
     UNAVAILABLE,
+    Finding,
     Objection,
     Step,
     confirmed,
     landing_class,
     provenance_of,
 )
+from policy.facts import Facts
 from policy.labels.derive import confirmed_by_a_person, lowered
 from policy.labels.forwarded_call import call_of
-from policy.model import ChangeKind, MemoryClass, SourceKind
+from policy.model import Candidate, ChangeKind, MemoryClass, Provenance, SourceKind
+from policy.ruleset import Ruleset
 from policy.verdict import (
     _SEAL,  # pyright: ignore[reportPrivateUsage] - the one key to the one lock
     Admit,
@@ -29,13 +32,6 @@ from policy.verdict import (
     Reject,
     Verdict,
 )
-
-if TYPE_CHECKING:
-    from policy.checks import Finding
-    from policy.facts import Facts
-    from policy.model import Candidate, Provenance
-    from policy.ruleset import Ruleset
-
 
 # The number of the step that a person's denial counts for where no step objects: source and class.
 _NO_ASKING: Final = 1

@@ -6,18 +6,15 @@ again has lines, each decided by itself; anything else is decided as a whole.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from policy.canonical import canonical_bytes
 from policy.labels.editing import NOTHING
 from policy.labels.forwarded_call import call_of
-from policy.model import ChangeKind, PrincipalId
+from policy.model import Candidate, ChangeKind, PrincipalId
 from policy.withheld.pieces import shape_of
-
-if TYPE_CHECKING:
-    from policy.model import Candidate
 
 LINES_MAX: Final = 512
 """A candidate of more lines is decided as a whole."""

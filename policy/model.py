@@ -338,3 +338,20 @@ class Entity(msgspec.Struct, frozen=True, kw_only=True):
 def meet(first: SourceKind, second: SourceKind) -> SourceKind:
     """The less trusted of two labels; the first one if both are trusted alike."""
     return second if second.trust < first.trust else first
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What a candidate's text says to a model that reads it.
+
+    `skeleton` is made of the text alone. The flags `directive` and `injection` cover the strings in
+    the metadata as well, because a recall splices text and metadata into the context together.
+    """
+
+    skeleton: str
+    directive: bool
+    injection: bool
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the text is written to steer its reader, even in a quotation or an example."""
+        return self.directive or self.injection

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import enum
 import tomllib
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from policy.model import MemoryClass
 from policy.text.paths import PathPattern, readings_of_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Pattern = Annotated[str, Meta(min_length=1, max_length=512)]
 Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=256)]

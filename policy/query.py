@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import TYPE_CHECKING, TypeGuard, cast
+from collections.abc import Callable
+from typing import TypeGuard, cast
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import Memory
+from policy.model import Memory
 
 FILTER_DEPTH_MAX = 8
 FILTER_NODES_MAX = 64

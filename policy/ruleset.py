@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import MemoryClass, SourceKind
-from policy.trust.score import SoftScoring  # noqa: TC001 - msgspec reads the annotation
+from policy.trust.score import SoftScoring
 
 
 class RulesetError(ValueError):

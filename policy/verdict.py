@@ -7,12 +7,11 @@ is a `Permit`, and only the gate can make one.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import msgspec
 
-if TYPE_CHECKING:
-    from policy.model import Basis, CandidateId, Digest, MemoryClass, SourceKind
+from policy.model import Basis, CandidateId, Digest, MemoryClass, SourceKind
 
 
 class InvariantBroken(Exception):  # noqa: N818 - names a state of the process, not a mistake

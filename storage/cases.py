@@ -1,4 +1,3 @@
-# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """Cases of wrong answers: what an engine keeps of each, and the values that it returns.
 
 A case is the record of one wrong answer, from its signal to its end. Users call it an incident; in
@@ -9,7 +8,8 @@ of fields and no content: no question, no reply, no text of a memory, no reason 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import msgspec
 
@@ -23,9 +23,6 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NAMED_MAX: Final = 200
 """How many memories a case names; further ones are only counted."""

@@ -7,10 +7,8 @@ the monotonic clock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Final
 
 SLACK_NS: Final = 2_000_000_000
 """By how much a wall clock may be set back, as happens when clocks are corrected."""

@@ -2,40 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
+from policy.gate import Gate
+from policy.model import PrincipalId
+from policy.ruleset import Ruleset
 from storage.audit import VerifierKey
 from storage.behind.followed import EmbeddedFollowed
 from storage.behind.hidden import EmbeddedHiddenBehind
 from storage.behind.intents import EmbeddedForwards
 from storage.behind.kept_here import EmbeddedKeptHere
 from storage.behind.pinned_tools import EmbeddedPins
+from storage.cases import Cases
 from storage.derived.catalogue import Catalogue
 from storage.derived.keeper import DerivedState
 from storage.derived.recovery import found, load, with_embedder, with_incarnation, with_key
 from storage.derived.vectors.faiss_index import SEGMENT_LEN, VectorIndex
 from storage.derived.vectors.segment_files import Identity, SegmentFiles
 from storage.errors import StoreUnavailable
+from storage.failures import Failures
+from storage.hidden_behind import HiddenBehind
+from storage.incidents import Incidents
+from storage.interfaces import (
+    AuditReader,
+    Failpoint,
+    Followed,
+    Forwards,
+    KeptHere,
+    MemoryReader,
+    Objections,
+    Pins,
+    Quarantined,
+    Retained,
+    SessionLog,
+)
+from storage.paroles import Paroles
 from storage.read.audit import EmbeddedAudit
 from storage.read.objections import EmbeddedObjections
 from storage.read.quarantined import EmbeddedQuarantined
 from storage.read.reader import EmbeddedReader
 from storage.read.retained import EmbeddedRetained
 from storage.recall_log.ledger import RecallLedger
-from storage.recalls import RecallOptions
+from storage.recalls import RecallOptions, Recalls
 from storage.repair.batches import BATCH_LEN, EmbeddedIncidents
 from storage.repair.way_back import EmbeddedParoles
 from storage.repair.wrong_answers import EmbeddedCases
 from storage.session_log.frames import FrameKeys
 from storage.session_log.log import DIRECTORY, open_session_log, prints_key
 from storage.staging.staging import Staging
-from storage.state_directory import StateDirectory, holds_a_store
+from storage.state_directory import Secrets, StateDirectory, holds_a_store
+from storage.tables.change import Generation
+from storage.tables.codec import StoreHeader
 from storage.tables.formats import refuse_unknown
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import FORGOTTEN, QUARANTINES, LmdbStore
-from storage.values import THE_STORE
+from storage.values import THE_STORE, HeldCandidate, Outcome
 from storage.write.checkpoint_copy import CheckpointCopy, check_new_store
 from storage.write.engine import Engine, Parts
 from storage.write.failure_records import EmbeddedFailures
@@ -43,37 +68,6 @@ from storage.write.judging import Judge
 from storage.write.orders import Operating
 from storage.write.usage import Usage
 from storage.write.writer import EmbeddedWriter, WriterOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from policy.gate import Gate
-    from policy.model import PrincipalId
-    from policy.ruleset import Ruleset
-    from storage.cases import Cases
-    from storage.failures import Failures
-    from storage.hidden_behind import HiddenBehind
-    from storage.incidents import Incidents
-    from storage.interfaces import (
-        AuditReader,
-        Failpoint,
-        Followed,
-        Forwards,
-        KeptHere,
-        MemoryReader,
-        Objections,
-        Pins,
-        Quarantined,
-        Retained,
-        SessionLog,
-    )
-    from storage.paroles import Paroles
-    from storage.recalls import Recalls
-    from storage.state_directory import Secrets
-    from storage.tables.change import Generation
-    from storage.tables.codec import StoreHeader
-    from storage.values import HeldCandidate, Outcome
 
 _GIB: Final = 1024**3
 RECALLS: Final = "recalls"  # the directory of the recall ledger's files

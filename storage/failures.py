@@ -1,4 +1,3 @@
-# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """Failures: reports by somebody, or by a rule, that an answer was wrong. They have no content."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """Quarantined memories whose own server is told to hide them as well, or gets them back.
 
 What is to be done is no queue. It is the difference between how the newest memory under a key

@@ -1,4 +1,3 @@
-# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """Isolation and rewind of many memories: what an engine promises, and the values it returns.
 
 Isolation hides many memories, rewind puts them back into an earlier state; each works in batches

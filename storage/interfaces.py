@@ -1,4 +1,3 @@
-# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """The interface of a store: what the rest of the system may ask, and what each call promises.
 
 Two engines implement these: `embedded` (LMDB + FAISS) and, later, PostgreSQL + pgvector.
@@ -6,8 +5,13 @@ Two engines implement these: `embedded` (LMDB + FAISS) and, later, PostgreSQL + 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol, Self
 
+from policy.after.retention import Item
 from policy.model import (
     CandidateId,
     HistoryEntry,
@@ -19,64 +23,54 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
+from policy.query import Filter
+from policy.ruleset import Ruleset
+from policy.trust.ladder import TrustState
+from policy.trust.outcomes import Reported
+from policy.withheld.pieces import Piece
+from storage.audit import Decided, InterceptedLeaf, Leaf
+from storage.cases import Cases
+from storage.errors import StoreCorrupt
+from storage.failures import Failures
+from storage.hidden_behind import HiddenBehind
+from storage.incidents import Incidents
+from storage.paroles import Paroles
+from storage.recalls import Recalls
 from storage.trust import TrustReader
 from storage.values import (
     NO_KEYS,
     Anchor,
     AuditHead,
     AuditProof,
+    BackupSummary,
+    Behind,
     CheckReport,
+    ClosedKey,
+    Contents,
+    Denial,
     EntityPage,
+    Hand,
     HeldCandidate,
+    KeptBehind,
     KeyRecord,
     News,
+    Objection,
     Outcome,
     Page,
+    Pending,
+    Pinned,
+    QuarantinedText,
+    Row,
+    Sealed,
     Searched,
+    Settled,
+    Standing,
     StoreStatus,
     Submission,
+    TenantUsage,
+    Tools,
     Turnover,
 )
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from policy.after.retention import Item
-    from policy.query import Filter
-    from policy.ruleset import Ruleset
-    from policy.trust.ladder import TrustState
-    from policy.trust.outcomes import Reported
-    from policy.withheld.pieces import Piece
-    from storage.audit import Decided, InterceptedLeaf, Leaf
-    from storage.cases import Cases
-    from storage.errors import StoreCorrupt
-    from storage.failures import Failures
-    from storage.hidden_behind import HiddenBehind
-    from storage.incidents import Incidents
-    from storage.paroles import Paroles
-    from storage.recalls import Recalls
-    from storage.values import (
-        BackupSummary,
-        Behind,
-        ClosedKey,
-        Contents,
-        Denial,
-        Hand,
-        KeptBehind,
-        Objection,
-        Pending,
-        Pinned,
-        QuarantinedText,
-        Row,
-        Sealed,
-        Settled,
-        Standing,
-        TenantUsage,
-        Tools,
-    )
 
 
 class Failpoint(Protocol):

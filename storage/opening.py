@@ -6,16 +6,13 @@ only asks a running sidecar loads no index.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from policy.gate import Gate
-    from policy.ruleset import Ruleset
-    from storage.interfaces import AuditedView, Backup, Failpoint, OfflineStore, Store
-    from storage.recalls import RecallOptions
+from policy.gate import Gate
+from policy.ruleset import Ruleset
+from storage.interfaces import AuditedView, Backup, Failpoint, OfflineStore, Store
+from storage.recalls import RecallOptions
 
 
 def open_store(

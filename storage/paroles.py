@@ -1,18 +1,15 @@
-# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """Paroles: what an engine keeps of memories that were shown again, and the values it returns."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
 from policy.model import Memory, MemoryId, PrincipalId, Tenant
 from storage.cases import Case
 from storage.values import Standing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PAROLE_REFUSED = "memory.parole_refused"
 """The action in the leaf of a trial that a memory did not pass."""

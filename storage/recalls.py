@@ -1,4 +1,3 @@
-# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """The recall ledger: which memories were served to whom, and which a model saw before a reply.
 
 It is evidence for a person who asks why an answer was wrong; no decision depends on it. Recalls
@@ -8,15 +7,13 @@ the memory's id only while the row still has content.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from policy.model import Memory, MemoryId, PrincipalId, Tenant
 from policy.query import Filter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 NEAREST_MAX: Final = 50
 """How many of the rows nearest to a query a recall names, whether they were shown or not."""

@@ -10,16 +10,14 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from storage.errors import StoreCorrupt, StoreLocked, StoreUnavailable
 from storage.trusted_files import Trust, UnfitFile, read_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECRET_LEN: Final = 32
 DIRECTORY_MODE: Final = 0o700

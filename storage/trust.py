@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
-from policy.model import Tenant  # noqa: TC001 - msgspec reads the annotation
-from policy.trust.ladder import TrustState  # noqa: TC001 - the same
-
-if TYPE_CHECKING:
-    from policy.model import PrincipalId
+from policy.model import (
+    PrincipalId,
+    Tenant,
+)
+from policy.trust.ladder import TrustState
 
 RESTORED: Final = "restored"
 """The kind of an event that is no outcome: an operator restored trust."""

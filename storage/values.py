@@ -1,16 +1,17 @@
-# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """The values that cross the store's interface, independent of the engine."""
 
 from __future__ import annotations
 
 import enum
 import hashlib
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from policy.after.matchers import Matcher
+from policy.facts import AnchorProbe, BudgetState, TokenState
 from policy.model import (
     Basis,
     Candidate,
@@ -27,20 +28,17 @@ from policy.model import (
     Principal,
     PrincipalId,
     Provenance,
+    Reading,
     Scope,
     SourceKind,
     Tenant,
 )
+from policy.trust.ladder import TrustState
 from policy.verdict import Hold, Reason, Reject
-from policy.withheld.pieces import Piece
+from storage.deadline import Due
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from policy.facts import AnchorProbe, BudgetState, TokenState
-    from policy.labels.derive import Reading
-    from policy.trust.ladder import TrustState
-    from storage.deadline import Due
+    from policy.withheld.pieces import Piece  # its module compiles the lists of eight languages
 
 STAGED_IN_MEMORY: Final = "memfd"
 THE_STORE: Final = PrincipalId("mnemogate")

@@ -14,11 +14,9 @@ import re
 import socket
 import ssl
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*", re.ASCII)

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from telemetry.collector import Collector, Delivery
+from telemetry.events import Event
 from telemetry.otlp import Envelope, encoded_span
 from telemetry.pipe import Pipe, PipeCounts
+from telemetry.settings import TelemetrySettings
 from telemetry.tracing import SCOPE, is_refusal, is_traced, resource_of, spans_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from telemetry.events import Event
-    from telemetry.settings import TelemetrySettings
 
 CLOSE_TIMEOUT_S: Final = 2.0
 # About a megabyte for one request: collectors and proxies refuse larger bodies.

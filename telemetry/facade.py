@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
+from telemetry.events import Event
 from telemetry.exporter import SpanPipe
 from telemetry.logs import EventLog
 from telemetry.metrics import Metrics
-
-if TYPE_CHECKING:
-    from telemetry.events import Event
-    from telemetry.settings import TelemetrySettings
+from telemetry.settings import TelemetrySettings
 
 
 class Telemetry:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
 from telemetry import vocabulary
-
-if TYPE_CHECKING:
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-
-    from telemetry.events import IncidentStepped
+from telemetry.events import IncidentStepped
 
 _UNSET: Final = Status(StatusCode.UNSET)
 _TRACE_ID_LEN: Final = 32

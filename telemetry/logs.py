@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import lru_cache
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 import msgspec
 
 from telemetry import vocabulary
 from telemetry.events import (
+    Event,
     IncidentStepped,
     ModelServed,
     ReadServed,
@@ -26,11 +28,6 @@ from telemetry.events import (
     VerdictRecorded,
 )
 from telemetry.pipe import Pipe, PipeCounts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from telemetry.events import Event
 
 LOGGER_NAME: Final = "mnemogate"
 CLOSE_TIMEOUT_S: Final = 0.5

@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -19,10 +20,12 @@ from prometheus_client.core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
 )
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from telemetry import vocabulary
 from telemetry.events import (
+    Event,
     IncidentStepped,
     ModelServed,
     ReadServed,
@@ -30,14 +33,7 @@ from telemetry.events import (
     StoreGauges,
     VerdictRecorded,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from prometheus_client.metrics_core import Metric
-
-    from telemetry.events import Event
-    from telemetry.pipe import PipeCounts
+from telemetry.pipe import PipeCounts
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -9,18 +9,15 @@ with the SDK's.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 # Each constant is the field number and wire type (0 varint, 1 fixed64, 2 length-delimited, 5
 # fixed32) of one field.

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 QUEUE_LEN_MAX: Final = 65_536
 BATCH_LEN_MAX: Final = 4_096

@@ -7,9 +7,10 @@ recording errors); only a gate that could not decide is an ERROR.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
@@ -19,19 +20,17 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from telemetry import vocabulary
 from telemetry.events import (
+    Event,
     IncidentStepped,
     ModelServed,
     ReadServed,
     RequestServed,
+    StepOutcome,
+    TraceContext,
     VerdictRecorded,
 )
 from telemetry.incidents import incident_spans
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from telemetry.events import Event, StepOutcome, TraceContext
-    from telemetry.settings import TelemetrySettings
+from telemetry.settings import TelemetrySettings
 
 PROVIDER: Final = "mnemogate"
 SCOPE: Final = InstrumentationScope("mnemogate")

@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Generator, Sequence
+from typing import Final
 
 import msgspec
 
 from policy.verdict import InvariantBroken
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
 
 BISECT_ABOVE: Final = 12
 """For this many suspects or fewer, one replay for each costs no more than bisection."""

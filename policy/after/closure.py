@@ -7,14 +7,12 @@ to children is made here, so that one place decides what is hidden automatically
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from policy.model import MemoryId, SourceKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 BLAST_MAX: Final = 100
 """In a case with more memories than this, nothing is done without a person."""

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotation
+from policy.model import MemoryClass
 from policy.text.whole_words import ENTRY_LEN_MAX, EntryError, compiled
 
 ENTRIES_MAX: Final = 16

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import enum
 import heapq
-from typing import TYPE_CHECKING, Final
+from collections.abc import Hashable
+from typing import Final
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from policy.model import MemoryClass, MemoryId, PrincipalId, Scope, Tenant
-    from policy.ruleset import Keeping, Retention
+from policy.model import MemoryClass, MemoryId, PrincipalId, Scope, Tenant
+from policy.ruleset import Keeping, Retention
 
 _DAY_MS: Final = 86_400_000
 

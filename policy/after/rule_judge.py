@@ -8,7 +8,8 @@ questions is needed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -17,9 +18,6 @@ from policy.anchors import Statements
 from policy.model import MemoryClass, MemoryId, SourceKind
 from policy.text.skeleton import skeleton
 from policy.text.whole_words import WholeWords, compiled, key_word, words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _NO_MATCHER: Final = Matcher()
 

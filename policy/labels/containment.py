@@ -13,15 +13,13 @@ from __future__ import annotations
 import math
 import re
 from binascii import crc32
+from collections.abc import Container, Iterable, Sequence
 from heapq import nlargest
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from policy.text.skeleton import skeleton
 from policy.text.stems import ranked
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
 
 SHINGLE: Final = 3
 WINDOW: Final = 3

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
 from policy.labels.forwarded_call import is_forwarded
+from policy.labels.seen import Seen
 from policy.model import (
     Basis,
     Candidate,
@@ -23,15 +24,13 @@ from policy.model import (
     Origin,
     Principal,
     Provenance,
+    Reading,
     SourceKind,
     meet,
 )
 from policy.text.language import language_of
 from policy.text.phrases import Language
 from policy.text.skeleton import skeleton
-
-if TYPE_CHECKING:
-    from policy.labels.seen import Seen
 
 _TEXTS: Final = frozenset({ChangeKind.CREATE, ChangeKind.UPDATE})
 # The chat roles of an item that the holder of a key of channel `user` may have said.
@@ -44,23 +43,6 @@ _NAME_KEPT_LEN_MAX: Final = 64
 # The last so many characters of a text are enough to complete a sentence that goes on in the
 # metadata.
 _TAIL_LEN: Final = 200
-
-
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a candidate's text says to a model that reads it.
-
-    `skeleton` is made of the text alone. The flags `directive` and `injection` cover the strings in
-    the metadata as well, because a recall splices text and metadata into the context together.
-    """
-
-    skeleton: str
-    directive: bool
-    injection: bool
-
-    @property
-    def flagged(self) -> bool:
-        """Whether the text is written to steer its reader, even in a quotation or an example."""
-        return self.directive or self.injection
 
 
 NOTHING_READ = Reading(skeleton="", directive=False, injection=False)

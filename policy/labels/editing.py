@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
 from policy.model import TEXT_LEN_MAX
 from policy.text.skeleton import skeleton
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NEWLINE: Final = "\n"
 NOTHING: Final = -1

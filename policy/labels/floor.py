@@ -6,9 +6,9 @@ person's own order is a wish about her agent: it may be one of her preferences (
 
 from __future__ import annotations
 
-from policy.labels.derive import Reading, read_candidate
+from policy.labels.derive import read_candidate
 from policy.labels.forwarded_call import call_of
-from policy.model import Basis, Candidate, ChangeKind, MemoryClass, Provenance, SourceKind
+from policy.model import Basis, Candidate, ChangeKind, MemoryClass, Provenance, Reading, SourceKind
 from policy.text.plain_rule import is_plain_rule
 
 

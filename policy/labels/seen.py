@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from policy.model import Origin  # noqa: TC001 - msgspec reads the annotation
+from policy.model import Origin
 
 HOST: Final = "//"
 """How the name of a host begins among the tools and hosts that a session had read."""

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _BREAK: Final = re.compile(r"[!?\n]|\.(?!\S)")
 

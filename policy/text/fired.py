@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from policy.text.language import language_of
 from policy.text.phrases import Language
 from policy.text.skeleton import skeleton
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _WORD: Final = re.compile(r"\S+\s*")
 

@@ -8,14 +8,11 @@ check is never the only protection: the matrix binds an order that is not found 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.text.languages import LANGUAGES
-from policy.text.phrases import Language
+from policy.text.phrases import Group, Language, Lexicon
 from policy.text.set_apart import set_together
-
-if TYPE_CHECKING:
-    from policy.text.phrases import Group, Lexicon
 
 _GROUPS: Final = tuple((spoken, group) for spoken in LANGUAGES for group in spoken.groups)
 _JOINED: Final = tuple(joined for spoken in LANGUAGES for joined in spoken.joined)

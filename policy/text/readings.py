@@ -10,14 +10,12 @@ import html
 import re
 from base64 import b64decode
 from binascii import a2b_qp
+from collections.abc import Iterator
 from heapq import nlargest
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote
 
 from policy.text.repeating import unmarked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ESCAPE: Final = re.compile(
     r"\\(?:u\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|x([0-9A-Fa-f]{2})"

@@ -7,10 +7,8 @@ when a text is pasted. The readings made here find a pasted text again, and can 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import Final
 
 _MARKS_MAX: Final = 4
 # Numbers of lines, with the file's name or without, and marks of quotations, changes and comments.

@@ -6,15 +6,13 @@ A text is cut freely, into sentences and lines, and each becomes a skeleton.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.text.sentence_words import ABBREVIATIONS
 from policy.text.skeleton import skeleton
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _WORD_LEN_MAX: Final = 32
 

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from policy.text.confusables import ASCII_LOOKALIKES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # C0 (without tab, line feed, carriage return), DEL, C1, bidi controls, surrogates, tag characters.
 # A person does not see these characters, or sees the text in another order than a model does.

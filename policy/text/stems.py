@@ -7,11 +7,9 @@ endings are cut alike on both sides, and every word counts as rare until an inde
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Final
 
 _EVERYWHERE: Final = """
     a about after all also am an and any are as at back be because been being but by can can't

@@ -8,12 +8,11 @@ passing of time or an incident reports each outcome.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-if TYPE_CHECKING:
-    from policy.model import PrincipalId, Tenant
+from policy.model import PrincipalId, Tenant
 
 
 class OutcomeKind(enum.Enum):

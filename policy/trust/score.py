@@ -10,17 +10,13 @@ outcomes buys no row of bad ones. A latched principal is released by an operator
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from policy.trust.ladder import NEWCOMER
-from policy.trust.outcomes import day_of
-
-if TYPE_CHECKING:
-    from policy.trust.ladder import TrustState
-    from policy.trust.outcomes import OutcomeRule
+from policy.trust.ladder import NEWCOMER, TrustState
+from policy.trust.outcomes import OutcomeRule, day_of
 
 
 class SoftScoring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,16 +7,12 @@ does not depend on how the text is cut into pieces.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from policy.text.skeleton import skeleton
-from policy.withheld.words import RUN, UNSPACED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.withheld.matching import Looking, Span
-    from policy.withheld.words import Printer
+from policy.withheld.matching import Looking, Span
+from policy.withheld.words import RUN, UNSPACED, Printer
 
 _ATOM_LEN_MAX: Final = 1_024
 # The text is cut into atoms. An atom is a word with the one white space behind it, a letter of a

@@ -12,15 +12,14 @@ proven, and a memory that was there before the refusal.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from policy.withheld.words import NUMBER_LEN, RUN, Print, packed, unpacked
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+Applies = Callable[[int], bool]
 
-    Applies = Callable[[int], bool]
 
 WORDS_MAX: Final = 200_000
 """Words kept of one principal's refused texts; beyond it the longest text goes, as in a flood."""

@@ -7,16 +7,14 @@ piece inside a longer sentence is another text. One word is no piece: it is a na
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Final, NewType
+from typing import Final, NewType
 
 from policy.text.sentences import ends_of
 from policy.text.skeleton import skeleton
 from policy.withheld.words import words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
 
 Piece = NewType("Piece", bytes)
 """The number of a piece's words, in two bytes, and a digest of them."""

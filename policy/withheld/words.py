@@ -9,18 +9,16 @@ from __future__ import annotations
 import re
 from array import array
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import accumulate, chain
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from policy.text.language import language_of
 from policy.text.phrases import Language
 from policy.text.readings import spelled_out
 from policy.text.skeleton import skeleton
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 RUN: Final = 8
 """How many words in a row a text must share with a refused one to carry it."""

@@ -6,19 +6,15 @@ An operator may have them raised afterwards.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from policy.model import Tenant
-from proxy.admin.wire.upkeep import AdoptedView, AdoptView
+from policy.model import Memory, Principal, PrincipalId, Tenant
+from proxy.admin.wire.upkeep import AdoptedView, AdoptRequest, AdoptView
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Item
+from proxy.seams.operation import WrittenItem
+from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Decision
-
-if TYPE_CHECKING:
-    from policy.model import Memory, Principal, PrincipalId
-    from proxy.admin.wire.upkeep import AdoptRequest
-    from proxy.seams.guard import Item
-    from proxy.seams.operation import WrittenItem
-    from storage.interfaces import MemoryReader, MemoryWriter
 
 _ADMIT: Final = Decision.ADMIT.value
 FLAGGED: Final = "flagged"

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from policy.after.signals import Grade, SignalKind
-from policy.model import Tenant
-from proxy.admin.wire.wrong_answers import BlameView, CaseView, NamedView
+from policy.model import Principal, Tenant
+from proxy.admin.wire.wrong_answers import BlameRequest, BlameView, CaseView, NamedView
+from proxy.aftermath.blaming import Blaming
 from proxy.aftermath.replay import NothingKept
 from proxy.seams.cases import Signal
 from proxy.seams.faults import MalformedRequest, NotFound
-from storage.cases import CaseStep
-
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.admin.wire.wrong_answers import BlameRequest
-    from proxy.aftermath.blaming import Blaming
-    from proxy.seams.surroundings import Surroundings
-    from storage.cases import Case, Cases, Named
+from proxy.seams.surroundings import Surroundings
+from storage.cases import Case, Cases, CaseStep, Named
 
 
 class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):

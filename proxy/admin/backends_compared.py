@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from policy.labels.forwarded_call import HTTP, call_of, target_of
-from policy.model import ChangeKind, Tenant
-from proxy.admin.adopting import FLAGGED
+from policy.model import ChangeKind, Principal, Tenant
+from proxy.admin.adopting import FLAGGED, Adopting
 from proxy.admin.wire.backend_comparison import ComparedView, CompareView, KeptList, KeptView
+from proxy.admin.wire.upkeep import AdoptRequest, AdoptView
+from proxy.seams.backend_listing import ListsAll
 from proxy.seams.faults import MalformedRequest, NotFound
-from proxy.seams.guard import Unsettled
+from proxy.seams.guard import Item, Unsettled
 from proxy.seams.tenants import DEFAULT_TENANT
-from storage.values import Stands
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from policy.model import Principal
-    from proxy.admin.adopting import Adopting
-    from proxy.admin.wire.upkeep import AdoptRequest, AdoptView
-    from proxy.seams.backend_listing import ListsAll
-    from proxy.seams.guard import Item
-    from storage.interfaces import Forwards, KeptHere, MemoryReader
-    from storage.values import ClosedKey, KeptBehind
+from storage.interfaces import Forwards, KeptHere, MemoryReader
+from storage.values import ClosedKey, KeptBehind, Stands
 
 _ROWS_AT_ONCE: Final = 1_000
 # A key that is closed for one tenant is closed for another.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
@@ -24,9 +24,23 @@ from policy.model import (
 from policy.query import EVERYTHING, Compare, Field, Test
 from policy.trust.outcomes import NOT_FED
 from policy.verdict import InvariantBroken
-from proxy.admin.dry_run import fired_in
-from proxy.admin.persons_word import REVIEW
-from proxy.admin.queue import stored_text
+from proxy.admin.adopting import Adopting
+from proxy.admin.answers_blamed import WrongAnswers
+from proxy.admin.backends_compared import BackendsCompared
+from proxy.admin.dry_run import Explainer, fired_in
+from proxy.admin.failing import Failing
+from proxy.admin.judge_tests import JudgeTests
+from proxy.admin.keys_and_tokens import Credentials
+from proxy.admin.paroles_asked import ParolesAsked
+from proxy.admin.persons_word import REVIEW, Deciding
+from proxy.admin.queue import Queue, stored_text
+from proxy.admin.recalled_reads import RecalledReads
+from proxy.admin.registering import Registering
+from proxy.admin.repairing import Repairing
+from proxy.admin.retention import Retaining
+from proxy.admin.rules_in_force import Rules
+from proxy.admin.servers_behind import ServersBehind
+from proxy.admin.tracing import Tracing
 from proxy.admin.views import (
     checkpoint_view,
     due_view,
@@ -41,6 +55,7 @@ from proxy.admin.views import (
     standing_view,
     trust_view,
 )
+from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
 from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IDS_SHOWN, IdKind, IdList, IdsQuery
 from proxy.admin.wire.store import (
     CheckpointView,
@@ -57,6 +72,7 @@ from proxy.admin.wire.store import (
     OutcomeView,
     PolicyView,
     ProofView,
+    PurgeRequest,
     PurgeView,
     StatusView,
     TrustList,
@@ -68,54 +84,31 @@ from proxy.admin.wire.upkeep import (
     ObservedView,
     PolicyReloadView,
     QuarantinedList,
+    QuarantineRequest,
     RetentionView,
+    StandingView,
     TenantUsageView,
     UsageList,
+    VouchRequest,
 )
+from proxy.intercept.graphs import Graphs
+from proxy.ledger.sessions import Sessions
+from proxy.ledger.wire import SessionList, SessionView
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import Proposal, Write, Written
+from proxy.seams.performs import Performs
+from proxy.seams.surroundings import Surroundings
+from proxy.withhold.withholding import Withholding
 from storage.audit import plain_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from proxy.admin.adopting import Adopting
-    from proxy.admin.answers_blamed import WrongAnswers
-    from proxy.admin.backends_compared import BackendsCompared
-    from proxy.admin.dry_run import Explainer
-    from proxy.admin.failing import Failing
-    from proxy.admin.judge_tests import JudgeTests
-    from proxy.admin.keys_and_tokens import Credentials
-    from proxy.admin.paroles_asked import ParolesAsked
-    from proxy.admin.persons_word import Deciding
-    from proxy.admin.queue import Queue
-    from proxy.admin.recalled_reads import RecalledReads
-    from proxy.admin.registering import Registering
-    from proxy.admin.repairing import Repairing
-    from proxy.admin.retention import Retaining
-    from proxy.admin.rules_in_force import Rules
-    from proxy.admin.servers_behind import ServersBehind
-    from proxy.admin.tracing import Tracing
-    from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
-    from proxy.admin.wire.store import (
-        PurgeRequest,
-    )
-    from proxy.admin.wire.upkeep import QuarantineRequest, StandingView, VouchRequest
-    from proxy.intercept.graphs import Graphs
-    from proxy.ledger.sessions import Sessions
-    from proxy.ledger.wire import SessionList, SessionView
-    from proxy.seams.performs import Performs
-    from proxy.seams.surroundings import Surroundings
-    from proxy.withhold.withholding import Withholding
-    from storage.interfaces import (
-        AuditReader,
-        MemoryReader,
-        MemoryWriter,
-        Objections,
-        Quarantined,
-    )
-    from storage.trust import OriginTrust
-    from telemetry.events import TraceContext
+from storage.interfaces import (
+    AuditReader,
+    MemoryReader,
+    MemoryWriter,
+    Objections,
+    Quarantined,
+)
+from storage.trust import OriginTrust
+from telemetry.events import TraceContext
 
 DIALECT = "admin"
 _DUE_NAMED_MAX = 1_000

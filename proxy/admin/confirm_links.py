@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from policy.model import CandidateId, MemoryClass  # noqa: TC001 - msgspec reads them
+from policy.model import CandidateId, MemoryClass
 from proxy.seams.observations import CONFIRM
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.seams.surroundings import Surroundings
-    from proxy.settings.load import Address
-    from storage.values import HeldCandidate
+from proxy.seams.surroundings import Surroundings
+from proxy.settings.load import Address
+from storage.values import HeldCandidate
 
 LINK_S: Final = 900
 _SIGNED_AS: Final = b"mnemogate confirmation v1\n"

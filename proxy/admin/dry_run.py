@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.checks import STEPS
-from policy.facts import BudgetState, Facts, InterceptRecord, NonceState, TokenState
+from policy.facts import AnchorProbe, BudgetState, Facts, InterceptRecord, NonceState, TokenState
+from policy.gate import Gate
 from policy.labels.derive import derive_provenance, is_lowered, named_class, read_text
 from policy.labels.seen import Seen
 from policy.model import (
     Candidate,
     CandidateId,
     ChangeKind,
+    MemoryClass,
     Principal,
     PrincipalId,
+    SourceKind,
     Tenant,
 )
+from policy.ruleset import Ruleset
 from policy.text.fired import words_that_fired
 from policy.trust.ladder import TrustLevel, TrustState
-from policy.verdict import Admit, Hold, Reason, Reject
-from proxy.admin.wire.dry_run import ExplainStep, ExplainView
+from policy.verdict import Admit, Hold, Reason, Reject, Verdict
+from proxy.admin.wire.dry_run import ExplainRequest, ExplainStep, ExplainView
 from proxy.seams.observations import observation_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.facts import AnchorProbe
-    from policy.gate import Gate
-    from policy.model import MemoryClass, SourceKind
-    from policy.ruleset import Ruleset
-    from policy.verdict import Verdict
-    from proxy.admin.wire.dry_run import ExplainRequest
 
 # The id that a dry run gives its candidate. Real candidates have random ids, so 32 zeros are never
 # one of theirs.

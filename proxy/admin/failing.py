@@ -6,22 +6,18 @@ An operator reads and files them here.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.after.matchers import Matcher, check_matcher
 from policy.after.signals import Grade
-from policy.model import Tenant
-from proxy.admin.wire.said import FailureList, FailureView
+from policy.model import Principal, Tenant
+from proxy.admin.wire.said import FailureList, FailureRequest, FailureView
+from proxy.seams.cases import TakesFeedback
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import GiveFeedback
-
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.admin.wire.said import FailureRequest
-    from proxy.seams.cases import TakesFeedback
-    from storage.failures import Failure, Failures
+from storage.failures import Failure, Failures
 
 _SHOWN_MAX: Final = 1_000
 

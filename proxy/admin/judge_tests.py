@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.admin.wire.judging import JudgeAnswerView, JudgeTestView
-from proxy.seams.cases import ShownMemory
+from proxy.seams.cases import AsksJudges, ShownMemory
 from proxy.seams.faults import NotFound
-
-if TYPE_CHECKING:
-    from proxy.seams.cases import AsksJudges
 
 _QUESTION: Final = "When does the office open?"
 _MEMORIES: Final = (

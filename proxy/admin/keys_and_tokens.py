@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from policy.model import Candidate, ChangeKind, MemoryId, Principal, PrincipalId, Scope, Tenant
 from proxy.admin.views import key_view
-from proxy.admin.wire.store import KeyList, KeyView, NewKeyView, TokenView
+from proxy.admin.wire.store import (
+    KeyList,
+    KeyRequest,
+    KeyView,
+    NewKeyView,
+    RotateRequest,
+    TokenRequest,
+    TokenView,
+)
 from proxy.dialects.strict_json.strict import canonical_json
-from proxy.intercept.promotion import landing_class, stored_of
+from proxy.intercept.promotion import TokenSigner, landing_class, stored_of
 from proxy.seams.faults import MalformedRequest, NotFound
-from proxy.transport.auth import mint_key
-
-if TYPE_CHECKING:
-    from proxy.admin.wire.store import KeyRequest, RotateRequest, TokenRequest
-    from proxy.intercept.promotion import TokenSigner
-    from proxy.seams.surroundings import Surroundings
-    from proxy.transport.auth import Authenticator
-    from storage.interfaces import MemoryReader, MemoryWriter
-    from storage.values import KeyRecord
+from proxy.seams.surroundings import Surroundings
+from proxy.transport.auth import Authenticator, mint_key
+from storage.interfaces import MemoryReader, MemoryWriter
+from storage.values import KeyRecord
 
 
 class Credentials:

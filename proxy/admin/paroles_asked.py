@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from policy.model import Tenant
-from proxy.admin.wire.upkeep import ParoleView, TrialStepView, TrialView
-from proxy.aftermath.paroling import Paroled
+from policy.after.parole import Trial
+from policy.model import MemoryId, Principal, Tenant
+from proxy.admin.wire.upkeep import ParoleRequest, ParoleView, TrialStepView, TrialView
+from proxy.aftermath.paroling import Paroled, Paroling
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from policy.after.parole import Trial
-    from policy.model import MemoryId, Principal
-    from proxy.admin.wire.upkeep import ParoleRequest
-    from proxy.aftermath.paroling import Paroling
-    from storage.interfaces import MemoryWriter
+from storage.interfaces import MemoryWriter
 
 
 class ParolesAsked(msgspec.Struct, frozen=True, kw_only=True):

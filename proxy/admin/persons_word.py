@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import msgspec
 
+from policy.model import CandidateId, PrincipalId
 from proxy.intercept.verdict_events import Judging, decided_event
 from proxy.seams.delivery import Way, way_of
+from proxy.seams.surroundings import Surroundings
+from proxy.withhold.withholding import Withholding
+from storage.interfaces import MemoryReader, MemoryWriter
+from storage.values import Denial, HeldCandidate, Outcome
 from telemetry.events import TraceContext
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from policy.model import CandidateId, PrincipalId
-    from proxy.seams.surroundings import Surroundings
-    from proxy.withhold.withholding import Withholding
-    from storage.interfaces import MemoryReader, MemoryWriter
-    from storage.values import Denial, HeldCandidate, Outcome
 
 REVIEW = "review"
 PAGE = "confirm"

@@ -7,39 +7,33 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 import msgspec
 
 from policy.labels.forwarded_call import call_of
 from policy.lines import lines_of, place_of
-from policy.model import CandidateId, ChangeKind, PrincipalId
-from proxy.admin.persons_word import REVIEW
+from policy.model import Candidate, CandidateId, ChangeKind, PrincipalId
+from proxy.admin.persons_word import REVIEW, Deciding
 from proxy.admin.views import held_view
 from proxy.admin.wire.ids import BEGINNING_LEN_MIN
 from proxy.admin.wire.review_queue import (
     LINES_SHOWN,
+    Act,
     ActView,
     GroupView,
     LineView,
     ReviewFilter,
     ReviewPage,
 )
+from proxy.admin.wire.store import HeldView
 from proxy.seams.delivery import Way
 from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.seams.surroundings import Surroundings
 from storage.errors import UnknownCandidate
-from storage.values import Decision, Denial
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from policy.model import Candidate
-    from proxy.admin.persons_word import Deciding
-    from proxy.admin.wire.review_queue import Act
-    from proxy.admin.wire.store import HeldView
-    from proxy.seams.surroundings import Surroundings
-    from storage.interfaces import MemoryReader
-    from storage.values import HeldCandidate
+from storage.interfaces import MemoryReader
+from storage.values import Decision, Denial, HeldCandidate
 
 BEGINNING_LEN: Final = 60
 PAGE_LEN_MAX: Final = 1_000

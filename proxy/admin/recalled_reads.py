@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from policy.model import MemoryId, Tenant
+from proxy.admin.wire.queries import RecallsQuery
 from proxy.admin.wire.recalled import RecalledView, RecallList, RecallView, ReplyView, SeenView
 from proxy.seams.faults import NotFound
-
-if TYPE_CHECKING:
-    from proxy.admin.wire.queries import RecallsQuery
-    from storage.recalls import Recall, Recalls
+from storage.recalls import Recall, Recalls
 
 
 class RecalledReads:

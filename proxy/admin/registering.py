@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.after.matchers import Applies, Matcher, check_matcher
 from policy.anchors import content_words, contradicts
-from policy.model import Tenant
+from policy.model import Principal, Tenant
 from policy.text.skeleton import skeleton
 from policy.text.whole_words import PATTERN_PREFIX, compiled
 from proxy.admin.wire.registered import (
     AnchorList,
+    AnchorRequest,
     AnchorView,
     CanaryList,
     CanaryOutcomeView,
+    CanaryRequest,
+    CanaryRunRequest,
     CanaryRunView,
     CanaryView,
 )
+from proxy.aftermath.canaries import Canaries
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.surroundings import Surroundings
+from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Anchor
-
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.admin.wire.registered import AnchorRequest, CanaryRequest, CanaryRunRequest
-    from proxy.aftermath.canaries import Canaries
-    from proxy.seams.surroundings import Surroundings
-    from storage.interfaces import MemoryReader, MemoryWriter
 
 _NO_MATCHER: Final = Matcher()
 _CONTENT_WORDS_MIN: Final = 3

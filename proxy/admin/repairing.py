@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from policy.model import PrincipalId, Tenant
+from policy.model import Principal, PrincipalId, Tenant
 from proxy.admin.wire.incidents import (
     CAUGHT_NAMED_MAX,
     CaughtView,
@@ -15,17 +14,13 @@ from proxy.admin.wire.incidents import (
     IncidentView,
     IsolateRequest,
     IsolationView,
+    RewindRequest,
     RewindView,
     TouchedView,
 )
+from proxy.admin.wire.wrong_answers import CaseView
 from proxy.seams.faults import MalformedRequest
-from storage.incidents import Past, Reach
-
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.admin.wire.incidents import RewindRequest
-    from proxy.admin.wire.wrong_answers import CaseView
-    from storage.incidents import Contained, Incident, Incidents
+from storage.incidents import Contained, Incident, Incidents, Past, Reach
 
 
 class Repairing(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.after.retention import Due, Pass
-from policy.model import ChangeKind, Channel, Principal, PrincipalId
+from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
+from policy.ruleset import Ruleset
 from proxy.seams.operation import Proposal, Write, Written
+from proxy.seams.performs import Performs
+from proxy.seams.surroundings import Surroundings
 from storage.errors import StorageError
+from storage.interfaces import Retained
 from telemetry.events import TraceContext
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
-    from policy.model import Tenant
-    from policy.ruleset import Ruleset
-    from proxy.seams.performs import Performs
-    from proxy.seams.surroundings import Surroundings
-    from storage.interfaces import Retained
 
 _LOG: Final = logging.getLogger("mnemogate.retention")
 BY: Final = PrincipalId("mnemogate:retention")

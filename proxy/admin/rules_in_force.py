@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -18,11 +19,7 @@ from proxy.seams.faults import RulesetRefused
 from proxy.settings.load import SettingsError
 from proxy.settings.wider import wider_rules
 from storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from storage.interfaces import MemoryWriter
+from storage.interfaces import MemoryWriter
 
 _LOG: Final = logging.getLogger("mnemogate.rules")
 BY_SIGNAL: Final = PrincipalId("mnemogate:sighup")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from policy.model import Forwarded
+from policy.model import CandidateId, Forwarded, Principal, PrincipalId, Tenant
 from proxy.admin.views import server_view, unsettled_view
 from proxy.admin.wire.upkeep import ServerList, ServerView, UnsettledList
 from proxy.seams.faults import NotFound
+from storage.interfaces import Forwards, Pins
 from storage.values import Behind
-
-if TYPE_CHECKING:
-    from policy.model import CandidateId, Principal, PrincipalId, Tenant
-    from storage.interfaces import Forwards, Pins
 
 
 class ServersBehind:

@@ -7,12 +7,13 @@ a memory id that is no UUID) are not in a leaf as text either.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.model import Forwarded
 from storage.audit import (
     IncidentLeaf,
     InterceptedLeaf,
+    Leaf,
     OperatorLeaf,
     ResultLeaf,
     VerdictLeaf,
@@ -21,9 +22,6 @@ from storage.audit import (
 from storage.cases import CaseStep
 from storage.values import Decision
 from telemetry.propagation import recorded_parts
-
-if TYPE_CHECKING:
-    from storage.audit import Leaf
 
 Record = dict[str, str | int | bool | list[str]]
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from policy.model import ChangeKind, MemoryId, SourceKind
+from policy.model import ChangeKind, HistoryEntry, Memory, MemoryId, SourceKind, Tenant
 from proxy.admin.views import proof_view
 from proxy.admin.wire.provenance import ProvenanceNode, ProvenanceStep, ProvenanceView
-from proxy.ledger.wire import OriginView
+from proxy.ledger.sessions import Sessions
+from proxy.ledger.wire import OriginView, SegmentView
 from proxy.seams.faults import NotFound
-from storage.audit import InterceptedLeaf, VerdictLeaf, decode_leaf
+from storage.audit import Culprit, InterceptedLeaf, VerdictLeaf, decode_leaf
 from storage.errors import StoreCorrupt
-
-if TYPE_CHECKING:
-    from policy.model import HistoryEntry, Memory, Tenant
-    from proxy.ledger.sessions import Sessions
-    from proxy.ledger.wire import SegmentView
-    from storage.audit import Culprit
-    from storage.interfaces import Store
-    from storage.values import AuditProof
+from storage.interfaces import Store
+from storage.values import AuditProof
 
 MEMORIES_MAX: Final = 100
 STEPS_MAX: Final = 50

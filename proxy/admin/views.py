@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from policy.after.retention import Due
 from policy.labels.floor import class_once_confirmed
 from policy.lines import place_of
+from policy.model import Candidate, HistoryEntry, Memory, PrincipalId
+from policy.trust.ladder import TrustState
 from policy.trust.score import soft_score
 from policy.verdict import Reason
+from proxy.admin.persons_word import Ruled
 from proxy.admin.wire.store import (
     CheckpointView,
     HandView,
@@ -27,23 +30,17 @@ from proxy.admin.wire.store import (
 )
 from proxy.admin.wire.upkeep import DueView, ServerView, StandingView, UnsettledView
 from storage.audit import decode_leaf, leaf_hash
-
-if TYPE_CHECKING:
-    from policy.after.retention import Due
-    from policy.model import Candidate, HistoryEntry, Memory, PrincipalId
-    from policy.trust.ladder import TrustState
-    from proxy.admin.persons_word import Ruled
-    from storage.trust import OriginTrust, TrustEvent
-    from storage.values import (
-        AuditHead,
-        AuditProof,
-        Hand,
-        HeldCandidate,
-        KeyRecord,
-        Pending,
-        Pinned,
-        Standing,
-    )
+from storage.trust import OriginTrust, TrustEvent
+from storage.values import (
+    AuditHead,
+    AuditProof,
+    Hand,
+    HeldCandidate,
+    KeyRecord,
+    Pending,
+    Pinned,
+    Standing,
+)
 
 
 def memory_view(memory: Memory) -> MemoryView:

@@ -12,8 +12,9 @@ import asyncio
 import logging
 import re
 from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -21,28 +22,29 @@ from policy.after.attribution import Ask, Ending, Limits, Open, Plan
 from policy.after.matchers import Matcher, check_matcher
 from policy.after.rule_judge import RuleJudge
 from policy.after.signals import SignalKind
-from policy.model import PrincipalId
+from policy.model import MemoryId, PrincipalId
 from policy.text.whole_words import EntryError
 from policy.verdict import InvariantBroken
-from proxy.aftermath.replay import NothingKept
-from proxy.aftermath.rounds import judged_alone, nobody_judges, planned, suspects_among
+from proxy.aftermath.replay import Evidence, NothingKept, Place, Replays
+from proxy.aftermath.rounds import Round, judged_alone, nobody_judges, planned, suspects_among
 from proxy.aftermath.rules import Spoken, accused, fit_texts, rules_for
-from proxy.seams.cases import NoModels, OnConviction, ShownMemory
+from proxy.seams.cases import AsksJudges, NoModels, OnConviction, ReplaysModels, ShownMemory, Signal
 from proxy.seams.faults import MalformedRequest
-from storage.cases import CaseMode, CaseSignal, CaseStep, Opening, Progress
+from proxy.seams.surroundings import Surroundings
+from storage.cases import (
+    Accused,
+    Case,
+    CaseMode,
+    Cases,
+    CaseSignal,
+    CaseStep,
+    Named,
+    Opening,
+    Progress,
+)
 from storage.errors import StorageError, UnknownIncident
+from storage.interfaces import MemoryReader
 from telemetry.events import IncidentAsk, IncidentStepped
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
-
-    from policy.model import MemoryId
-    from proxy.aftermath.replay import Evidence, Place, Replays
-    from proxy.aftermath.rounds import Round
-    from proxy.seams.cases import AsksJudges, ReplaysModels, Signal
-    from proxy.seams.surroundings import Surroundings
-    from storage.cases import Accused, Case, Cases, Named
-    from storage.interfaces import MemoryReader
 
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
 BLAME: Final = PrincipalId("mnemogate:blame")

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.after.rule_judge import RegisteredRule, RuleJudge
 from policy.after.signals import SignalKind
+from policy.model import Hit, MemoryId, PrincipalId, Tenant
 from policy.query import EVERYTHING
-from proxy.aftermath.rule_signals import judged_memory
-from storage.recalls import Recall, Recalled
-
-if TYPE_CHECKING:
-    from policy.model import Hit, MemoryId, PrincipalId, Tenant
-    from proxy.aftermath.rule_signals import RuleSignals
-    from proxy.seams.embedder import Embedder
-    from proxy.seams.surroundings import Surroundings
-    from storage.interfaces import MemoryReader
-    from storage.recalls import Recalls
-    from storage.values import Anchor
+from proxy.aftermath.rule_signals import RuleSignals, judged_memory
+from proxy.seams.embedder import Embedder
+from proxy.seams.surroundings import Surroundings
+from storage.interfaces import MemoryReader
+from storage.recalls import Recall, Recalled, Recalls
+from storage.values import Anchor
 
 CANARY_FRONT: Final = "canary"
 """The front of a canary's search in the ledger of recalls."""

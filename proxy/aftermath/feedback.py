@@ -8,23 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.after.signals import kind_of, opens_case
-from policy.model import Channel, MemoryId
-from proxy.seams.cases import Signal
+from policy.model import Channel, MemoryId, Principal, PrincipalId, Tenant
+from proxy.seams.cases import OpensCases, Signal
 from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
-from proxy.seams.operation import Noted
-from storage.failures import Failure
-
-if TYPE_CHECKING:
-    from policy.model import Principal, PrincipalId, Tenant
-    from proxy.seams.cases import OpensCases
-    from proxy.seams.operation import GiveFeedback
-    from proxy.seams.surroundings import Surroundings
-    from storage.failures import Failures
-    from storage.interfaces import MemoryReader
-    from storage.recalls import Recalls
+from proxy.seams.operation import GiveFeedback, Noted
+from proxy.seams.surroundings import Surroundings
+from storage.failures import Failure, Failures
+from storage.interfaces import MemoryReader
+from storage.recalls import Recalls
 
 PER_DAY_MAX: Final = 20
 """Feedbacks of one principal of one tenant in 24 hours. An operator's are not counted."""

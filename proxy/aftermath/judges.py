@@ -12,25 +12,20 @@ import asyncio
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING, Final, cast
+from asyncio.subprocess import Process
+from collections.abc import Generator, Sequence
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractResolver
 
 from proxy.seams.cases import Opinion, ShownMemory
 from proxy.seams.faults import UpstreamError
-from proxy.transport.addresses import JudgedResolver, is_address, look_up
+from proxy.settings.judge_tables import JudgeTable
+from proxy.transport.addresses import JudgedResolver, LookUp, is_address, look_up
 from proxy.transport.upstream import Upstream, UpstreamLimits
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import Generator, Sequence
-
-    from aiohttp.abc import AbstractResolver
-
-    from proxy.settings.judge_tables import JudgeTable
-    from proxy.transport.addresses import LookUp
 
 ANSWER_BYTES_MAX: Final = 64 * 1024
 _ASKED_AT_ONCE_MAX: Final = 4

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.after.parole import PROBATION_RECALLS, Trial
 from policy.after.signals import SignalKind
-from policy.model import MemoryStatus, PrincipalId
+from policy.model import MemoryId, MemoryStatus, PrincipalId, Tenant
 from proxy.aftermath.canaries import CANARY_FRONT
-from proxy.aftermath.replay import NothingKept
+from proxy.aftermath.replay import NothingKept, Replays
 from proxy.aftermath.rule_watch import going_on
+from proxy.aftermath.trial import Trials
+from proxy.seams.cases import Signal
+from proxy.seams.surroundings import Surroundings
 from storage.errors import MemoryMoved, UnknownMemory
+from storage.paroles import OnProbation, Paroles
+from storage.recalls import Recall, Recalls
 from storage.values import Standing
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
-    from policy.model import MemoryId, Tenant
-    from proxy.aftermath.replay import Replays
-    from proxy.aftermath.trial import Trials
-    from proxy.seams.cases import Signal
-    from proxy.seams.surroundings import Surroundings
-    from storage.paroles import OnProbation, Paroles
-    from storage.recalls import Recall, Recalls
 
 _OF_RULES: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})
 BY: Final = PrincipalId("mnemogate:parole")

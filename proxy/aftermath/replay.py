@@ -6,21 +6,16 @@ deleted or changed since is left out: it cannot come back into an answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 import numpy as np
 
-from policy.model import MemoryId
-from storage.recalls import Recalled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from policy.model import Memory, Tenant
-    from proxy.seams.cases import Signal
-    from storage.interfaces import MemoryReader
-    from storage.recalls import Recall, Recalls
+from policy.model import Memory, MemoryId, Tenant
+from proxy.seams.cases import Signal
+from storage.interfaces import MemoryReader
+from storage.recalls import Recall, Recalled, Recalls
 
 _LISTED_MAX: Final = 50
 

@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from policy.after.signals import SignalKind
-from policy.model import MemoryId, PrincipalId, Tenant  # noqa: TC001 - msgspec reads it
+from policy.model import Memory, MemoryId, Principal, PrincipalId, Tenant
+from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.rule_watch import going_on
+from proxy.aftermath.screening import KnownRules, TenantRules
 from proxy.seams.cases import RULES, WrongReply
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
-
-    from policy.model import Memory, Principal
-    from proxy.aftermath.rule_signals import RuleSignals
-    from proxy.aftermath.screening import KnownRules, TenantRules
-    from storage.interfaces import MemoryReader
+from storage.interfaces import MemoryReader
 
 REPLIES_MAX: Final = 256
 """How many replies wait to be looked at; further ones are not looked at."""

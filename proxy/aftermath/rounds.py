@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
-from policy.after.attribution import Control, Ending, Open, Suspect, believed_first
-from policy.after.rule_judge import RuleJudge  # noqa: TC001 - msgspec reads it
+from policy.after.attribution import Control, Done, Ending, Open, Suspect, believed_first
+from policy.after.rule_judge import RuleJudge
 from policy.model import SourceKind
-from proxy.aftermath.replay import Place  # noqa: TC001 - msgspec reads it
+from proxy.aftermath.replay import Place
 from proxy.aftermath.rule_signals import judged_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from policy.after.attribution import Done
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):

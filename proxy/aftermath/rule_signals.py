@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from policy.after.rule_judge import JudgedMemory, RegisteredRule
 from policy.after.signals import Grade, SignalKind
 from policy.anchors import content_words, line_of_name, lines_of
+from policy.model import HistoryEntry, Memory, MemoryId, PrincipalId, Tenant
 from policy.text.skeleton import skeleton
-from proxy.seams.cases import Signal
-from storage.failures import Failure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from policy.model import HistoryEntry, Memory, MemoryId, PrincipalId, Tenant
-    from proxy.seams.cases import OpensCases
-    from proxy.seams.surroundings import Surroundings
-    from storage.failures import Failures
-    from storage.values import Anchor
+from proxy.seams.cases import OpensCases, Signal
+from proxy.seams.surroundings import Surroundings
+from storage.failures import Failure, Failures
+from storage.values import Anchor
 
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
 RULE_DAY_MAX: Final = 20

@@ -10,25 +10,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.after.signals import SignalKind
+from policy.model import Memory, MemoryId, Tenant
 from policy.verdict import InvariantBroken
+from proxy.aftermath.canaries import Canaries
+from proxy.aftermath.rule_signals import RuleSignals
+from proxy.aftermath.screening import KnownRules, TenantRules
 from proxy.seams.cases import RULES
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine
-
-    from policy.model import Memory, MemoryId, Tenant
-    from proxy.aftermath.canaries import Canaries
-    from proxy.aftermath.rule_signals import RuleSignals
-    from proxy.aftermath.screening import KnownRules, TenantRules
-    from proxy.seams.surroundings import Surroundings
-    from storage.interfaces import MemoryReader
-    from storage.values import Anchor
+from proxy.seams.surroundings import Surroundings
+from storage.interfaces import MemoryReader
+from storage.values import Anchor
 
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
 READS_MAX: Final = 1_000

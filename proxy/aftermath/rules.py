@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from policy.after.matchers import Matcher
-from policy.after.rule_judge import RegisteredRule
+from policy.after.rule_judge import RegisteredRule, RuleJudge
 from policy.after.signals import SignalKind
 from policy.anchors import Statements
-from policy.model import SourceKind
+from policy.model import Memory, SourceKind
 from policy.text.skeleton import skeleton
 from policy.text.whole_words import words_of
+from proxy.aftermath.replay import Place
 from proxy.aftermath.rule_signals import judged_step, rules_of
+from proxy.seams.cases import Signal
 from storage.cases import Accused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from policy.after.rule_judge import RuleJudge
-    from policy.model import Memory
-    from proxy.aftermath.replay import Place
-    from proxy.seams.cases import Signal
-    from storage.interfaces import MemoryReader
-    from storage.values import Anchor
+from storage.interfaces import MemoryReader
+from storage.values import Anchor
 
 _STATEMENT_WORDS_MIN: Final = 3
 _OF_SIGNAL: Final = "signal"

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from msgspec.structs import replace
 
 from policy.after.rule_judge import JudgedMemory, RuleJudge
 from policy.anchors import line_of_name
 from policy.labels.forwarded_call import call_of
-from policy.model import Channel, MemoryId, SourceKind
+from policy.model import Channel, HistoryEntry, Memory, MemoryId, Principal, SourceKind, Tenant
 from policy.withheld.pieces import sentences_of
 from proxy.aftermath.rule_signals import judged_memory, judged_step, rules_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import HistoryEntry, Memory, Principal, Tenant
-    from storage.values import Anchor, Moved
+from storage.values import Anchor, Moved
 
 _TENANTS_MAX: Final = 4_096
 """Tenants whose rules are kept; the rules of the tenant that was read longest ago go first."""

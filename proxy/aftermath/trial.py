@@ -6,7 +6,7 @@ Nothing is changed here. A step that cannot be made speaks against the memory.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,28 +14,20 @@ from policy.after.attribution import Ask, Control, Ending, Limits, Plan
 from policy.after.parole import PAROLES_MAX, Against, StepDone, Trial, TrialStep
 from policy.after.rule_judge import RegisteredRule, RuleJudge
 from policy.after.signals import Grade, SignalKind
+from policy.model import Memory, Tenant
 from policy.query import EVERYTHING
 from policy.text.whole_words import EntryError
 from policy.trust.ladder import TrustLevel
 from proxy.aftermath.canaries import FOUND_MAX
-from proxy.aftermath.replay import Evidence, NothingKept, Place
+from proxy.aftermath.replay import Evidence, NothingKept, Place, Replays
 from proxy.aftermath.rule_signals import judged_memory
-from proxy.aftermath.rules import accused, rules_for
-from proxy.seams.cases import ShownMemory, Signal
-from storage.cases import CaseMode
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from policy.model import Memory, Tenant
-    from proxy.aftermath.replay import Replays
-    from proxy.aftermath.rules import Spoken
-    from proxy.seams.cases import AsksJudges
-    from proxy.seams.embedder import Embedder
-    from storage.cases import Case
-    from storage.interfaces import MemoryReader
-    from storage.paroles import Hidden
-    from storage.values import Anchor
+from proxy.aftermath.rules import Spoken, accused, rules_for
+from proxy.seams.cases import AsksJudges, ShownMemory, Signal
+from proxy.seams.embedder import Embedder
+from storage.cases import Case, CaseMode
+from storage.interfaces import MemoryReader
+from storage.paroles import Hidden
+from storage.values import Anchor
 
 _ASKS_MAX = 100
 

@@ -7,7 +7,8 @@ its metadata, in which each piece stands as its number, so that no text is kept 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -16,15 +17,10 @@ from policy.model import TEXT_LEN_MAX
 from proxy.dialects.mcp.pieces import DEPTH_MAX, PIECES_MAX, arguments_of, literal
 from proxy.dialects.mcp.words import ORDINARY_NAME
 from proxy.dialects.strict_json.in_text import strings_inside
-from proxy.dialects.strict_json.strict import canonical_json, check_text
+from proxy.dialects.strict_json.strict import JsonValue, canonical_json, check_text
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Item, Unsettled
 from proxy.seams.operation import HttpRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.guard import Item, Unsettled
 
 _INNER_DEPTH_MAX: Final = 2
 # A name with no room for a sentence: a key, an id, a part of a namespace.

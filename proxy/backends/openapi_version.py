@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from proxy.seams.http_backend import Routed
-    from proxy.seams.operation import HttpReply
+from proxy.seams.http_backend import Routed
+from proxy.seams.operation import HttpReply
 
 _PARAMETER: Final = re.compile(r"\{[^/{}]*\}")
 _DIGEST_LEN: Final = 16

@@ -5,38 +5,31 @@ All of it may be an attack, so it is shown and confirmed first.
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from proxy.admin.wire.upkeep import AdoptRequest, AdoptView
-from proxy.cli.client import PATIENT_S, part
-from proxy.cli.command import Command
+from proxy.cli.client import PATIENT_S, Operator, part
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.item_portions import portions
 from proxy.cli.terminal import inert
-from proxy.dialects.mcp.kept_before import digest_of_all, digest_of_item, items_listed
-from proxy.dialects.mcp.maps import MapError
+from proxy.dialects.mcp.kept_before import Listed, digest_of_all, digest_of_item, items_listed
+from proxy.dialects.mcp.maps import MapError, ToolMap
 from proxy.mcp.http.child import Command as ServerCommand
 from proxy.mcp.read_once import CannotRead, read_once
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Item
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settings.load import child_environment
 from proxy.settings.tool_maps import load_map, map_for_server
 from proxy.transport.upstream import Upstream
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.cli.client import Operator
-    from proxy.cli.command import Context
-    from proxy.dialects.mcp.kept_before import Listed
-    from proxy.dialects.mcp.maps import ToolMap
-    from proxy.seams.guard import Item
 
 _SECONDS: Final = 60.0
 _SHOWN: Final = 20

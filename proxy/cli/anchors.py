@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+from collections.abc import Sequence
 
 import msgspec
 
@@ -18,18 +19,11 @@ from proxy.admin.wire.registered import (
     CanaryRunView,
     CanaryView,
 )
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
-from proxy.cli.terminal import iso
+from proxy.cli.terminal import Terminal, iso
 from proxy.seams.tenants import DEFAULT_TENANT
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
 
 
 class _Tenant(msgspec.Struct, frozen=True, kw_only=True):

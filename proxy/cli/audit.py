@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import binascii
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from proxy.admin.wire.ids import IDS_SHOWN, IdList
 from proxy.admin.wire.store import CheckpointView, LeafPage, LeafView, ProofView
-from proxy.cli.command import Command, read_file
+from proxy.cli.client import Operator
+from proxy.cli.command import Command, Context, read_file
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
 from proxy.cli.proofs import PROOF_LEN_MAX, Proof, check_proof
 from proxy.cli.proven_memories import LINE_LEN_MAX, Checking, Wrong
 from proxy.cli.short_ids import check_beginning, only_id
-from proxy.cli.terminal import inert
-from proxy.cli.verification import Verifier
+from proxy.cli.terminal import Terminal, inert
+from proxy.cli.verification import Verification, Verifier
+from proxy.settings.load import Settings
 from storage import trusted_files
 from storage.audit import BadCheckpoint, VerdictLeaf, VerifierKey, decode_leaf
 from storage.errors import StorageError, StoreCorrupt
 from storage.opening import offline_store
 from storage.trusted_files import Trust, reason
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.cli.client import Operator
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
-    from proxy.cli.verification import Verification
-    from proxy.settings.load import Settings
 
 _NOTE_LEN_MAX: Final = 65_536
 _PAGE_LEN: Final = 1000

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import argparse
+from typing import Final
 
 import msgspec
 
 from proxy.admin.wire.upkeep import ApproveRequest, ServerList, ServerView
 from proxy.cli.client import part
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.cli.command import Context
 
 # Versions of memory servers are pinned beside the tools of MCP servers, under such names.
 PINNED_AS: Final = "http:"

@@ -5,8 +5,10 @@ All of it may be an attack, so it is labelled `unknown`; with `--quarantine` no 
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import AsyncGenerator
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -14,31 +16,23 @@ from msgspec import Meta
 from policy.model import Tenant
 from proxy.admin.wire.upkeep import (
     ADOPTED_AT_ONCE,
+    AdoptedView,
     AdoptRequest,
     AdoptView,
     QuarantineRequest,
     StandingView,
 )
-from proxy.cli.backend_walk import compared, digest_of, plain_key, walking
-from proxy.cli.client import PATIENT_S, part
-from proxy.cli.command import Command
+from proxy.cli.backend_walk import Walk, compared, digest_of, plain_key, walking
+from proxy.cli.client import PATIENT_S, Operator, part
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.item_portions import portions
 from proxy.cli.progress import working
+from proxy.cli.terminal import Terminal
 from proxy.seams.backend_listing import ListedMemory
+from proxy.seams.guard import Item
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import AsyncGenerator
-
-    from proxy.admin.wire.upkeep import AdoptedView
-    from proxy.cli.backend_walk import Walk
-    from proxy.cli.client import Operator
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
-    from proxy.seams.guard import Item
 
 SHOWN: Final = 20
 _DIGEST_SHOWN: Final = 16

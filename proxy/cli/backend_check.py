@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import shlex
 from collections import Counter
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 import msgspec
 
 from policy.model import CandidateId, ChangeKind
-from proxy.admin.wire.backend_comparison import ComparedView, KeptList
+from proxy.admin.wire.backend_comparison import ComparedView, KeptList, KeptView
 from proxy.cli.backend_walk import (
+    Walk,
     compared,
     digest_of,
     digest_of_key,
@@ -23,26 +26,16 @@ from proxy.cli.backend_walk import (
     tenants_of,
     walking,
 )
-from proxy.cli.client import PATIENT_S, part
-from proxy.cli.command import Command
+from proxy.cli.client import PATIENT_S, Operator, part
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import Where, operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
-from proxy.cli.terminal import inert
+from proxy.cli.terminal import Terminal, inert
+from proxy.seams.backend_listing import ListedMemory
 from proxy.seams.guard import Unsettled
+from proxy.seams.operation import HttpRequest
 from storage.trusted_files import reason
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Generator
-
-    from proxy.admin.wire.backend_comparison import KeptView
-    from proxy.cli.backend_walk import Walk
-    from proxy.cli.client import Operator
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
-    from proxy.seams.backend_listing import ListedMemory
-    from proxy.seams.operation import HttpRequest
 
 SHOWN: Final = 20
 """How many differences are printed; the file has all of them."""

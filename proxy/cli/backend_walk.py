@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.model import CandidateId, Tenant
-from proxy.admin.wire.backend_comparison import CompareRequest, CompareView
+from proxy.admin.wire.backend_comparison import ComparedView, CompareRequest, CompareView
 from proxy.admin.wire.upkeep import UsageList
-from proxy.cli.client import PATIENT_S, part
+from proxy.cli.client import PATIENT_S, Operator, part
+from proxy.cli.command import Context
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.item_portions import portions
@@ -22,21 +24,13 @@ from proxy.compose.backends import adapters_by_name
 from proxy.dialects.mcp.kept_before import digest_of_item
 from proxy.dialects.strict_json.strict import decode_as
 from proxy.fronts.backend_behind import BackendBehind
-from proxy.seams.backend_listing import ListedMemory
+from proxy.seams.backend_listing import ListedMemory, WalkedPage
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.guard import Item, Unsettled
+from proxy.seams.operation import HttpRequest
 from proxy.seams.tenants import DEFAULT_TENANT
+from proxy.settings.backend import BackendServer
 from proxy.transport.upstream import Upstream, UpstreamLimits
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
-
-    from proxy.admin.wire.backend_comparison import ComparedView
-    from proxy.cli.client import Operator
-    from proxy.cli.command import Context
-    from proxy.seams.backend_listing import WalkedPage
-    from proxy.seams.operation import HttpRequest
-    from proxy.settings.backend import BackendServer
 
 # A key with room for a sentence is somebody's text, and is never printed.
 _PLAIN_KEY: Final = re.compile(r"""[\w.:@/+=\[\]",-]{0,160}""")

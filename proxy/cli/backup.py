@@ -5,32 +5,28 @@ Both work on files, as the sidecar's own user (or root, for a backup), and need 
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.model import PrincipalId
 from proxy.admin.rules_in_force import parse_rules
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step, opening
 from proxy.cli.terminal import iso
 from proxy.cli.verification import Verifier
 from proxy.ledger.sessions import Sessions
+from proxy.settings.load import Settings
 from storage.errors import BadBackup, NoSecrets, StorageError, StoreRolledBack
+from storage.interfaces import AuditedView, Backup
 from storage.opening import offline_store, verified_backup
 from storage.trusted_files import UnfitFile, reason, refuse_replaceable
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.cli.command import Context
-    from proxy.settings.load import Settings
-    from storage.interfaces import AuditedView, Backup
 
 _WITHOUT_SECRETS: Final = (
     "without secrets: it can be checked and read, but restored only together with the three files "

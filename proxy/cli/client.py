@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -14,9 +15,6 @@ from proxy.cli.terminal import inert
 from proxy.seams.faults import OF_DATA
 from proxy.seams.tenants import TENANT_PATTERN
 from proxy.transport.upstream import why_unanswered
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
 
 _Form = TypeVar("_Form")
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+import argparse
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.terminal import Terminal
 from storage import trusted_files
 from storage.trusted_files import Trust, UnfitFile
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Coroutine
-    from pathlib import Path
+# The function of a command. It returns an `Exit`; `mnemogate mcp`, which wraps a program,
+# returns that program's exit code.
+Act = Callable[["Context"], "Exit | Coroutine[None, None, int]"]
+Arguments = Callable[[argparse.ArgumentParser], None]
 
-    from proxy.cli.terminal import Terminal
-
-    # The function of a command. It returns an `Exit`; `mnemogate mcp`, which wraps a program,
-    # returns that program's exit code.
-    Act = Callable[["Context"], "Exit | Coroutine[None, None, int]"]
-    Arguments = Callable[[argparse.ArgumentParser], None]
 
 _Form = TypeVar("_Form")
 

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import aiohttp
 import msgspec
 
 from proxy.cli.client import Operator
+from proxy.cli.command import Context
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.settings.load import MARKER, Settings, SettingsError, load_settings
+from proxy.settings.table import Raw
 from proxy.settings.values import unquoted
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from proxy.cli.command import Context
-    from proxy.settings.table import Raw
 
 _CONNECT_S: Final = 5.0
 _SOCKET: Final = "admin.sock"

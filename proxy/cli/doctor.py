@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
 import tomllib
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 from msgspec import Meta
 
-from proxy.cli.command import Command, read_file
+from proxy.cli.command import Command, Context, read_file
 from proxy.cli.connect import Where, admin_url
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import inert
-from proxy.doctor.examine import examine
-from proxy.doctor.finding import Aim, BackendTarget, ProbeRequest, ProbeResult
+from proxy.cli.terminal import Terminal, inert
+from proxy.doctor.examine import Examination, examine
+from proxy.doctor.finding import Aim, BackendTarget, Finding, ProbeRequest, ProbeResult
 from proxy.doctor.locate import gates_of, listening_uid, lock_holders, option_of
+from proxy.seams.operation import HttpRequest
 from proxy.settings.load import Settings, SettingsError, load_settings
+from proxy.settings.table import Address, Raw
 from proxy.settings.values import BadValue, address, unquoted
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
-    from proxy.doctor.examine import Examination
-    from proxy.doctor.finding import Finding
-    from proxy.seams.operation import HttpRequest
-    from proxy.settings.table import Address, Raw
 
 _KEY_LEN_MAX: Final = 1024
 _CONFIG_LEN_MAX: Final = 1024 * 1024

@@ -6,19 +6,14 @@ import asyncio
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from policy.verdict import InvariantBroken
-from proxy.cli.command import Context
+from proxy.cli.command import Command, Context
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import leaf_of
 from proxy.cli.parser import build_parser
 from proxy.cli.terminal import Terminal, inert, silence
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from proxy.cli.command import Command
 
 
 def main(argv: Sequence[str] | None = None) -> int:

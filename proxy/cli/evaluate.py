@@ -5,27 +5,22 @@ It touches no running sidecar and no state.
 
 from __future__ import annotations
 
+import argparse
 import logging
 from contextlib import ExitStack, chdir, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, BinaryIO
 
 import msgspec
 from msgspec import Meta
 
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import leaf_of
 from proxy.cli.progress import working
 from proxy.evaluate.names import GUARDS, LONG, SECTIONS
 from storage.errors import StorageError
 from storage.trusted_files import reason
-
-if TYPE_CHECKING:
-    import argparse
-    from typing import BinaryIO
-
-    from proxy.cli.command import Context
 
 
 class _EvaluateArguments(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from proxy.cli.terminal import Terminal
 from proxy.evaluate import paper
+from proxy.evaluate.book import Book
 from proxy.evaluate.figures import text_of
 from proxy.evaluate.meanings import MEANINGS
 from proxy.evaluate.sleepers import PRINTED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from proxy.cli.terminal import Terminal
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.tables import Beyond, Figures, NoiseRow, Promise, Tables
+from proxy.evaluate.tables import Beyond, Figures, NoiseRow, Promise, Tables
 
 
 def show(terminal: Terminal, book: Book) -> None:

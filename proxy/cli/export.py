@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Iterator
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from proxy.admin.siem import record_of
-from proxy.cli.command import Command
+from proxy.admin.siem import Record, record_of
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
 from proxy.cli.terminal import answering
-from proxy.reporting.ocsf import finding_of
-from storage.audit import IncidentLeaf
+from proxy.reporting.ocsf import DetectionFinding, finding_of
+from storage.audit import IncidentLeaf, InterceptedLeaf, Leaf
 from storage.errors import StorageError
+from storage.interfaces import OfflineStore
 from storage.opening import offline_store
 from storage.trusted_files import reason
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from proxy.admin.siem import Record
-    from proxy.cli.command import Context
-    from proxy.reporting.ocsf import DetectionFinding
-    from storage.audit import InterceptedLeaf, Leaf
-    from storage.interfaces import OfflineStore
 
 # The number of leaves read in one transaction. A longer transaction would keep the gate from
 # reusing pages.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from policy.ruleset import RulesetError
 from proxy.cli.exits import CommandFailed, Exit
@@ -18,11 +20,6 @@ from storage.errors import (
     UnknownFormat,
 )
 from storage.trusted_files import reason
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
-
 
 _OTHER_VERSION: Final = "install the version that wrote it"
 

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from proxy.admin.wire.incidents import IncidentList
-from proxy.admin.wire.wrong_answers import SAID_MAX, BlameRequest, BlameView, CaseView
+from proxy.admin.wire.wrong_answers import SAID_MAX, BlameRequest, BlameView, CaseView, NamedView
 from proxy.cli.client import PATIENT_S, part
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
-from proxy.cli.terminal import answering, inert, iso
+from proxy.cli.terminal import Terminal, answering, inert, iso
 from proxy.reporting.incident_notice import incident_event
-from proxy.reporting.ocsf import Resource, Unmapped, finding
+from proxy.reporting.ocsf import DetectionFinding, Resource, Unmapped, finding
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.cases import CaseStep
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.admin.wire.wrong_answers import NamedView
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
-    from proxy.reporting.ocsf import DetectionFinding
 
 _SETTLED: Final = frozenset({"healed", "convicted", "closed"})
 

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+import argparse
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from proxy.admin.wire.ids import IdKind
-from proxy.admin.wire.incidents import IncidentList, IsolateRequest, IsolationView
-from proxy.cli.client import PATIENT_S, part
-from proxy.cli.command import Command
+from proxy.admin.wire.incidents import IncidentList, IncidentView, IsolateRequest, IsolationView
+from proxy.cli.client import PATIENT_S, Operator, part
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.short_ids import whole_id
-from proxy.cli.terminal import inert, iso, moment
+from proxy.cli.terminal import Terminal, inert, iso, moment
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.values import QUARANTINE_REASON_LEN_MAX
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.admin.wire.incidents import IncidentView
-    from proxy.cli.client import Operator
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
-
 
 NOBODY = "no memory fits: is the name spelled so (`mnemogate key list`), and is it this --tenant?"
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from proxy.admin.wire.upkeep import ADOPTED_AT_ONCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from proxy.seams.guard import Item
+from proxy.seams.guard import Item
 
 _CHARACTERS_AT_ONCE: Final = 65_536
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
 import msgspec
 
-from proxy.admin.wire.judging import JudgeTestView
+from proxy.admin.wire.judging import JudgeAnswerView, JudgeTestView
 from proxy.admin.wire.store import Empty
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.admin.wire.judging import JudgeAnswerView
-    from proxy.cli.command import Context
 
 
 class _Judge(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import argparse
+from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -11,18 +13,11 @@ from policy.model import Channel, Claims, Reads
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.store import KeyList, KeyRequest, KeyView, NewKeyView, RotateRequest
 from proxy.cli.client import part
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
 from proxy.cli.short_ids import whole_id
-from proxy.cli.terminal import inert, iso
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
+from proxy.cli.terminal import Terminal, inert, iso
 
 
 class _KeyId(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from proxy.seams.backend_listing import ListPart
 from proxy.seams.faults import UpstreamError
-
-if TYPE_CHECKING:
-    from proxy.seams.backend_listing import ListPart
 
 IDLE_MAX: Final = 16
 """Pages in a row that bring nothing new, after which a list counts as endless."""

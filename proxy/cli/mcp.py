@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import importlib
 import logging
@@ -10,8 +11,9 @@ import re
 import shlex
 import sys
 import time
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -20,14 +22,14 @@ from policy.model import NAME_LEN_MAX, Principal, PrincipalId, Tenant
 from proxy.admin.wire.store import StatusView
 from proxy.admin.wire.upkeep import ApproveRequest, ServerList, ServerView
 from proxy.cli.client import part
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import shield
 from proxy.cli.mcp_map import SkeletonView, show_map, skeleton_of, tools_named
-from proxy.cli.terminal import inert
-from proxy.dialects.mcp.maps import MapError
+from proxy.cli.terminal import Terminal, inert
+from proxy.dialects.mcp.maps import MapError, ToolMap
 from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.protocol import StoreProtocol
 from proxy.fronts.mcp_stdio import ServerCommand, StdioFront
@@ -35,23 +37,13 @@ from proxy.fronts.mcp_store import StoreStdio
 from proxy.guard.client import GuardClient
 from proxy.guard.election import ElectedGuard, ElectedStore, Election, Opened
 from proxy.guard.wire import SOCKET
-from proxy.mcp.relay import Relay, Server, limits_of
+from proxy.mcp.relay import Deliver, Relay, Server, limits_of
 from proxy.mcp.store_server import StoreServer
 from proxy.seams.surroundings import RandomPool, Surroundings
-from proxy.settings.load import child_environment
+from proxy.settings.load import Settings, child_environment
 from proxy.settings.tool_maps import STORE_MAP, load_map
 from proxy.version import version
 from telemetry.logs import configure
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import AsyncGenerator
-
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
-    from proxy.dialects.mcp.maps import ToolMap
-    from proxy.mcp.relay import Deliver
-    from proxy.settings.load import Settings
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 # Programs that start other programs: the server's name stands behind them on the command line.

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
 from proxy.cli.exits import Exit
+from proxy.cli.terminal import Terminal
 from proxy.dialects.mcp.maps import FORMAT, Posture, Tool, ToolKind, ToolMap
 from proxy.dialects.model.memory_words import words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from proxy.cli.terminal import Terminal
-    from proxy.ledger.unmapped_tools import UnmappedTool
+from proxy.ledger.unmapped_tools import UnmappedTool
 
 _NAMESPACE: Final = "mcp__"
 _REST: Final = re.compile(r"[^a-z0-9]+")

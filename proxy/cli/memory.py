@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -20,18 +21,13 @@ from proxy.admin.wire.store import (
 )
 from proxy.admin.wire.upkeep import ObservedList, QuarantinedList, UsageList
 from proxy.cli.client import PATIENT_S, part
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso, now_ms, waiting
 from proxy.seams.tenants import DEFAULT_TENANT
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.cli.command import Context
 
 _LINE_LEN = 80
 _View = TypeVar("_View")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
@@ -21,11 +21,6 @@ from storage.audit import BadCheckpoint, VerifierKey
 from storage.errors import StorageError, StoreCorrupt
 from storage.opening import offline_store
 from storage.trusted_files import Trust, reason
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.cli.command import Context
 
 _KEY_LEN = 32
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib.metadata import packages_distributions
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from typing import Final
 
 _OURS: Final = ("policy", "proxy", "storage", "telemetry")
 _DISTRIBUTION: Final = "mnemogate"

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
+from proxy.cli.command import Command
 from proxy.cli.exits import Exit
 from proxy.version import version
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from proxy.cli.command import Command
 
 _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "run": ("run",),

@@ -7,15 +7,11 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from proxy.settings.model import Api
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from proxy.settings.model import ModelUpstream
+from proxy.settings.model import Api, ModelUpstream
 
 _COMMAND: Final = "mnemogate"
 

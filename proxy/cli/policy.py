@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from policy.facts import AnchorProbe
 from policy.gate import GATE
-from policy.model import TEXT_LEN_MAX, Channel, Claims, MemoryClass, SourceKind
-from policy.ruleset import RulesetError, parse_ruleset
+from policy.model import TEXT_LEN_MAX, Channel, Claims, MemoryClass, SourceKind, Tenant
+from policy.ruleset import Ruleset, RulesetError, parse_ruleset
 from proxy.admin.dry_run import Explainer, with_words
 from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
 from proxy.admin.wire.store import PolicyView
 from proxy.admin.wire.upkeep import PolicyReloadRequest, PolicyReloadView
 from proxy.cli.client import as_text
-from proxy.cli.command import Command, read_file
+from proxy.cli.command import Command, Context, read_file
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import inert
+from proxy.cli.terminal import Terminal, inert
 from proxy.dialects.strict_json.strict import decode_as
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settings.load import RULESET_BYTES_MAX
 from proxy.settings.wider import wider_rules
-
-if TYPE_CHECKING:
-    import argparse
-
-    from policy.facts import AnchorProbe
-    from policy.model import Tenant
-    from policy.ruleset import Ruleset
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
-    from proxy.cli.terminal import Terminal
+from proxy.cli.terminal import Terminal
 
 _INTERVAL_S: Final = 1.0
 

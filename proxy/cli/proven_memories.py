@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Iterator
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from policy.canonical import decode_canonical, digest_of
 from policy.model import ChangeKind, MemoryClass, SourceKind
-from proxy.cli.proofs import Hex  # noqa: TC001 - msgspec reads the annotation
+from proxy.cli.proofs import Hex
 from storage.audit import (
     NO_STEP_BEFORE,
     BadCheckpoint,
+    Checkpoint,
     InterceptedLeaf,
+    Leaf,
     OperatorLeaf,
     VerdictLeaf,
     VerifierKey,
@@ -34,14 +37,8 @@ from storage.audit import (
     vouched_subject,
 )
 from storage.errors import StoreCorrupt
-from storage.values import VOUCH, Decision
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from storage.audit import Checkpoint, Leaf
-    from storage.interfaces import AuditedView
-    from storage.values import Row
+from storage.interfaces import AuditedView
+from storage.values import VOUCH, Decision, Row
 
 FORM: Final = "mnemogate.memories.1"
 LINE_LEN_MAX: Final = 64 * 1024 * 1024

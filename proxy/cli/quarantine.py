@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import argparse
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -16,8 +17,8 @@ from proxy.admin.wire.upkeep import (
     StandingView,
     TrialView,
 )
-from proxy.cli.client import PATIENT_S, part
-from proxy.cli.command import Command
+from proxy.cli.client import PATIENT_S, Operator, part
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.isolate import REASON_HELP
@@ -26,12 +27,6 @@ from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.values import QUARANTINE_REASON_LEN_MAX
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.cli.client import Operator
-    from proxy.cli.command import Context
 
 
 class _QuarantineArguments(msgspec.Struct, frozen=True, kw_only=True):

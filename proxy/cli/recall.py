@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+import argparse
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from proxy.admin.wire.recalled import RecallList, RecallView, ReplyView
 from proxy.cli.client import PATIENT_S, part
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import iso
+from proxy.cli.terminal import Terminal, iso
 from proxy.seams.tenants import DEFAULT_TENANT
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
 
 _PURGED: Final = "(purged)"
 

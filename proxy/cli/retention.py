@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
 import msgspec
 
 from proxy.admin.wire.upkeep import RetentionRequest, RetentionView
 from proxy.cli.client import PATIENT_S
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
 from proxy.cli.progress import working
 from proxy.cli.terminal import iso
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.cli.command import Context
 
 
 class _Run(msgspec.Struct, frozen=True, kw_only=True):

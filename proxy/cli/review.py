@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
 
+from policy.model import MemoryClass
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.review_queue import GroupView
 from proxy.admin.wire.store import HeldView, MemoryView
@@ -19,7 +20,7 @@ from proxy.admin.wire.upkeep import (
     VouchRequest,
 )
 from proxy.cli.client import part
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.quarantine import StandingList
@@ -28,12 +29,6 @@ from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso
 from proxy.seams.observations import CLASS_WORDS, whose_words
 from proxy.seams.tenants import DEFAULT_TENANT
-
-if TYPE_CHECKING:
-    import argparse
-
-    from policy.model import MemoryClass
-    from proxy.cli.command import Context
 
 
 class _HeldList(msgspec.Struct, frozen=True, kw_only=True):

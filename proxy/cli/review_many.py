@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.review_queue import Act, ActView, GroupView, ReviewPage
-from proxy.admin.wire.store import OutcomeView
-from proxy.cli.client import PATIENT_S, part
-from proxy.cli.command import Command
+from proxy.admin.wire.store import HeldView, OutcomeView
+from proxy.cli.client import PATIENT_S, Operator, part
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.short_ids import whole_id
-from proxy.cli.terminal import age, inert, moment, now_ms
+from proxy.cli.terminal import Terminal, age, inert, moment, now_ms
 from proxy.seams.delivery import COUNTS, FOLLOWS, Way
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from proxy.admin.wire.store import HeldView
-    from proxy.cli.client import Operator
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
 
 # How many rows of a selection are shown before a person confirms the selection.
 _SHOWN: Final = 10

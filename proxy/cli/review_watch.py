@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta
 
 from proxy.admin.wire.review_queue import ReviewPage
-from proxy.admin.wire.store import StatusView
-from proxy.cli.command import Command
+from proxy.admin.wire.store import HeldView, StatusView
+from proxy.cli.client import Operator
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
+from proxy.cli.exits import Exit
 from proxy.cli.review_many import QueueFilter, filter_arguments, filtered, row
 from proxy.cli.terminal import inert
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.admin.wire.store import HeldView
-    from proxy.cli.client import Operator
-    from proxy.cli.command import Context
-    from proxy.cli.exits import Exit
 
 _PAGE_LEN = 1_000
 

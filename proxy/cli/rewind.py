@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+import argparse
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from proxy.admin.wire.incidents import RewindRequest, RewindView
 from proxy.cli.client import PATIENT_S
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.isolate import NOBODY, on_incident, reach_arguments, whole_session
 from proxy.cli.progress import working
-from proxy.cli.terminal import inert, moment
+from proxy.cli.terminal import Terminal, inert, moment
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.values import QUARANTINE_REASON_LEN_MAX
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
 
 _DIGITS_MAX = 15
 _COUNTS: Final = {

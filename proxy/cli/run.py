@@ -2,45 +2,40 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
 import os
 import signal
 import sys
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import Shielding, shield
 from proxy.cli.neighbours import foreign
 from proxy.cli.pointing import first_write, for_the_agent, for_the_operator, mcp_entry, pointed
-from proxy.cli.terminal import now_ms, waiting
+from proxy.cli.terminal import Terminal, now_ms, waiting
 from proxy.compose.observe_mode import BANNER
 from proxy.guard.client import asked_to_hand_over
 from proxy.guard.election import STAND_BACK_S
 from proxy.guard.wire import SOCKET
 from proxy.seams.observations import CONFIRM
 from proxy.settings.after import Heal
-from proxy.settings.load import MARKER, SETTINGS, elsewhere
+from proxy.settings.load import MARKER, SETTINGS, Settings, elsewhere
+from proxy.settings.table import Address, Raw
 from proxy.settings.wider import wider_rules, wider_settings
 from storage.errors import StoreLocked
 from telemetry.logs import configure
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
-
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
     from proxy.compose.app import Sidecar
-    from proxy.settings.load import Settings
-    from proxy.settings.table import Address, Raw
 
 # Names of settings whose flags every command has, so that `run` does not add them again.
 _ELSEWHERE: Final = frozenset({"state", "checkpoint", "admin"})

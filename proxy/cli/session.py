@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import argparse
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from proxy.admin.wire.ids import IdKind
 from proxy.cli.client import part
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.short_ids import whole_id
-from proxy.cli.terminal import inert, iso
+from proxy.cli.terminal import Terminal, inert, iso
 from proxy.ledger.wire import (
     CallView,
     OriginView,
     SegmentView,
     SessionList,
     SessionView,
+    SessionWriteView,
 )
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
-    from proxy.ledger.wire import SessionWriteView
 
 # The headings of the table of `session list`, and of the two that `session show` prints.
 _SESSIONS = (

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IdKind, IdList
+from proxy.cli.client import Operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
 from proxy.seams.tenants import DEFAULT_TENANT
-
-if TYPE_CHECKING:
-    from proxy.cli.client import Operator
 
 # The length of a whole id of each kind. A whole id is passed on unchecked: the command that gets it
 # reports an unknown one.

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 
 from proxy.admin.wire.ids import IdKind
-from proxy.admin.wire.provenance import ProvenanceView
+from proxy.admin.wire.provenance import ProvenanceNode, ProvenanceStep, ProvenanceView
 from proxy.cli.client import PATIENT_S, part
-from proxy.cli.command import Command
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso
+from proxy.ledger.wire import OriginView
 from proxy.seams.tenants import DEFAULT_TENANT
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from proxy.admin.wire.provenance import ProvenanceNode, ProvenanceStep
-    from proxy.cli.command import Context
-    from proxy.ledger.wire import OriginView
 
 
 class _Show(msgspec.Struct, frozen=True, kw_only=True):

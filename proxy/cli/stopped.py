@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
 
 from proxy.cli.failures import opening
 from proxy.compose.app import Composition, compose
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from proxy.settings.load import Settings
+from proxy.settings.load import Settings
 
 
 @asynccontextmanager

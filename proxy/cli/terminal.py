@@ -13,18 +13,15 @@ import json
 import os
 import time
 import unicodedata
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final, TextIO
 
 import msgspec
 
 from policy.text.visible import is_hidden
 from proxy.cli.exits import CommandFailed, Exit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-    from typing import TextIO
 
 _BYTE_MAX: Final = 0xFF
 _BMP_MAX: Final = 0xFFFF

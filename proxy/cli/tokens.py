@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -11,18 +12,13 @@ from msgspec import Meta
 from policy.model import TEXT_LEN_MAX, MemoryClass, SourceKind
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.store import TOKEN_SECONDS_MAX, KeyList, TokenRequest, TokenView
-from proxy.cli.command import Command, read_file
+from proxy.cli.client import Operator
+from proxy.cli.command import Command, Context, read_file
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso
 from proxy.dialects.strict_json.strict import JsonValue
-
-if TYPE_CHECKING:
-    import argparse
-
-    from proxy.cli.client import Operator
-    from proxy.cli.command import Context
 
 
 class _Token(msgspec.Struct, frozen=True, kw_only=True):

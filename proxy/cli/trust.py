@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import argparse
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from policy.trust.outcomes import NOT_FED
-from proxy.admin.wire.store import OriginRequest, OriginTrustView, TrustList, TrustView
-from proxy.cli.client import part
-from proxy.cli.command import Command
+from proxy.admin.wire.store import (
+    OriginRequest,
+    OriginTrustView,
+    StandingView,
+    TrustEventView,
+    TrustList,
+    TrustView,
+)
+from proxy.cli.client import Operator, part
+from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import iso
+from proxy.cli.terminal import Terminal, iso
 from proxy.seams.tenants import DEFAULT_TENANT
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from proxy.admin.wire.store import StandingView, TrustEventView
-    from proxy.cli.client import Operator
-    from proxy.cli.command import Context
-    from proxy.cli.terminal import Terminal
 
 
 class _WhoseTrust(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,8 @@ signature, or a pinned verifier key).
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,6 +24,7 @@ from storage.audit import (
     Checkpoint,
     InterceptedLeaf,
     Labels,
+    Leaf,
     OperatorLeaf,
     ResultLeaf,
     Results,
@@ -35,14 +37,8 @@ from storage.audit import (
     wrongly_lowered,
 )
 from storage.errors import StoreCorrupt, UnknownFormat
-from storage.values import MODE_ENFORCE, MODE_OBSERVE, Decision
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from storage.audit import Leaf
-    from storage.interfaces import AuditedView
-    from storage.values import Row
+from storage.interfaces import AuditedView
+from storage.values import MODE_ENFORCE, MODE_OBSERVE, Decision, Row
 
 PROBLEMS_MAX: Final = 100
 _SEED_LEN: Final = 32

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import Callable
+from typing import Final, Self
 
-from policy.model import CandidateId, MemoryId
+from policy.model import CandidateId, MemoryId, Origin, Principal, PrincipalId, Tenant
 from policy.verdict import Reason
 from proxy.aftermath.screening import KnownRules, Screening
 from proxy.ledger.sessions import Sessions
 from proxy.model.above_floor import AboveFloor
 from proxy.model.healing import Healing
+from proxy.model.memory_seam import Coupling
+from proxy.model.replaying import ModelReplays
 from proxy.model.reply_notes import ReplyNotes
 from proxy.model.with_ledger import Coupled
+from proxy.seams.cases import ChecksReplies, HealsReplies
+from proxy.seams.guard import Segment
 from proxy.seams.operation import memories_of, recalls_of
-from proxy.withhold.convictions import Convictions
+from proxy.seams.recalls import Shown
+from proxy.seams.surroundings import Surroundings
+from proxy.withhold.convictions import Convicted, Convictions
 from proxy.withhold.state import Ruling, Told
 from proxy.withhold.withholding import Withholding
+from storage.interfaces import SessionLog, Store
 from storage.values import THE_STORE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import Origin, Principal, PrincipalId, Tenant
-    from proxy.model.memory_seam import Coupling
-    from proxy.model.replaying import ModelReplays
-    from proxy.seams.cases import ChecksReplies, HealsReplies
-    from proxy.seams.guard import Segment
-    from proxy.seams.recalls import Shown
-    from proxy.seams.surroundings import Surroundings
-    from proxy.withhold.convictions import Convicted
-    from storage.interfaces import SessionLog, Store
-
 
 # What a server says of itself and its tools is told to the model by its host.
 _DECLARING: Final = frozenset({"initialize", "server/discover", "tools/list"})

@@ -6,15 +6,17 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.gate import GATE, Gate, UnsafeObservingGate
 from policy.model import PrincipalId
+from policy.ruleset import Ruleset
 from proxy.admin.rules_in_force import Rules, parse_rules
 from proxy.compose.agent_memory import ModelMemory, convictions_of
 from proxy.compose.backends import BackendServing, adapters_of
@@ -23,6 +25,7 @@ from proxy.compose.listening import ADMIN_SOCKET, Fronts, Listening
 from proxy.compose.mcp import McpServing
 from proxy.compose.observe_mode import warned
 from proxy.compose.process import no_core_dumps
+from proxy.compose.scrape import Scrape
 from proxy.compose.services import Foundation, Services
 from proxy.compose.telling import tellers
 from proxy.embed.embedding import resolve_embedder
@@ -33,30 +36,24 @@ from proxy.fronts.health import Health
 from proxy.fronts.mcp_http import ROUTES as MCP_ROUTES
 from proxy.fronts.memory import routes_of
 from proxy.fronts.model import ROUTES as MODEL_ROUTES
+from proxy.guard.direct import Direct
+from proxy.guard.local import Guarding
+from proxy.intercept.interceptor import Submits
 from proxy.mcp.relay import limits_of
+from proxy.model.memory_seam import Coupling
 from proxy.model.replaying import ModelReplays
+from proxy.seams.embedder import Embedder
+from proxy.seams.operation import Dialect
 from proxy.seams.surroundings import RandomPool, Surroundings
+from proxy.settings.load import Address, Settings
 from proxy.settings.wider import wider_rules, wider_settings
 from proxy.transport.auth import NewKey, first_keys
 from proxy.transport.connection import check_aiohttp
 from storage.clock import SteadyClock
+from storage.interfaces import Failpoint, Store
 from storage.opening import open_store
+from storage.values import StoreStatus
 from telemetry.facade import Telemetry
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
-
-    from policy.ruleset import Ruleset
-    from proxy.compose.scrape import Scrape
-    from proxy.guard.direct import Direct
-    from proxy.guard.local import Guarding
-    from proxy.intercept.interceptor import Submits
-    from proxy.model.memory_seam import Coupling
-    from proxy.seams.embedder import Embedder
-    from proxy.seams.operation import Dialect
-    from proxy.settings.load import Address, Settings
-    from storage.interfaces import Failpoint, Store
-    from storage.values import StoreStatus
 
 _LOG: Final = logging.getLogger("mnemogate.app")
 START: Final = PrincipalId("mnemogate:start")

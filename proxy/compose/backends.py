@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
 
 from proxy.backends.chroma import Chroma
 from proxy.backends.langgraph import LangGraph
@@ -12,21 +13,15 @@ from proxy.backends.mem0_server import Mem0Server
 from proxy.fronts.backend import BackendFront
 from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_writes import TEND_S
-from proxy.settings.backend import Collections
+from proxy.guard.local import Guarding
+from proxy.seams.http_backend import GuardsKeys, HttpBackend
+from proxy.seams.surroundings import Surroundings
+from proxy.settings.backend import BackendServer, Collections
 from proxy.settings.load import SettingsError
+from proxy.settings.model import ModelUpstream
+from proxy.transport.auth import Authenticator
 from proxy.transport.responses import attempt
 from proxy.transport.upstream import Upstream, UpstreamLimits
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-    from contextlib import AsyncExitStack
-
-    from proxy.guard.local import Guarding
-    from proxy.seams.http_backend import GuardsKeys, HttpBackend
-    from proxy.seams.surroundings import Surroundings
-    from proxy.settings.backend import BackendServer
-    from proxy.settings.model import ModelUpstream
-    from proxy.transport.auth import Authenticator
 
 ADAPTERS: Final[Mapping[str, Callable[[BackendServer], HttpBackend]]] = {
     "chroma": lambda server: Chroma(creates=server.collections is Collections.CREATE),

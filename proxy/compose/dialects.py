@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
+from policy.ruleset import ClassMap, Ruleset
 from proxy.admin.rules_in_force import MEM0
 from proxy.dialects.langgraph import LangGraph
 from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
 from proxy.dialects.native.dialect import Native
+from proxy.seams.operation import Dialect
 from proxy.settings.load import SettingsError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from policy.ruleset import ClassMap, Ruleset
-    from proxy.seams.operation import Dialect
-    from proxy.settings.model import ModelUpstream
+from proxy.settings.model import ModelUpstream
 
 
 def dialects_of(rules: Callable[[], Ruleset]) -> tuple[Dialect, ...]:

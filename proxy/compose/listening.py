@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Final
 
 import msgspec
 
@@ -14,19 +16,12 @@ from proxy.fronts.health import Health, HealthFront, HealthHosts
 from proxy.guard.direct import Direct
 from proxy.guard.wire import SOCKET
 from proxy.seams.faults import CannotListen
-from proxy.settings.load import Address
+from proxy.seams.surroundings import Surroundings
+from proxy.settings.load import Address, Limits, Settings
 from proxy.transport.auth import Peer
+from proxy.transport.exchange import Front
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener, tls_context
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Generator
-    from contextlib import AsyncExitStack
-
-    from proxy.seams.surroundings import Surroundings
-    from proxy.settings.load import Limits, Settings
-    from proxy.transport.exchange import Front
 
 ADMIN_SOCKET: Final = "admin.sock"
 _FREE_PORT: Final = Address(host="127.0.0.1", port=0)

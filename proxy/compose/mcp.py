@@ -6,31 +6,25 @@
 from __future__ import annotations
 
 import time
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
+from policy.model import Principal
+from proxy.compose.backends import BackendServing
+from proxy.fronts.backend import BackendFront
 from proxy.fronts.mcp_http import PREFIX, McpFront, Served
+from proxy.fronts.model import ModelFront
 from proxy.mcp.http.background import Beside
 from proxy.mcp.http.child import Command
 from proxy.mcp.http.hub import Hub, HubLimits
-from proxy.mcp.relay import Relay, RelayLimits, Server
+from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
+from proxy.seams.guard import Guard
+from proxy.seams.surroundings import Surroundings
+from proxy.settings.mcp import McpServer
+from proxy.transport.auth import Authenticator
+from proxy.transport.exchange import Answered, Front, Incoming
 from proxy.transport.responses import attempt
 from proxy.transport.upstream import Upstream, UpstreamLimits
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-    from contextlib import AsyncExitStack
-
-    from policy.model import Principal
-    from proxy.compose.backends import BackendServing
-    from proxy.fronts.backend import BackendFront
-    from proxy.fronts.model import ModelFront
-    from proxy.mcp.relay import Deliver
-    from proxy.seams.guard import Guard
-    from proxy.seams.surroundings import Surroundings
-    from proxy.settings.mcp import McpServer
-    from proxy.transport.auth import Authenticator
-    from proxy.transport.exchange import Answered, Front, Incoming
 
 
 class DataFront:

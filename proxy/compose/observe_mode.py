@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final
 
 _LOG: Final = logging.getLogger("mnemogate.observe")
 EVERY_S: Final = 60.0

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from proxy.aftermath.reply_checks import ReplyChecks
+from proxy.compose.telling import Tellers
+from storage.interfaces import Store
 from telemetry.events import StoreGauges
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.aftermath.reply_checks import ReplyChecks
-    from proxy.compose.telling import Tellers
-    from storage.interfaces import Store
-    from telemetry.facade import Telemetry
+from telemetry.facade import Telemetry
 
 
 class Scrape:

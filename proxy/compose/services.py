@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from policy.facts import AnchorProbe
+from policy.gate import Gate
 from policy.labels.forwarded_call import HTTP, MCP
+from policy.model import Tenant
 from proxy.admin.adopting import Adopting
 from proxy.admin.answers_blamed import WrongAnswers
 from proxy.admin.backends_compared import BackendsCompared
@@ -27,6 +32,7 @@ from proxy.admin.recalled_reads import RecalledReads
 from proxy.admin.registering import Registering
 from proxy.admin.repairing import Repairing
 from proxy.admin.retention import Retaining
+from proxy.admin.rules_in_force import Rules
 from proxy.admin.servers_behind import ServersBehind
 from proxy.admin.tracing import Tracing
 from proxy.aftermath.blaming import Blaming
@@ -41,11 +47,14 @@ from proxy.aftermath.rule_watch import RuleWatch
 from proxy.aftermath.rules import Spoken
 from proxy.aftermath.screening import KnownRules, Screening
 from proxy.aftermath.trial import Trials
+from proxy.compose.agent_memory import ModelMemory
 from proxy.compose.backends import adapters_by_name
 from proxy.compose.scrape import Scrape
+from proxy.compose.telling import Tellers
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
+from proxy.fronts.health import Health
 from proxy.fronts.memory import MemoryFront
 from proxy.fronts.model import ModelFront
 from proxy.guard.keyed import GuardingKeys
@@ -55,7 +64,7 @@ from proxy.guard.sieve import Sieve
 from proxy.intercept.budgets import Budgets, Topics
 from proxy.intercept.client_vectors import takes_client_vectors
 from proxy.intercept.graphs import Graphs
-from proxy.intercept.interceptor import Writing
+from proxy.intercept.interceptor import Submits, Writing
 from proxy.intercept.operations import Operations, Window
 from proxy.intercept.promotion import TokenSigner, TokenVerifier
 from proxy.intercept.recall_notes import RecallNotes
@@ -64,38 +73,22 @@ from proxy.ledger.sessions import Sessions
 from proxy.model.calls_judged import Veto
 from proxy.model.extraction import Extraction
 from proxy.model.judge_calls import Vetoing
-from proxy.model.memory_seam import UnsafeUncoupled
+from proxy.model.memory_seam import Coupling, UnsafeUncoupled
 from proxy.model.sending import Behind
-from proxy.seams.cases import ChecksNoReplies
+from proxy.seams.cases import ChecksNoReplies, ChecksReplies, OpensCases
+from proxy.seams.embedder import Embedder
 from proxy.seams.ledger import NoSessions
+from proxy.seams.operation import Dialect
 from proxy.seams.recalls import ShowsEverything
+from proxy.seams.surroundings import Surroundings
 from proxy.seams.withholding import Unwatched
 from proxy.settings.after import Heal
+from proxy.settings.load import Address, Settings
 from proxy.settings.model import base_of
 from proxy.transport.auth import Authenticator
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-    from concurrent.futures import ThreadPoolExecutor
-    from contextlib import AsyncExitStack
-
-    from policy.facts import AnchorProbe
-    from policy.gate import Gate
-    from policy.model import Tenant
-    from proxy.admin.rules_in_force import Rules
-    from proxy.compose.agent_memory import ModelMemory
-    from proxy.compose.telling import Tellers
-    from proxy.fronts.health import Health
-    from proxy.intercept.interceptor import Submits
-    from proxy.model.memory_seam import Coupling
-    from proxy.seams.cases import ChecksReplies, OpensCases
-    from proxy.seams.embedder import Embedder
-    from proxy.seams.operation import Dialect
-    from proxy.seams.surroundings import Surroundings
-    from proxy.settings.load import Address, Settings
-    from proxy.withhold.convictions import Convictions
-    from storage.interfaces import Store
-    from telemetry.facade import Telemetry
+from proxy.withhold.convictions import Convictions
+from storage.interfaces import Store
+from telemetry.facade import Telemetry
 
 _LOG: Final = logging.getLogger("mnemogate.services")
 _NAMED_MAX: Final = 16

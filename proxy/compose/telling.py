@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.reporting.incident_notice import incident_of, incidents_event
 from proxy.reporting.outbox import Outbox, Telling, Told
 from proxy.reporting.review_notice import CONTENT_TYPE, hold_of, review_event
 from proxy.reporting.sentry import Sentry, sentry_events
 from proxy.reporting.webhook import Webhook
-from proxy.settings.load import SettingsError
+from proxy.seams.surroundings import Surroundings
+from proxy.settings.load import Settings, SettingsError
+from proxy.settings.review_webhook import ReviewWebhook
 from proxy.settings.values import BadValue
 from proxy.version import version
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from proxy.seams.surroundings import Surroundings
-    from proxy.settings.load import Settings
-    from proxy.settings.review_webhook import ReviewWebhook
-    from storage.audit import IncidentLeaf, VerdictLeaf
-    from storage.interfaces import Store
+from storage.audit import IncidentLeaf, VerdictLeaf
+from storage.interfaces import Store
 
 REVIEW: Final = "review.webhook"
 INCIDENTS: Final = "after.webhook"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from proxy.dialects.problem import PROBLEM_TYPE, Problem
 from proxy.dialects.query import NoQuery
+from proxy.dialects.strict_json.strict import JsonValue
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+Schema = Mapping[str, JsonValue]
 
-    from proxy.dialects.strict_json.strict import JsonValue
-
-    Schema = Mapping[str, JsonValue]
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"

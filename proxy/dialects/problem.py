@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from proxy.seams.operation import HttpReply
-
-if TYPE_CHECKING:
-    from proxy.seams.operation import Answering, Refusal
+from proxy.seams.operation import Answering, HttpReply, Refusal
 
 PROBLEM_TYPE: Final = "application/problem+json"
 PROBLEM_BASE: Final = "urn:mnemogate:problem:"

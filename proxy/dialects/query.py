@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import inspect
 
-from proxy.dialects.strict_json.strict import convert, known_names
+from proxy.dialects.strict_json.strict import JsonValue, convert, known_names
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from proxy.dialects.strict_json.strict import JsonValue
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 _DIGITS: Final = re.compile(r"[0-9]{1,15}")

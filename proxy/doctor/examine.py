@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
 from proxy.doctor.files import probe_files
-from proxy.doctor.finding import Attempt, Finding, ProbeResult
+from proxy.doctor.finding import Aim, Attempt, Finding, ProbeResult
 from proxy.doctor.isolation import UNSEEN, isolated, probe_isolation
 from proxy.doctor.locate import effective_uid, listening_uid
 from proxy.doctor.network import probe_network
 from proxy.doctor.past_gate import ESSENTIAL, probe_backend
 from proxy.doctor.processes import probe_environment, probe_identity, probe_process
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from proxy.doctor.finding import Aim
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,15 +12,11 @@ import secrets
 import stat
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from proxy.doctor.finding import Attempt, Finding, forbidden
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from proxy.doctor.finding import Aim
+from proxy.doctor.finding import Aim, Attempt, Finding, forbidden
 
 REFUSED: Final = "permission denied"
 # Sockets that give root: a process that may talk to one of them can become root on this machine.

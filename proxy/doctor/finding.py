@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import enum
 import errno
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 class ProbeResult(enum.Enum):

@@ -8,14 +8,12 @@ place. So both are searched for here, without relying on doctor's arguments.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.doctor.finding import Attempt, Finding, ProbeResult
 from proxy.doctor.locate import running_sidecars
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 # The inode number of the machine's initial PID namespace (PROC_PID_INIT_INO in proc_ns.h).
 _MACHINES_OWN: Final = 0xEFFFFFFC

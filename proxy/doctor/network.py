@@ -11,19 +11,15 @@ import http.client
 import json
 import socket
 import ssl
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from proxy.doctor.finding import Attempt, Finding, forbidden
+from proxy.doctor.finding import Aim, Attempt, Finding, forbidden
 from storage.values import STAGED_IN_MEMORY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from proxy.doctor.finding import Aim
 
 _TIMEOUT_S: Final = 5.0
 _ANSWER_LEN_MAX: Final = 65_536

@@ -10,17 +10,13 @@ from __future__ import annotations
 import http.client
 import os
 import ssl
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
-from proxy.doctor.finding import Attempt, forbidden
+from proxy.doctor.finding import Aim, Attempt, BackendTarget, Finding, ProbeRequest, forbidden
 from proxy.doctor.network import REFUSED, connection
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from proxy.doctor.finding import Aim, BackendTarget, Finding, ProbeRequest
 
 _ANSWER_LEN_MAX: Final = 65_536
 _ALIVE: Final = range(200, 300)

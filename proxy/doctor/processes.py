@@ -7,14 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.doctor.finding import Attempt, Finding, forbidden
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 REFUSED: Final = "permission denied"
 OPERATOR_KEY_NAME: Final = b"MNEMOGATE_OPERATOR_KEY="

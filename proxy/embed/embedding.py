@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 import re
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policy.verdict import InvariantBroken
 from proxy.embed.minilm import MiniLmEmbedder
 from proxy.embed.weights import EmbedderUnavailable, ModelFiles
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from proxy.seams.embedder import Embedder
+from proxy.seams.embedder import Embedder
 
 STATIC: Final = "static"
 MINILM: Final = "minilm"

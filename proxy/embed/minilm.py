@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxy.embed.weights import ModelFiles
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Floats = NDArray[np.float32]
 
-    Floats = NDArray[np.float32]
 
 TOKENS_MAX: Final = 256
 """The model was trained on so many word pieces; what comes after does not shape the vector."""

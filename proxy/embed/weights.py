@@ -6,17 +6,15 @@ import hashlib
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _HEADER_LEN_MAX: Final = 1 << 20
 _DTYPES: Final = {"F16": "<f2", "F32": "<f4", "I64": "<i8"}

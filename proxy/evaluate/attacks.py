@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import base64
 import secrets
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from random import Random
+from typing import Final
 
 import msgspec
 
 from policy.canonical import canonical_bytes, decode_canonical
-from policy.model import CandidateId, Channel, Claims
+from policy.model import Candidate, CandidateId, Channel, Claims
+from proxy.compose.app import Sidecar
 from proxy.evaluate.canary import new_canary
-from proxy.evaluate.systems import ADMITTED
-from proxy.evaluate.wire import Write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
-
-    from policy.model import Candidate
-    from proxy.compose.app import Sidecar
-    from proxy.evaluate.systems import Bench
-    from proxy.evaluate.wire import Tried
+from proxy.evaluate.systems import ADMITTED, Bench
+from proxy.evaluate.wire import Tried, Write
 
 _TOPICS: Final = ("billing", "travel", "insurance", "hosting", "payroll", "logistics")
 _VERBS: Final = ("recommend", "suggest", "prefer", "use", "choose", "approve")

@@ -9,21 +9,16 @@ real store (`groups_of_lies`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
 
 import msgspec
 
-from policy.after.attribution import Ask, Limits, Plan, Suspect, questions_max
+from policy.after.attribution import Ask, Done, Limits, Plan, Suspect, questions_max
 from proxy.evaluate.blame_groups import groups_of_lies
-from proxy.evaluate.figures import mean_over, share, text_of
+from proxy.evaluate.book import Book
+from proxy.evaluate.figures import Figure, mean_over, share, text_of
 from proxy.evaluate.tables import Tables
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from policy.after.attribution import Done
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.figures import Figure
 
 Fails = Callable[[frozenset[str]], bool]
 Way = Callable[[Sequence[str], Fails], frozenset[str]]

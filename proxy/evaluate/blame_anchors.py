@@ -8,7 +8,8 @@ compared with each anchor.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -17,16 +18,10 @@ from policy.model import Tenant
 from proxy.admin.wire.registered import AnchorRequest, AnchorView
 from proxy.admin.wire.wrong_answers import BlameRequest, BlameView
 from proxy.evaluate.attacks import Broken
-from proxy.evaluate.figures import share
-from proxy.evaluate.systems import ADMITTED, BY_NAME, Extras, running
+from proxy.evaluate.book import Book
+from proxy.evaluate.figures import Figure, share
+from proxy.evaluate.systems import ADMITTED, BY_NAME, Bench, Extras, running
 from proxy.evaluate.wire import Question, Write
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.figures import Figure
-    from proxy.evaluate.systems import Bench
 
 ANCHORS: Final = 100
 EVERY: Final = 8

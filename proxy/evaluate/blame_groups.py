@@ -8,7 +8,9 @@ for in each memory alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -19,22 +21,14 @@ from policy.model import Tenant
 from proxy.admin.wire.wrong_answers import BlameRequest, BlameView
 from proxy.evaluate.attacks import Broken
 from proxy.evaluate.blame_anchors import denied_by, honest_beside_anchors
-from proxy.evaluate.figures import share, skipped
+from proxy.evaluate.book import Book
+from proxy.evaluate.figures import Figure, share, skipped
 from proxy.evaluate.forged import CORPORA, corpora_directory
 from proxy.evaluate.free_port import on_free_port
 from proxy.evaluate.honest_texts import MATTERS
-from proxy.evaluate.model import asked, scripted_model, tables, turn
-from proxy.evaluate.systems import ADMITTED, BY_NAME, Extras, running
+from proxy.evaluate.model import ScriptedModel, asked, scripted_model, tables, turn
+from proxy.evaluate.systems import ADMITTED, BY_NAME, Bench, Extras, running
 from proxy.evaluate.wire import Question, Write
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.figures import Figure
-    from proxy.evaluate.model import ScriptedModel
-    from proxy.evaluate.systems import Bench
 
 GROUPS: Final = 100
 """So many groups of real texts are tried."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Callable
+from typing import BinaryIO
 
 import msgspec
 
-from proxy.evaluate.tables import Promise, Tables, joined
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.evaluate.figures import Figure
-    from proxy.evaluate.tables import Beyond
+from proxy.evaluate.figures import Figure
+from proxy.evaluate.tables import Beyond, Promise, Tables, joined
 
 
 class Book:

@@ -11,12 +11,9 @@ import contextlib
 import re
 import secrets
 import zlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-    from random import Random
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from random import Random
 
 # The beginnings of compressed data: zlib headers of every level, and gzip members.
 _COMPRESSED = re.compile(rb"\x78[\x01\x5e\x9c\xda]|\x1f\x8b\x08")

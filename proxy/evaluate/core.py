@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.gate import unsafe_gate_without
-from proxy.evaluate.attacks import ATTACKS, WALLS, Tamperer, attempted, prepared
+from proxy.evaluate.attacks import ATTACKS, WALLS, Tamperer, Trial, attempted, prepared
+from proxy.evaluate.book import Book
 from proxy.evaluate.canary import new_canary
-from proxy.evaluate.figures import share
-from proxy.evaluate.systems import ADMITTED, BY_NAME, SYSTEMS, Extras, running
+from proxy.evaluate.figures import Figure, share
+from proxy.evaluate.systems import ADMITTED, BY_NAME, SYSTEMS, Bench, Extras, System, running
 from proxy.evaluate.tables import Beyond, Tables
 from proxy.evaluate.wire import Write
-
-if TYPE_CHECKING:
-    from proxy.evaluate.attacks import Trial
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.figures import Figure
-    from proxy.evaluate.systems import Bench, System
-    from storage.values import Submission
+from storage.values import Submission
 
 _CONTROLS: Final = 3
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.evaluate.attacks import Broken, directive
+from proxy.evaluate.book import Book
 from proxy.evaluate.canary import new_canary
 from proxy.evaluate.figures import mean_over, quantile
-from proxy.evaluate.systems import ADMITTED, BY_NAME, running
+from proxy.evaluate.systems import ADMITTED, BY_NAME, Bench, running
 from proxy.evaluate.tables import Beyond
 from proxy.evaluate.wire import Write
-
-if TYPE_CHECKING:
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.systems import Bench
 
 _TURNS: Final = 6
 _ALONE: Final = 40

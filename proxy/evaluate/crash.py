@@ -7,13 +7,15 @@ import contextlib
 import signal
 import sys
 import tempfile
+from asyncio.subprocess import Process
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import aiohttp
 import msgspec
 
-from proxy.evaluate.attacks import ATTACKS, Broken
+from proxy.evaluate.attacks import ATTACKS, Broken, Trial
+from proxy.evaluate.book import Book
 from proxy.evaluate.canary import files_below, found_in, new_canary
 from proxy.evaluate.crashing import REACHED, Served
 from proxy.evaluate.figures import share
@@ -21,12 +23,6 @@ from proxy.evaluate.systems import ADMITTED, BY_NAME, at
 from proxy.evaluate.tables import Beyond
 from proxy.evaluate.wire import Write, headers_of
 from proxy.settings.load import child_environment
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-
-    from proxy.evaluate.attacks import Trial
-    from proxy.evaluate.book import Book
 
 _START_S: Final = 60.0
 _ANSWER_S: Final = 20.0

@@ -6,23 +6,19 @@ In the paper these are the false positive rate (FPR), section 5.6, Table 6 and a
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.model import Channel, Claims
 from proxy.admin.wire.registered import AnchorRequest
 from proxy.admin.wire.upkeep import QuarantineRequest
 from proxy.evaluate.attacks import Broken, directive
+from proxy.evaluate.book import Book
 from proxy.evaluate.canary import new_canary
-from proxy.evaluate.figures import share
+from proxy.evaluate.figures import Figure, share
 from proxy.evaluate.normal import leaning_writes, normal_writes
-from proxy.evaluate.systems import ADMITTED, BY_NAME, SYSTEMS, running
+from proxy.evaluate.systems import ADMITTED, BY_NAME, SYSTEMS, Bench, running
 from proxy.evaluate.tables import Attempt, Tables, Timeline
 from proxy.evaluate.wire import Write
-
-if TYPE_CHECKING:
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.figures import Figure
-    from proxy.evaluate.systems import Bench
 
 RUNS: Final = 5
 ATTEMPTS: Final = 5

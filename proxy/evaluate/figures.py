@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _Z: Final = 1.959963984540054
 """Of the normal distribution, for an interval that holds the truth in 95 of 100 cases."""

@@ -5,29 +5,22 @@ It measures how many of them pass the gate on an agent's channel.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from policy.model import Channel, Claims, MemoryClass, SourceKind
 from policy.ruleset import Cell
-from proxy.evaluate.attacks import ATTACKS, Broken
-from proxy.evaluate.figures import share, skipped
+from proxy.evaluate.attacks import ATTACKS, Broken, Trial
+from proxy.evaluate.book import Book
+from proxy.evaluate.figures import Figure, share, skipped
 from proxy.evaluate.model import asked, scripted_model, tables, turn
-from proxy.evaluate.systems import ADMITTED, BY_NAME, Extras, running
+from proxy.evaluate.systems import ADMITTED, BY_NAME, Bench, Extras, running
 from proxy.evaluate.tables import Beyond, RefusedText
-from proxy.evaluate.wire import Write
+from proxy.evaluate.wire import Tried, Write
 from proxy.settings.load import child_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from proxy.evaluate.attacks import Trial
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.figures import Figure
-    from proxy.evaluate.systems import Bench
-    from proxy.evaluate.wire import Tried
 
 CORPORA: Final = "MNEMOGATE_CORPORA"
 # The directory in which the command was started. The command changes its directory later, and

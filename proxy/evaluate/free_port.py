@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from aiohttp import web
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 _PATIENT_S = 60.0
 

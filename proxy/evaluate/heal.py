@@ -12,30 +12,24 @@ and put under quarantine.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
 from proxy.admin.wire.incidents import IncidentList
 from proxy.admin.wire.registered import AnchorRequest
 from proxy.admin.wire.upkeep import QuarantinedList, QuarantineRequest
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.evaluate.attacks import Broken
 from proxy.evaluate.blame import ddmin
-from proxy.evaluate.figures import mean_over, share
+from proxy.evaluate.book import Book
+from proxy.evaluate.figures import Figure, mean_over, share
 from proxy.evaluate.made_up import number_of, subject
-from proxy.evaluate.model import asked, scripted_model, tables, turn
-from proxy.evaluate.systems import ADMITTED, BY_NAME, Extras, running
+from proxy.evaluate.model import ScriptedModel, asked, scripted_model, tables, turn
+from proxy.evaluate.systems import ADMITTED, BY_NAME, Bench, Extras, running
 from proxy.evaluate.tables import Tables
 from proxy.evaluate.wire import Question, Write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.figures import Figure
-    from proxy.evaluate.model import ScriptedModel
-    from proxy.evaluate.systems import Bench
 
 SIZES: Final = (50, 200, 800)
 """Honest notes in a store, one store for each size."""

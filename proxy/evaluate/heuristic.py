@@ -7,15 +7,12 @@ of the text. It believes the label, and uses neither channel nor digest, nonce o
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from policy.model import MemoryClass, SourceKind
+from policy.model import Candidate, MemoryClass, SourceKind
 from policy.text.skeleton import skeleton
 from policy.verdict import Reason, Reject
-
-if TYPE_CHECKING:
-    from policy.model import Candidate
-    from storage.values import Submission
+from storage.values import Submission
 
 # (1) Pairs of source and class that a caller with honest labels may not write.
 _FORBIDDEN: Final = {

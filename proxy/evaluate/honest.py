@@ -8,27 +8,22 @@ push to main".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
 
 import msgspec
 
 from proxy.evaluate.attacks import Broken, directive
+from proxy.evaluate.book import Book
 from proxy.evaluate.canary import new_canary
 from proxy.evaluate.figures import Figure, share
 from proxy.evaluate.free_port import on_free_port
 from proxy.evaluate.honest_texts import GUARDS, MATTERS
-from proxy.evaluate.honest_work import Agent, Move, Worker
+from proxy.evaluate.honest_work import Agent, Arguments, Move, Worker
 from proxy.evaluate.model import tables
-from proxy.evaluate.systems import BY_NAME, Extras, running
+from proxy.evaluate.systems import BY_NAME, Bench, Extras, running
 from proxy.evaluate.tables import Tables
 from proxy.evaluate.wire import Write
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.honest_work import Arguments
-    from proxy.evaluate.systems import Bench
 
 TURNS: Final = 200
 _SHAPES: Final = (

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 from aiohttp import web
 
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.evaluate.model import ScriptedModel, asked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from proxy.evaluate.systems import Bench
+from proxy.evaluate.systems import Bench
 
 TOOLS: Final = ("read_file", "write_file", "send_mail", "keep_note")
 NO_TOOLS: Final[Mapping[str, Sequence[str]]] = {}

@@ -6,7 +6,7 @@ key before, and the honest agent derived some of its own from what the other wro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -14,14 +14,11 @@ from proxy.admin.wire.incidents import IncidentList, IsolateRequest, IsolationVi
 from proxy.admin.wire.store import Empty
 from proxy.admin.wire.upkeep import QuarantineRequest
 from proxy.evaluate.attacks import Broken
+from proxy.evaluate.book import Book
 from proxy.evaluate.figures import Figure, share
-from proxy.evaluate.systems import ADMITTED, BY_NAME, running
+from proxy.evaluate.systems import ADMITTED, BY_NAME, Bench, running
 from proxy.evaluate.tables import Tables
 from proxy.evaluate.wire import Write
-
-if TYPE_CHECKING:
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.systems import Bench
 
 LEAKED: Final = "leaked-key"
 HONEST: Final = "honest-key"

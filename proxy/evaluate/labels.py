@@ -7,22 +7,16 @@ page. A key of the person's own is the control.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.model import Channel
 from proxy.evaluate.attacks import Broken
-from proxy.evaluate.figures import share
-from proxy.evaluate.model import asked, scripted_model, tables, talk
-from proxy.evaluate.systems import ADMITTED, BY_NAME, Extras, running
+from proxy.evaluate.book import Book
+from proxy.evaluate.figures import Figure, share
+from proxy.evaluate.model import ScriptedModel, asked, scripted_model, tables, talk
+from proxy.evaluate.systems import ADMITTED, BY_NAME, Bench, Extras, running
 from proxy.evaluate.tables import Tables
-from proxy.evaluate.wire import Write
-
-if TYPE_CHECKING:
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.figures import Figure
-    from proxy.evaluate.model import ScriptedModel
-    from proxy.evaluate.systems import Bench
-    from proxy.evaluate.wire import Tried
+from proxy.evaluate.wire import Tried, Write
 
 API: Final = "anthropic"
 READ_EVERY: Final = 4

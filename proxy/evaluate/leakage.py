@@ -9,27 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
-from proxy.evaluate.attacks import ATTACKS, Tamperer, attempted, prepared
+from proxy.dialects.strict_json.strict import JsonValue
+from proxy.evaluate.attacks import ATTACKS, Tamperer, Trial, attempted, prepared
+from proxy.evaluate.book import Book
 from proxy.evaluate.canary import canaries_in, new_canary
-from proxy.evaluate.figures import share
-from proxy.evaluate.model import ROUTES, asked, scripted_model, tables, turn
-from proxy.evaluate.systems import SYSTEMS, Extras, running
+from proxy.evaluate.figures import Figure, share
+from proxy.evaluate.model import ROUTES, ScriptedModel, asked, scripted_model, tables, turn
+from proxy.evaluate.systems import SYSTEMS, Bench, Extras, running
 from proxy.evaluate.tables import Tables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.evaluate.attacks import Trial
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.figures import Figure
-    from proxy.evaluate.model import ScriptedModel
-    from proxy.evaluate.systems import Bench
-    from proxy.evaluate.wire import Tried
+from proxy.evaluate.wire import Tried
 
 _RUN_LEN: Final = 5
 _WORD: Final = re.compile(r"\w+")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from aiohttp import web
 
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.evaluate.free_port import on_free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.evaluate.systems import Bench
+from proxy.evaluate.systems import Bench
 
 TOOL: Final = "fetch_page"
 ROUTES: Final = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}

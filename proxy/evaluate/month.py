@@ -6,26 +6,21 @@ with a page. One note in seven is about a preference, as in notes that real mode
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import cycle
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from policy.model import PrincipalId
+from proxy.dialects.strict_json.strict import JsonValue
+from proxy.evaluate.book import Book
 from proxy.evaluate.figures import rate, share
 from proxy.evaluate.free_port import on_free_port
-from proxy.evaluate.honest_work import Agent, Move, Worker
+from proxy.evaluate.honest_work import Agent, Arguments, Move, Worker
 from proxy.evaluate.model import tables
-from proxy.evaluate.systems import BY_NAME, Extras, running
+from proxy.evaluate.systems import BY_NAME, Bench, Extras, running
 from proxy.evaluate.tables import Tables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.honest_work import Arguments
-    from proxy.evaluate.systems import Bench
 
 DAYS: Final = 30
 NOTES_A_DAY: Final = 4.6

@@ -10,27 +10,21 @@ counted apart.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.checks import STEPS
-from policy.model import Channel, Claims, MemoryClass, SourceKind
-from proxy.evaluate.attacks import ATTACKS, statement
+from policy.facts import Facts
+from policy.model import Candidate, Channel, Claims, MemoryClass, SourceKind
+from proxy.evaluate.attacks import ATTACKS, Trial, statement
+from proxy.evaluate.book import Book
 from proxy.evaluate.figures import share
 from proxy.evaluate.normal import normal_writes
-from proxy.evaluate.systems import ADMITTED, BY_NAME, PLAIN, Extras, running
+from proxy.evaluate.systems import ADMITTED, BY_NAME, PLAIN, Bench, Extras, running
 from proxy.evaluate.tables import NoiseRow, Tables
 from proxy.evaluate.unsafe import UnsafeMislabelledGate
-from proxy.evaluate.wire import Write
-
-if TYPE_CHECKING:
-    from policy.facts import Facts
-    from policy.model import Candidate
-    from proxy.evaluate.attacks import Trial
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.systems import Bench
-    from proxy.evaluate.wire import Tried
+from proxy.evaluate.wire import Tried, Write
 
 RATES: Final = (5, 10, 20)
 SEEDS: Final = 3

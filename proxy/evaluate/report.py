@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.evaluate import paper
+from proxy.evaluate.figures import Figure
 from proxy.evaluate.meanings import MEANINGS
 from proxy.evaluate.plots import Axes, Line, cumulative, plot
 from proxy.evaluate.sleepers import PRINTED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from proxy.evaluate.figures import Figure
-    from proxy.evaluate.tables import Beyond, Document, Figures, Promise, Run, Tables, Verdict
+from proxy.evaluate.tables import Beyond, Document, Figures, Promise, Run, Tables, Verdict
 
 _ATTACKS: Final = ("A1", "A2", "A3", "A4", "A5")
 _PAPER: Final = (

@@ -7,19 +7,16 @@ a name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from policy.labels.containment import prints_of, resemblance
+from policy.labels.containment import Prints, prints_of, resemblance
 from proxy.evaluate.attacks import Broken
+from proxy.evaluate.book import Book
 from proxy.evaluate.figures import share, skipped
 from proxy.evaluate.forged import CORPORA, corpora_directory
 from proxy.evaluate.tables import Beyond, Curve
-
-if TYPE_CHECKING:
-    from policy.labels.containment import Prints
-    from proxy.evaluate.book import Book
 
 _FILE: Final = "benign_observations.jsonl"
 _OTHERS: Final = 5

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time_ns
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.evaluate.blame import blame
+from proxy.evaluate.book import Book
 from proxy.evaluate.core import core
 from proxy.evaluate.cost import cost
 from proxy.evaluate.crash import crash
@@ -32,9 +33,6 @@ from proxy.evaluate.suite.conformance import conformance, mutants
 from proxy.evaluate.tables import Document, Run, Verdict
 from proxy.evaluate.trials import parole
 from proxy.version import version
-
-if TYPE_CHECKING:
-    from proxy.evaluate.book import Book
 
 Experiment = Callable[["Book"], Awaitable[None]]
 

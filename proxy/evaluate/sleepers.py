@@ -7,9 +7,9 @@ full.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from policy.trust.ladder import NEWCOMER
+from policy.trust.ladder import NEWCOMER, TrustState
 from policy.trust.outcomes import RULES, OutcomeKind
 from policy.trust.score import (
     PROBATION_OUTCOMES,
@@ -18,12 +18,9 @@ from policy.trust.score import (
     after_outcome,
     soft_score,
 )
+from proxy.evaluate.book import Book
 from proxy.evaluate.figures import Figure, share
 from proxy.evaluate.tables import Tables
-
-if TYPE_CHECKING:
-    from policy.trust.ladder import TrustState
-    from proxy.evaluate.book import Book
 
 AGENTS: Final = 400
 OUTCOMES: Final = 5_000

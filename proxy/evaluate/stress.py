@@ -9,25 +9,20 @@ import asyncio
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import aiohttp
 import lmdb
 import msgspec
 
 from policy.model import Channel, Claims
-from proxy.evaluate.attacks import ATTACKS, statement
+from proxy.evaluate.attacks import ATTACKS, Trial, statement
+from proxy.evaluate.book import Book
 from proxy.evaluate.canary import new_canary
-from proxy.evaluate.figures import share
-from proxy.evaluate.systems import ADMITTED, BY_NAME, Extras, running
+from proxy.evaluate.figures import Figure, share
+from proxy.evaluate.systems import ADMITTED, BY_NAME, Bench, Extras, running
 from proxy.evaluate.tables import Beyond
 from proxy.evaluate.wire import Write, headers_of
-
-if TYPE_CHECKING:
-    from proxy.evaluate.attacks import Trial
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.figures import Figure
-    from proxy.evaluate.systems import Bench
 
 WRITERS: Final = 64
 _HTTP: Final = ("A1", "A2", "A3", "A4")

@@ -11,33 +11,26 @@ from __future__ import annotations
 import asyncio
 import secrets
 import tempfile
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import aiohttp
 import msgspec
 
-from policy.gate import GATE
+from policy.gate import GATE, Gate
 from policy.model import Channel, Claims, PrincipalId
 from proxy.compose.app import Composition, Sidecar, compose, no_failpoint
 from proxy.evaluate.canary import files_below, found_in
 from proxy.evaluate.heuristic import heuristic_objection
 from proxy.evaluate.unsafe import UnsafeLateGate, UnsafeLateWriter, unsafe_gate_that_admits_all
-from proxy.evaluate.wire import Question, answered, headers_of, shown_in
-from proxy.model.memory_seam import UnsafeUncoupled
-from proxy.settings.load import load_settings
+from proxy.evaluate.wire import Question, Tried, Write, answered, headers_of, shown_in
+from proxy.intercept.interceptor import Submits
+from proxy.model.memory_seam import Coupling, UnsafeUncoupled
+from proxy.settings.load import Address, load_settings
 from proxy.transport.auth import bound, mint_key
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-
-    from policy.gate import Gate
-    from proxy.evaluate.wire import Tried, Write
-    from proxy.intercept.interceptor import Submits
-    from proxy.model.memory_seam import Coupling
-    from proxy.settings.load import Address
-    from storage.interfaces import Failpoint, Store
+from storage.interfaces import Failpoint, Store
 
 EVALUATOR: Final = PrincipalId("evaluate")
 ADMITTED: Final = frozenset({200, 201})

@@ -6,15 +6,12 @@ rates) are those of a mapping, in the order in which a table shows them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from proxy.evaluate.figures import Figure
+from proxy.evaluate.figures import Figure
 
 Figures: TypeAlias = Mapping[str, "Figure"]
 

@@ -6,7 +6,7 @@ number later, so the agent's was true once; the other half never was.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -17,15 +17,12 @@ from proxy.admin.wire.store import PurgeRequest
 from proxy.admin.wire.upkeep import ParoleRequest, ParoleView
 from proxy.admin.wire.wrong_answers import BlameRequest, BlameView
 from proxy.evaluate.attacks import Broken
+from proxy.evaluate.book import Book
 from proxy.evaluate.figures import share
 from proxy.evaluate.made_up import subject
-from proxy.evaluate.systems import ADMITTED, BY_NAME, running
+from proxy.evaluate.systems import ADMITTED, BY_NAME, Bench, running
 from proxy.evaluate.tables import Tables
 from proxy.evaluate.wire import Question, Write
-
-if TYPE_CHECKING:
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.systems import Bench
 
 _OK: Final = 200
 _TRIED_MAX: Final = 10

@@ -6,32 +6,23 @@ module (an import contract, and a test), and no flag, variable or file composes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
-from policy.checks import Step, digest_integrity
-from policy.facts import TokenState
+from policy.checks import Finding, Step, digest_integrity
+from policy.facts import Facts, TokenState
 from policy.gate import GATE, Gate
 from policy.labels.derive import NOTHING_READ
-from policy.model import Basis, Candidate, CandidateId, ChangeKind, Provenance, SourceKind
-from policy.verdict import Admit, Hold, Reject
-from storage.values import Decision, Submission
+from policy.model import Basis, Candidate, CandidateId, ChangeKind, MemoryId, Provenance, SourceKind
+from policy.ruleset import Ruleset
+from policy.verdict import Admit, Hold, Reject, Verdict
+from storage.interfaces import Store
+from storage.values import Decision, Outcome, Submission
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from policy.checks import Finding
-    from policy.facts import Facts
-    from policy.model import MemoryId
-    from policy.ruleset import Ruleset
-    from policy.verdict import Verdict
-    from storage.interfaces import Store
-    from storage.values import Outcome
-
-    Verifier = Callable[[Submission], "Hold | Reject | None"]
-    Between = Callable[[Submission], Awaitable[None]]
+Verifier = Callable[[Submission], "Hold | Reject | None"]
+Between = Callable[[Submission], Awaitable[None]]
 
 
 def _passes(_candidate: Candidate, _facts: Facts, _ruleset: Ruleset) -> Finding:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - msgspec reads the annotations
+from proxy.dialects.strict_json.strict import JsonValue
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

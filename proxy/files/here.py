@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from policy.places import is_instructions
+from policy.places import Place, Places, is_instructions
+from proxy.dialects.files.edits import FileCall
 from proxy.dialects.files.imports import imports_of, may_be_one
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.places import Place, Places
-    from proxy.dialects.files.edits import FileCall
 
 _LINK: Final = "a link, or below one: write to the file itself"
 _IMPORTERS_MAX: Final = 64

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import msgspec
 
 from policy.model import Channel, Principal, PrincipalId, Tenant
+from proxy.admin.commands import Operate
 from proxy.dialects.openapi import document
 from proxy.dialects.problem import problem
 from proxy.dialects.query import NoQuery, query_as
 from proxy.fronts.confirm_page import ROUTE as CONFIRM_ROUTE
-from proxy.fronts.health import HEALTH_PATHS, READING, UNKNOWN_ROUTE
+from proxy.fronts.confirm_page import ConfirmPage
+from proxy.fronts.health import HEALTH_PATHS, READING, UNKNOWN_ROUTE, Health
 from proxy.fronts.operator_call import OperatorCall
 from proxy.fronts.operator_routes import API, ROUTES, Route
 from proxy.seams.faults import MethodNotAllowed, NotFound, Unauthenticated, UnknownWrite
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.seams.tenants import DEFAULT_TENANT
-from proxy.transport.auth import operator_of
+from proxy.transport.auth import Authenticator, Visit, operator_of
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
 from proxy.transport.responses import Failure, attempt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from proxy.admin.commands import Operate
-    from proxy.fronts.confirm_page import ConfirmPage
-    from proxy.fronts.health import Health
-    from proxy.transport.auth import Authenticator, Visit
 
 OPENAPI: Final = f"{API}/openapi.json"
 _SAFE: Final = READING | {"OPTIONS"}

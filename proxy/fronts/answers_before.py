@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from sys import getsizeof
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-if TYPE_CHECKING:
-    from policy.model import Tenant
-    from proxy.seams.operation import HttpReply, HttpRequest
+from policy.model import Tenant
+from proxy.seams.operation import HttpReply, HttpRequest
 
 KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes that the answers of one server take in memory, those of all readers together."""

@@ -8,27 +8,22 @@ refused. It decides nothing.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Final
 
+from policy.model import Principal
+from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_hiding import BackendHiding
 from proxy.fronts.backend_reads import BackendReads
 from proxy.fronts.backend_writes import BackendWrites
+from proxy.guard.local import Guarding
 from proxy.seams.access import check_no_floor
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
-from proxy.seams.http_backend import Does, ShownMemory
-from proxy.transport.exchange import Answered
+from proxy.seams.http_backend import Does, GuardsKeys, Routed, ShownMemory
+from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.transport.auth import Authenticator
+from proxy.transport.exchange import Answered, Incoming
 from proxy.transport.responses import Failure, attempt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-
-    from policy.model import Principal
-    from proxy.fronts.backend_behind import BackendBehind
-    from proxy.guard.local import Guarding
-    from proxy.seams.http_backend import GuardsKeys, Routed
-    from proxy.seams.operation import HttpReply, HttpRequest
-    from proxy.transport.auth import Authenticator
-    from proxy.transport.exchange import Incoming
 
 REFUSED: Final = "backend.refused"
 _OF: Final = {does: f"backend.{does.value}" for does in Does}

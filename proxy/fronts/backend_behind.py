@@ -9,24 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
 
+from policy.model import Principal
 from proxy.dialects.strict_json.in_text import strings_inside
 from proxy.fronts.told_credential import ToldCredential
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.operation import HttpReply, Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from policy.model import Principal
-    from proxy.seams.http_backend import GuardsKeys, HttpBackend
-    from proxy.seams.operation import HttpRequest
-    from proxy.settings.backend import BackendServer
-    from proxy.transport.upstream import Upstream
+from proxy.seams.http_backend import GuardsKeys, HttpBackend
+from proxy.seams.operation import HttpReply, HttpRequest, Refusal
+from proxy.settings.backend import BackendServer
+from proxy.transport.upstream import Upstream
 
 _LOG: Final = logging.getLogger("mnemogate.backend")
 IN_FLIGHT_MAX: Final = 64

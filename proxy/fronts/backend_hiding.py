@@ -8,18 +8,15 @@ server, or none. What is due is read from the store. So an act may be sent twice
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from policy.model import Hiding, Principal
-from proxy.fronts.backend_writes import SETTLES
+from proxy.fronts.backend_behind import BackendBehind
+from proxy.fronts.backend_writes import SETTLES, BackendPlaces
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
+from proxy.seams.http_backend import GuardsKeys, HidesItems, ItemDue, ShownMemory
+from proxy.seams.operation import HttpReply, HttpRequest
 from storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from proxy.fronts.backend_behind import BackendBehind
-    from proxy.fronts.backend_writes import BackendPlaces
-    from proxy.seams.http_backend import GuardsKeys, HidesItems, ItemDue, ShownMemory
-    from proxy.seams.operation import HttpReply, HttpRequest
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
 _DONE: Final = range(200, 300)

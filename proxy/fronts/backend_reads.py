@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from policy.model import SourceKind
+from policy.model import Principal, SourceKind
 from proxy.fronts.answers_before import AnswersBefore, LookedThrough, asked
+from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_tags import TaggedPlaces
 from proxy.seams.faults import MalformedRequest, UpstreamError
-from proxy.seams.guard import Segment
+from proxy.seams.guard import Guard, Segment
+from proxy.seams.http_backend import GuardsKeys, Page, Routed, ShownMemory
+from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.settings.backend import Before
 from storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.fronts.backend_behind import BackendBehind
-    from proxy.seams.guard import Guard
-    from proxy.seams.http_backend import GuardsKeys, Page, Routed, ShownMemory
-    from proxy.seams.operation import HttpReply, HttpRequest
 
 # How much wider a read is asked again, where something in its answer is hidden.
 _TIMES: Final = 4

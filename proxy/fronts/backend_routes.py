@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import msgspec
+
+from proxy.admin.commands import Operate
 from proxy.admin.wire.backend_comparison import (
     CompareRequest,
     CompareView,
@@ -12,12 +15,7 @@ from proxy.admin.wire.backend_comparison import (
 )
 from proxy.admin.wire.upkeep import AdoptRequest, AdoptView
 from proxy.dialects.query import NoQuery
-
-if TYPE_CHECKING:
-    import msgspec
-
-    from proxy.admin.commands import Operate
-    from proxy.fronts.operator_call import OperatorCall
+from proxy.fronts.operator_call import OperatorCall
 
 
 async def _compare(operate: Operate, call: OperatorCall) -> msgspec.Struct:

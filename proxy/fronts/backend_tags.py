@@ -9,14 +9,12 @@ where a tag stands, or may be set at any moment.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.model import Hiding
+from proxy.fronts.backend_behind import BackendBehind
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.fronts.backend_behind import BackendBehind
-    from proxy.seams.operation import HttpRequest
+from proxy.seams.operation import HttpRequest
 
 AGAIN_S: Final = 30.0
 """How long a place without a tag counts as one; a server may be begun anew from a backup."""

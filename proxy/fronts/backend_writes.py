@@ -9,33 +9,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Final
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from policy.model import ChangeKind, Forwarded, Principal, PrincipalId
+from policy.model import CandidateId, ChangeKind, Forwarded, Principal, PrincipalId, Tenant
 from policy.verdict import Reason
+from proxy.fronts.backend_behind import BackendBehind
+from proxy.guard.local import Guarding
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.guard import ITEMS_MAX, GuardedCall, Item, Judged
-from proxy.seams.http_backend import Does, Outcome, Sending, ShownMemory
+from proxy.seams.guard import ITEMS_MAX, GuardedCall, Item, Judged, Unsettled
+from proxy.seams.http_backend import Does, GuardsKeys, Outcome, Routed, Sending, ShownMemory
 from proxy.seams.observations import observation_for
+from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.settings.backend import Before
 from proxy.settle.forwarding import UNDECIDED, Forwarding, admitted_of, judge
 from proxy.settle.leftovers import Leftovers
 from storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
-    from contextlib import AbstractAsyncContextManager
-
-    from policy.model import CandidateId, Tenant
-    from proxy.fronts.backend_behind import BackendBehind
-    from proxy.guard.local import Guarding
-    from proxy.seams.guard import Unsettled
-    from proxy.seams.http_backend import GuardsKeys, Routed
-    from proxy.seams.operation import HttpReply, HttpRequest
 
 TEND_S: Final = 5.0
 LATE_S: Final = 120.0

@@ -13,35 +13,29 @@ import base64
 import hashlib
 import re
 from html import escape
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from policy.labels.floor import class_once_confirmed
 from policy.labels.forwarded_call import call_of
-from policy.model import CandidateId, PrincipalId
+from policy.model import Candidate, CandidateId, PrincipalId
 from policy.text.visible import escaped, is_plain
-from proxy.admin.confirm_links import BadLink
+from proxy.admin.confirm_links import BadLink, Confirming
 from proxy.admin.persons_word import PAGE
+from proxy.admin.queue import Queue
 from proxy.admin.views import filed_under
-from proxy.admin.wire.review_queue import LINES_SHOWN, Act
+from proxy.admin.wire.review_queue import LINES_SHOWN, Act, ActView, GroupView, LineView
 from proxy.seams.delivery import COUNTS, FOLLOWS, Way
 from proxy.seams.faults import MalformedRequest, NotFound, NotOperator, Unauthenticated
 from proxy.seams.observations import CLASS_WORDS, CONFIRM, NEXT
 from proxy.seams.operation import HttpReply, HttpRequest
-from proxy.transport.auth import operator_of
+from proxy.transport.auth import Authenticator, operator_of
+from proxy.transport.exchange import Incoming
 from storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from policy.model import Candidate
-    from proxy.admin.confirm_links import Confirming
-    from proxy.admin.queue import Queue
-    from proxy.admin.wire.review_queue import ActView, GroupView, LineView
-    from proxy.transport.auth import Authenticator
-    from proxy.transport.exchange import Incoming
-    from storage.interfaces import Followed, MemoryReader
-    from storage.values import HeldCandidate
+from storage.interfaces import Followed, MemoryReader
+from storage.values import HeldCandidate
 
 ROUTE: Final = f"{CONFIRM}/{{}}"
 SHOWN_MAX: Final = 20

@@ -5,32 +5,28 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 import msgspec
 
 from policy.model import CandidateId, Principal, PrincipalId, Tenant
 from proxy.dialects.problem import problem
 from proxy.guard import wire
+from proxy.guard.local import Guarding
 from proxy.guard.store_requests import require_store_request
 from proxy.seams.access import check_no_floor
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
-from proxy.seams.guard import Forwarded, GuardedCall, Segment
+from proxy.seams.guard import Forwarded, GuardedCall, Judged, Segment
 from proxy.seams.operation import FindInGraph, HttpReply, ReadGraph
+from proxy.seams.performs import PerformsGraphs
+from proxy.seams.surroundings import Surroundings
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settle.forwarding import admitted_of
+from proxy.transport.auth import Authenticator, Visit
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
 from proxy.transport.responses import Failure, attempt
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from proxy.guard.local import Guarding
-    from proxy.seams.guard import Judged
-    from proxy.seams.performs import PerformsGraphs
-    from proxy.seams.surroundings import Surroundings
-    from proxy.transport.auth import Authenticator, Visit
-    from telemetry.events import TraceContext
+from telemetry.events import TraceContext
 
 DIALECT: Final = "mcp_store"
 PRESENCE: Final = "presence"

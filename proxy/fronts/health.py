@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -14,12 +15,7 @@ from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
 from proxy.transport.head import HostRules
 from proxy.transport.responses import Failure, attempt
-from storage.values import STAGED_IN_MEMORY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from storage.values import StoreStatus
+from storage.values import STAGED_IN_MEMORY, StoreStatus
 
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 UNKNOWN_ROUTE: Final = "unknown"

@@ -5,34 +5,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
+from policy.model import Principal
 from proxy.dialects.mcp.heads import LAST_EVENT, SESSION, check_head, era_of_head
-from proxy.dialects.mcp.message import Era, Kind, Message, NotRelayed, error_answer, parse
+from proxy.dialects.mcp.message import (
+    Era,
+    Kind,
+    Message,
+    NotRelayed,
+    RequestId,
+    error_answer,
+    parse,
+)
 from proxy.mcp.http.background import Busy
 from proxy.mcp.http.behind_command import CommandLine
 from proxy.mcp.http.behind_url import UrlLine
 from proxy.mcp.http.child import ChildGone
-from proxy.mcp.http.client_request import Exchange
-from proxy.mcp.http.hub import Hub  # noqa: TC001 - msgspec reads the annotation
-from proxy.mcp.http.line import LISTEN
+from proxy.mcp.http.client_request import Exchange, Head
+from proxy.mcp.http.hub import Hub
+from proxy.mcp.http.line import LISTEN, Line
 from proxy.seams.access import check_no_floor
 from proxy.seams.faults import MalformedRequest, NotFound
-from proxy.seams.operation import HttpReply
+from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.transport.auth import Authenticator, Visit
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
 from proxy.transport.responses import Failure, attempt, problem, refuse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from policy.model import Principal
-    from proxy.dialects.mcp.message import RequestId
-    from proxy.mcp.http.client_request import Head
-    from proxy.mcp.http.line import Line
-    from proxy.seams.operation import HttpRequest
-    from proxy.transport.auth import Authenticator, Visit
 
 PREFIX: Final = "/mcp/"
 ROUTES: Final = frozenset({"mcp.post", "mcp.listen", "mcp.end", "mcp.refused", REFUSED_ROUTE})

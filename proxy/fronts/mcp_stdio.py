@@ -13,20 +13,15 @@ import os
 import signal
 import stat
 import subprocess
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import IO, TYPE_CHECKING, Final, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import IO, Final, Protocol
 
 import msgspec
 
+from proxy.dialects.mcp.message import Message, RequestId
 from proxy.mcp.lines import Lines, TooLong
-from proxy.mcp.relay import Side
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-    from contextlib import AbstractAsyncContextManager
-
-    from proxy.dialects.mcp.message import Message, RequestId
-    from proxy.mcp.relay import Deliver, Relay
+from proxy.mcp.relay import Deliver, Relay, Side
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 _PIECE_BYTES: Final = 64 * 1024

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
-from typing import IO, TYPE_CHECKING, Final
+import signal
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import IO, Final
 
-from proxy.fronts.mcp_stdio import PASSED_ON, pass_on, sink_of, source_of
-from proxy.mcp.relay import Side
-
-if TYPE_CHECKING:
-    import signal
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
-
-    from proxy.dialects.mcp.message import Message
-    from proxy.fronts.mcp_stdio import Sink
-    from proxy.mcp.relay import Deliver
-    from proxy.mcp.store_server import StoreServer
+from proxy.dialects.mcp.message import Message
+from proxy.fronts.mcp_stdio import PASSED_ON, Sink, pass_on, sink_of, source_of
+from proxy.mcp.relay import Deliver, Side
+from proxy.mcp.store_server import StoreServer
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 

@@ -5,7 +5,8 @@ It decides nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, get_args
+from collections.abc import Callable
+from typing import Final, get_args
 
 import msgspec
 
@@ -19,15 +20,11 @@ from proxy.seams.operation import (
     Refusal,
     Write,
 )
+from proxy.seams.pace import Pace
+from proxy.seams.performs import Performs
+from proxy.transport.auth import Authenticator
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
 from proxy.transport.responses import Failure, attempt, problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.seams.pace import Pace
-    from proxy.seams.performs import Performs
-    from proxy.transport.auth import Authenticator
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 UNKNOWN_ROUTE: Final = "unknown"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
-from proxy.dialects.model.api import COMPLETIONS, RESPONSES, of_program
+from proxy.dialects.model.api import COMPLETIONS, RESPONSES, ModelApi, of_program
 from proxy.dialects.model.errors import no_previous, no_threads, refused
 from proxy.dialects.model.openai.completions import spells_tokens
 from proxy.dialects.model.reading import object_of
-from proxy.dialects.strict_json.tolerant import write_body
+from proxy.dialects.strict_json.tolerant import Json, write_body
 from proxy.model.clearing import Clearing
 from proxy.model.credentials import Admitted, admit
+from proxy.model.extraction import Extraction
+from proxy.model.healing import Healing
 from proxy.model.histories import PREVIOUS, Histories
-from proxy.model.memory_seam import Asked, Undecided
+from proxy.model.memory_seam import Asked, Coupling, Undecided
 from proxy.model.other_routes import Passing
 from proxy.model.recurring import Recurring
 from proxy.model.replaying import meant
@@ -27,29 +30,19 @@ from proxy.model.routes import (
     purpose_of,
     target_of,
 )
+from proxy.model.sending import Behind
 from proxy.model.stored_replies import Fetched
 from proxy.model.turn import Turn, Wire
 from proxy.seams.access import at_least
 from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.seams.operation import HttpReply, Refusal
+from proxy.seams.surroundings import Surroundings
 from proxy.settings.model import Api, HostedState, ModelPurpose
-from proxy.transport.exchange import REFUSED_ROUTE, Answered
+from proxy.transport.auth import Authenticator
+from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming, Pieces
 from proxy.transport.responses import Failure, attempt, refuse
 from proxy.transport.stop import Stop
 from telemetry.events import ModelServed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from proxy.dialects.model.api import ModelApi
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.model.extraction import Extraction
-    from proxy.model.healing import Healing
-    from proxy.model.memory_seam import Coupling
-    from proxy.model.sending import Behind
-    from proxy.seams.operation import HttpReply, Refusal
-    from proxy.seams.surroundings import Surroundings
-    from proxy.transport.auth import Authenticator
-    from proxy.transport.exchange import Incoming, Pieces
 
 ROUTES: Final = frozenset(
     {

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from policy.model import CandidateId, MemoryId, Principal, Tenant
+from proxy.admin.commands import Operate
 from proxy.admin.wire.queries import TenantQuery
 from proxy.dialects.native.wire import UUID_PATTERN
 from proxy.dialects.query import query_as
 from proxy.dialects.strict_json.strict import decode_as
 from proxy.seams.faults import NotFound
-
-if TYPE_CHECKING:
-    from proxy.admin.commands import Operate
-    from proxy.seams.operation import HttpRequest
-    from proxy.transport.exchange import Incoming
+from proxy.seams.operation import HttpRequest
+from proxy.transport.exchange import Incoming
 
 _CANDIDATE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import msgspec
 
 from policy.model import PrincipalId, Tenant
+from proxy.admin.commands import Operate
 from proxy.admin.dry_run import with_words
 from proxy.admin.wire import store as wire
 from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
@@ -53,14 +56,9 @@ from proxy.admin.wire.wrong_answers import BlameRequest, BlameView, CaseView
 from proxy.dialects.openapi import Described
 from proxy.dialects.query import NoQuery
 from proxy.fronts.backend_routes import BACKENDS
+from proxy.fronts.operator_call import Handler, OperatorCall
 from proxy.fronts.registered_routes import RULES
 from proxy.ledger.wire import SessionList, SessionView
-
-if TYPE_CHECKING:
-    import msgspec
-
-    from proxy.admin.commands import Operate
-    from proxy.fronts.operator_call import Handler, OperatorCall
 
 API: Final = "/api/v1"
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.model import Tenant
+from proxy.admin.commands import Operate
 from proxy.admin.wire import registered as wire
 from proxy.admin.wire.ids import SESSION_ID_LEN, IdKind
 from proxy.admin.wire.judging import JudgeTestView
@@ -15,10 +16,7 @@ from proxy.admin.wire.recalled import RecallList, RecallView, ReplyView
 from proxy.admin.wire.said import FailureList, FailureRequest, FailureView
 from proxy.admin.wire.store import Empty
 from proxy.dialects.query import NoQuery
-
-if TYPE_CHECKING:
-    from proxy.admin.commands import Operate
-    from proxy.fronts.operator_call import OperatorCall
+from proxy.fronts.operator_call import OperatorCall
 
 
 async def _anchors(operate: Operate, call: OperatorCall) -> msgspec.Struct:

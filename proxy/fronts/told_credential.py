@@ -5,11 +5,9 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode, b64encode
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 from urllib.parse import unquote_to_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 # A shorter value of a header, such as a media type, is no secret, and stands in many answers.
 SECRET_LEN_MIN: Final = 16

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
+from policy.model import CandidateId, Principal, Tenant
 from proxy.dialects.model.memory_tools import folded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import CandidateId, Principal, Tenant
-    from proxy.seams.guard import GuardedCall, Judged
+from proxy.seams.guard import GuardedCall, Judged
 
 TAKEN_WITHIN_S: Final = 3_600.0
 """How long an admitted call may take to reach its relay."""

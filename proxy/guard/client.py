@@ -9,32 +9,29 @@ import asyncio
 import contextlib
 import io
 import secrets
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
 
 import aiohttp
 import msgspec
 
+from policy.model import CandidateId, Principal
 from proxy.guard import wire
+from proxy.guard.direct import Direct
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import (
+    Forwarded,
+    GuardedCall,
+    Judged,
+    PinnedTool,
+    PinState,
+    Segment,
+    Unsettled,
+)
+from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 from storage.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from types import TracebackType
-
-    from policy.model import CandidateId, Principal
-    from proxy.guard.direct import Direct
-    from proxy.seams.guard import (
-        Forwarded,
-        GuardedCall,
-        Judged,
-        PinnedTool,
-        PinState,
-        Segment,
-        Unsettled,
-    )
-    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 
 ANSWER_S: Final = 15.0
 """A little more than the writer makes anybody wait."""

@@ -7,23 +7,18 @@ own uid. So principal, limits and refusals are the same on both ways.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
+from policy.model import Principal
 from proxy.guard import wire
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import Answering, HttpRequest
-from proxy.transport.exchange import Departure, Incoming, Welcome
+from proxy.seams.surroundings import Surroundings
+from proxy.transport.auth import Peer
+from proxy.transport.exchange import Answered, Departure, Front, Incoming, Welcome
 from proxy.transport.responses import Failure, attempt
 from telemetry.events import RequestServed
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
-    from policy.model import Principal
-    from proxy.seams.surroundings import Surroundings
-    from proxy.transport.auth import Peer
-    from proxy.transport.exchange import Answered, Front
 
 
 class Direct:

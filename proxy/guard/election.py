@@ -9,29 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, TypeVar
 
-from proxy.seams.operation import DeleteWhere, Write
+from policy.model import CandidateId, Principal
+from proxy.guard.direct import Direct
+from proxy.seams.guard import (
+    Forwarded,
+    Guard,
+    GuardedCall,
+    Judged,
+    PinnedTool,
+    PinState,
+    Segment,
+    Unsettled,
+)
+from proxy.seams.operation import DeleteWhere, GraphOperation, GraphResult, Operation, Result, Write
 from storage.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from policy.model import CandidateId, Principal
-    from proxy.guard.direct import Direct
-    from proxy.seams.guard import (
-        Forwarded,
-        Guard,
-        GuardedCall,
-        Judged,
-        PinnedTool,
-        PinState,
-        Segment,
-        Unsettled,
-    )
-    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 
 _LOG: Final = logging.getLogger("mnemogate.election")
 # Seconds between two attempts, while another process has the lock and does not serve yet.

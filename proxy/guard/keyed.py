@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.labels.forwarded_call import call_of, target_of
-from proxy.guard.sieve import Owned
+from policy.model import Hiding, Principal, Tenant
+from proxy.guard.local import Guarding
+from proxy.guard.sieve import Owned, Sieve
 from proxy.seams.guard import Unsettled
-from proxy.seams.http_backend import ItemDue
-from storage.hidden_behind import HiddenThere
-
-if TYPE_CHECKING:
-    from policy.model import Hiding, Principal, Tenant
-    from proxy.guard.local import Guarding
-    from proxy.guard.sieve import Sieve
-    from proxy.seams.http_backend import ShownMemory
-    from storage.hidden_behind import HiddenBehind, HidingDue
-    from storage.interfaces import Forwards, Pins
-    from storage.values import ClosedKey
+from proxy.seams.http_backend import ItemDue, ShownMemory
+from storage.hidden_behind import HiddenBehind, HiddenThere, HidingDue
+from storage.interfaces import Forwards, Pins
+from storage.values import ClosedKey
 
 _AT_ONCE: Final = 256
 """Keys that are looked up on the event loop; for more, a thread is worth its price."""

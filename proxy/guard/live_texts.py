@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Iterator
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from policy.withheld.pieces import digest_of, shape_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 FOUND_MAX: Final = 1_000
 """Memories of one answer that are named."""

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -30,36 +31,42 @@ from policy.model import (
     ChangeKind,
     Claims,
     MemoryId,
+    Origin,
     Principal,
+    PrincipalId,
     Scope,
     SourceKind,
+    Tenant,
 )
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.strict_json.strict import canonical_json, check_text, decode_object
-from proxy.guard.ahead import Ahead
+from proxy.guard.ahead import AdmittedAhead, Ahead
+from proxy.guard.showing import ShowingNotes
+from proxy.guard.sieve import Sieve
 from proxy.guard.sifting import Sifting
 from proxy.seams.delivery import MODEL_SERVERS, way_of
 from proxy.seams.faults import MalformedRequest, RateLimited
-from proxy.seams.guard import Forwarded, GuardedCall, Judged, PinState, Unsettled
+from proxy.seams.guard import (
+    Forwarded,
+    GuardedCall,
+    Item,
+    Judged,
+    PinnedTool,
+    PinState,
+    Segment,
+    Unsettled,
+)
 from proxy.seams.observations import observation_for
-from proxy.seams.operation import Proposal
+from proxy.seams.operation import Proposal, WrittenItem
+from proxy.seams.surroundings import Surroundings
 from storage.audit import class_lowered
 from storage.errors import StorageError, UnknownCandidate
+from storage.interfaces import Followed, Forwards, Pins
 from storage.values import ADOPTS, Behind, Decision
+from telemetry.events import TraceContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import Origin, PrincipalId, Tenant
-    from proxy.guard.ahead import AdmittedAhead
-    from proxy.guard.showing import ShowingNotes
-    from proxy.guard.sieve import Sieve
     from proxy.intercept.interceptor import Writing
-    from proxy.seams.guard import Item, PinnedTool, Segment
-    from proxy.seams.operation import WrittenItem
-    from proxy.seams.surroundings import Surroundings
-    from storage.interfaces import Followed, Forwards, Pins
-    from telemetry.events import TraceContext
 
 IN_FLIGHT_S: Final = 3_600.0
 """How long an admitted item counts as on its way; then whoever sent it is taken to be gone."""

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from policy.model import MemoryId
-from storage.recalls import LaterHits, Recall, Recalled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import Principal
-    from proxy.guard.live_texts import LiveTexts
-    from storage.recalls import Recalls
+from policy.model import MemoryId, Principal
+from proxy.guard.live_texts import LiveTexts
+from storage.recalls import LaterHits, Recall, Recalled, Recalls
 
 _OPERATION: Final = "execute_tool"
 """OpenTelemetry's `gen_ai.operation.name` of what another server did."""

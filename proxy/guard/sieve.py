@@ -12,10 +12,11 @@ import asyncio
 import enum
 from bisect import bisect_left
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 from policy.labels.forwarded_call import HTTP, call_of
-from policy.model import SourceKind
+from policy.model import Candidate, SourceKind, Tenant
 from policy.withheld.pieces import (
     DIGEST_LEN,
     EVER,
@@ -27,14 +28,8 @@ from policy.withheld.pieces import (
     pieces_of,
 )
 from proxy.guard.live_texts import LiveTexts, Print, prints_of_pieces
-from storage.values import Stands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from policy.model import Candidate, Tenant
-    from proxy.seams.recalls import ScreensRows
-    from storage.values import Forgotten, Moved, News
+from proxy.seams.recalls import ScreensRows
+from storage.values import Forgotten, Moved, News, Stands
 
 ANSWERS_MAX: Final = 32_768
 # A memory in such a state is on the server, or may be.

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
-from policy.model import MemoryId
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from policy.model import Principal, Tenant
-    from proxy.guard.showing import ShowingNotes
-    from proxy.guard.sieve import Sieve
+from policy.model import MemoryId, Principal, Tenant
+from proxy.guard.showing import ShowingNotes
+from proxy.guard.sieve import Sieve
 
 SIFTED_AT_ONCE: Final = 65_536
 

@@ -7,7 +7,7 @@ checked here for a relay. Everything that store mode does not need is refused.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -16,10 +16,14 @@ from proxy.dialects.mcp.store.graph import ENTITIES, OBSERVATIONS, RELATIONS
 from proxy.dialects.native.wire import UUID_PATTERN
 from proxy.dialects.strict_json.strict import canonical_json, check_text, decode_object
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import BATCH_LEN_MAX, SEARCH_LIMIT_MAX, Proposal, Search, Write
-
-if TYPE_CHECKING:
-    from proxy.seams.operation import Operation
+from proxy.seams.operation import (
+    BATCH_LEN_MAX,
+    SEARCH_LIMIT_MAX,
+    Operation,
+    Proposal,
+    Search,
+    Write,
+)
 
 _UUID: Final = re.compile(UUID_PATTERN)
 _PLAIN: Final = Proposal(change=ChangeKind.CREATE)

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policy.facts import BudgetState
+from policy.model import Candidate, PrincipalId
 from policy.trust.outcomes import BURST_WINDOWS
 from proxy.seams.faults import RateLimited
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from policy.model import Candidate, PrincipalId
 
 CELLS_PER_PRINCIPAL_MAX = 4_096
 PRINCIPALS_MAX = 4_096

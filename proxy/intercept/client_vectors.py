@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from proxy.embed.embedding import ClientVectors
+from proxy.seams.embedder import Embedder
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.seams.embedder import Embedder
 
 # At a norm outside this range, the direction is lost to rounding, or squares overflow single
 # precision.

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from policy.model import Reads
-from proxy.dialects.mcp.store.graph import WHOLE_GRAPH, GraphIndex
+from policy.model import Memory, Reads, Tenant
+from proxy.dialects.mcp.store.graph import WHOLE_GRAPH, GraphIndex, Orphan, Shown
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from policy.model import Memory, Tenant
-    from proxy.dialects.mcp.store.graph import Orphan, Shown
-    from proxy.seams.operation import FindInGraph, InGraph, ReadGraph
-    from proxy.seams.recalls import ScreensRead
-    from storage.interfaces import MemoryReader
+from proxy.seams.operation import FindInGraph, InGraph, ReadGraph
+from proxy.seams.recalls import ScreensRead
+from storage.interfaces import MemoryReader
 
 GRAPH_MEMORIES_MAX: Final = 100_000
 """Of one graph, and of all that are kept at once; the one that was asked last stays."""

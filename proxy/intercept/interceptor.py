@@ -11,11 +11,13 @@ import asyncio
 import contextlib
 import hashlib
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
+from policy.facts import BudgetState
 from policy.labels.derive import (
     NOTHING_READ,
     derive_provenance,
@@ -25,44 +27,44 @@ from policy.labels.derive import (
     read_candidate,
 )
 from policy.labels.forwarded_call import PREFIXES
-from policy.model import Candidate, CandidateId, ChangeKind, MemoryId, meet
-from policy.ruleset import OverBudget
+from policy.labels.seen import Seen
+from policy.model import (
+    Candidate,
+    CandidateId,
+    ChangeKind,
+    Memory,
+    MemoryId,
+    Principal,
+    PrincipalId,
+    Reading,
+    SourceKind,
+    Tenant,
+    meet,
+)
+from policy.ruleset import OverBudget, Ruleset
 from policy.trust.outcomes import OutcomeKind, Reported
 from policy.verdict import Reason
-from proxy.intercept.budgets import utf8_len, weight_of
+from proxy.intercept.budgets import Budgets, utf8_len, weight_of
 from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
-from proxy.intercept.promotion import stored_of
-from proxy.intercept.shadow import Recallable, shown_of
+from proxy.intercept.promotion import TokenVerifier, stored_of
+from proxy.intercept.shadow import Recallable, Shadow, shown_of
 from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
 from proxy.seams.access import access_of
 from proxy.seams.delivery import way_of
+from proxy.seams.embedder import Embedder
 from proxy.seams.faults import MalformedRequest, RateLimited
-from proxy.seams.ledger import seen_of
+from proxy.seams.ledger import Sees, seen_of
 from proxy.seams.operation import Proposal, WrittenItem
+from proxy.seams.outcomes import TakesOutcomes
+from proxy.seams.surroundings import Surroundings
+from proxy.seams.withholding import Watches
 from proxy.transport.responses import observation_for
+from proxy.withhold.convictions import Convictions
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
+from storage.interfaces import MemoryReader
 from storage.values import Decision, Outcome, Submission
+from telemetry.events import TraceContext
 from telemetry.propagation import recorded_id
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from policy.facts import BudgetState
-    from policy.labels.derive import Reading
-    from policy.labels.seen import Seen
-    from policy.model import Memory, Principal, PrincipalId, SourceKind, Tenant
-    from policy.ruleset import Ruleset
-    from proxy.intercept.budgets import Budgets
-    from proxy.intercept.promotion import TokenVerifier
-    from proxy.intercept.shadow import Shadow
-    from proxy.seams.embedder import Embedder
-    from proxy.seams.ledger import Sees
-    from proxy.seams.outcomes import TakesOutcomes
-    from proxy.seams.surroundings import Surroundings
-    from proxy.seams.withholding import Watches
-    from proxy.withhold.convictions import Convictions
-    from storage.interfaces import MemoryReader
-    from telemetry.events import TraceContext
 
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of the memories that one answer repeats; a change of one that is beyond is told without it."""

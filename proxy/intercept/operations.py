@@ -7,16 +7,33 @@ this file decides: the gate does, on the writer's thread, inside the transaction
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, assert_never
+from typing import TypeVar, TypeVarTuple, assert_never
 
 from msgspec.structs import replace
 
-from policy.model import NONCE_LEN_MAX, ChangeKind, Channel, MemoryId
+from policy.model import (
+    NONCE_LEN_MAX,
+    ChangeKind,
+    Channel,
+    Entity,
+    MemoryId,
+    Principal,
+    PrincipalId,
+    Tenant,
+)
+from policy.ruleset import Ruleset
 from proxy.dialects.mcp.store.graph import WHOLE_GRAPH
+from proxy.intercept.budgets import Budgets
 from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
+from proxy.intercept.graphs import Graphs
+from proxy.intercept.interceptor import Writing
 from proxy.seams.access import plain
+from proxy.seams.cases import TakesFeedback
+from proxy.seams.embedder import Embedder
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     DeleteWhere,
@@ -44,23 +61,10 @@ from proxy.seams.operation import (
     WrittenItem,
     without_store_numbers,
 )
-from proxy.seams.recalls import ReadAnswer
+from proxy.seams.recalls import HearsRecalls, Read, ReadAnswer, ScreensRead, ScreensReads, Shown
+from proxy.seams.surroundings import Surroundings
+from storage.interfaces import MemoryReader
 from telemetry.events import ReadServed, TraceContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import Executor
-
-    from policy.model import Entity, Principal, PrincipalId, Tenant
-    from policy.ruleset import Ruleset
-    from proxy.intercept.budgets import Budgets
-    from proxy.intercept.graphs import Graphs
-    from proxy.intercept.interceptor import Writing
-    from proxy.seams.cases import TakesFeedback
-    from proxy.seams.embedder import Embedder
-    from proxy.seams.recalls import HearsRecalls, Read, ScreensRead, ScreensReads, Shown
-    from proxy.seams.surroundings import Surroundings
-    from storage.interfaces import MemoryReader
 
 DELETE_WHERE_MAX = 100_000
 SHOWN_PER_UNIT = 100

@@ -6,16 +6,15 @@ The content of a token and its signed bytes are in `policy.tokens`; the key and 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import TokenState
 from policy.labels.derive import effective_class, read_candidate
-from policy.model import Candidate, ChangeKind, MemoryClass
+from policy.model import Candidate, ChangeKind, Memory, MemoryClass
 from policy.tokens import (
     PromotionToken,
     TokenContext,
@@ -27,12 +26,7 @@ from policy.tokens import (
     token_key,
     token_state,
 )
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    from policy.model import Memory
-    from storage.interfaces import MemoryReader
+from storage.interfaces import MemoryReader
 
 
 class VerifiedToken(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from msgspec.structs import replace
 
-from policy.model import Channel
+from policy.model import Channel, Memory, Principal, Tenant
 from proxy.seams.cases import RULES
 from proxy.seams.operation import Found, History, Listed, Search, memories_of
-from storage.recalls import Recall, Recalled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import Memory, Principal, Tenant
-    from proxy.seams.recalls import EntersContexts, ReadAnswer, Shown
-    from storage.recalls import Recalls
-
+from proxy.seams.recalls import EntersContexts, ReadAnswer, Shown
+from storage.recalls import Recall, Recalled, Recalls
 
 _LEFT_OUT: Final = "left out"
 

@@ -7,24 +7,18 @@ the real index, and each anchor's questions are asked of that shadow.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from policy.anchors import Statements, lines_of, outranks
 from policy.facts import AnchorProbe
-from policy.model import ChangeKind
+from policy.model import Candidate, ChangeKind, Memory, Tenant
 from policy.text.skeleton import skeleton
 from proxy.intercept.client_vectors import takes_client_vectors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from policy.model import Candidate, Memory, Tenant
-    from proxy.seams.embedder import Embedder
-    from storage.interfaces import MemoryReader
-    from storage.values import Anchor
+from proxy.seams.embedder import Embedder
+from storage.interfaces import MemoryReader
+from storage.values import Anchor
 
 
 class _Prepared:

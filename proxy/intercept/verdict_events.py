@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,11 +10,9 @@ from policy.checks import STEPS
 from policy.labels.derive import is_lowered, named_class
 from policy.model import ChangeKind
 from storage.audit import culprit_of
+from storage.errors import StorageError
+from storage.values import HeldCandidate, Outcome, Submission
 from telemetry.events import StepOutcome, TraceContext, VerdictRecorded
-
-if TYPE_CHECKING:
-    from storage.errors import StorageError
-    from storage.values import HeldCandidate, Outcome, Submission
 
 # The GenAI memory conventions have no word for a purge; it is reported as a delete.
 _OPERATION = {

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
+from policy.model import Memory, Origin, PrincipalId
 from policy.text.skeleton import skeleton
-from proxy.dialects.model.transcript import Turn
-from proxy.ledger.joining import Numbering, place_of, summed_up
+from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Turn
+from proxy.ledger.joining import History, Numbering, place_of, summed_up
 from proxy.ledger.reading import (
     Reader,
     RecalledSpan,
     Text,
+    TurnRead,
     name_of,
     origin_of,
 )
@@ -33,31 +36,23 @@ from proxy.ledger.records import (
     Lost,
     Merged,
     Recalled,
+    Record,
     Row,
     packed,
 )
-from proxy.ledger.ring import PRINTS_MAX, Ring
+from proxy.ledger.ring import PRINTS_MAX, Ring, RingText
 from proxy.ledger.state import (
     LIVE_MS,
     OPEN_MS,
     SESSIONS_IN_ALL_MAX,
     SESSIONS_MAX,
+    Book,
+    Session,
     State,
 )
 from proxy.ledger.texts import strings_in
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Mapping
-
-    from policy.model import Memory, Origin, PrincipalId
-    from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest
-    from proxy.ledger.joining import History
-    from proxy.ledger.reading import TurnRead
-    from proxy.ledger.records import Record
-    from proxy.ledger.ring import RingText
-    from proxy.ledger.state import Book, Session
-    from proxy.seams.guard import Segment
-    from proxy.seams.operation import EarlierText
+from proxy.seams.guard import Segment
+from proxy.seams.operation import EarlierText
 
 PRINCIPALS_MAX: Final = 64
 READS_MAX: Final = 20_000

@@ -6,17 +6,15 @@ candidate's text; else no session explains the write.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.labels.seen import Seen
+from policy.model import PrincipalId
 from policy.text.skeleton import skeleton
-
-if TYPE_CHECKING:
-    from policy.model import PrincipalId
-    from proxy.ledger.core import Core
-    from proxy.ledger.reading import Reader
-    from proxy.ledger.state import Book, Call, Session
-    from proxy.seams.guard import Join
+from proxy.ledger.core import Core
+from proxy.ledger.reading import Reader
+from proxy.ledger.state import Book, Call, Session
+from proxy.seams.guard import Join
 
 CONTAINED_MAX: Final = 8
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.labels.seen import HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 HOSTS_MAX: Final = 8
 """So many hosts of one call are named; a call that reads more hosts is rare."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 import msgspec
 
-from proxy.dialects.model.transcript import Turn, Voice
+from proxy.dialects.model.transcript import ModelCall, ModelRequest, Said, Turn, Voice
+from proxy.ledger.reading import Reader
+from proxy.ledger.state import Book, Session
 from proxy.ledger.texts import strings_in
 from proxy.seams.by_identity import ByIdentity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from proxy.dialects.model.transcript import ModelCall, ModelRequest, Said
-    from proxy.ledger.reading import Reader
-    from proxy.ledger.state import Book, Session
 
 _SPOKEN_LOOKED_AT: Final = 64
 NUMBERED_MAX: Final = 50_000

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Container, Iterable, Iterator
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -12,9 +13,6 @@ from policy.text.sentences import fingerprint
 from policy.text.stems import is_nobodys
 from proxy.ledger.texts import sentences_between
 from proxy.seams.slices import apart, resting
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
 
 BEGIN_WORDS: Final = 3
 SERVED_WORDS_MAX: Final = 100

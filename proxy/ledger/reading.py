@@ -6,23 +6,18 @@ blocks that no API places. What a text says decides nothing. Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
-from policy.model import Origin, SourceKind
-from proxy.dialects.model.transcript import Voice
+from policy.model import MemoryId, Origin, SourceKind
+from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
 from proxy.dialects.strict_json.in_text import read_container
 from proxy.ledger.hosts import hosts_in
 from proxy.ledger.printing import Printer
 from proxy.ledger.records import Row
+from proxy.ledger.state import Book, Call, Session
 from proxy.ledger.texts import paragraphs, strings_in
 from proxy.seams.slices import resting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from policy.model import MemoryId
-    from proxy.dialects.model.transcript import ModelCall, Said, Turn
-    from proxy.ledger.state import Book, Call, Session
 
 NAME_LEN_MAX: Final = 128
 _CHANNELS: Final = {

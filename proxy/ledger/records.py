@@ -8,14 +8,12 @@ the same records.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterable
+from typing import Final, TypeAlias
 
 import msgspec
 
-from policy.model import Basis, MemoryClass, SourceKind  # noqa: TC001 - msgspec reads them
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from policy.model import Basis, MemoryClass, SourceKind
 
 Prints: TypeAlias = bytes
 """Fingerprints of 64 bits, in a row."""

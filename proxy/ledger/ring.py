@@ -7,15 +7,12 @@ origin; nothing else follows from that.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from policy.labels.containment import Index, prints_of
+from policy.labels.containment import Index, Prints, prints_of
+from policy.model import Origin
 from proxy.ledger.texts import all_readings
 from proxy.seams.slices import apart, rest
-
-if TYPE_CHECKING:
-    from policy.labels.containment import Prints
-    from policy.model import Origin
 
 SEGMENTS_MAX: Final = 2_000
 PRINTS_MAX: Final = 400_000

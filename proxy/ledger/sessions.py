@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
+from policy.labels.seen import Seen
+from policy.model import Memory, Origin, Principal, PrincipalId
+from proxy.dialects.model.transcript import ModelReply, ModelRequest
 from proxy.ledger.core import Core, Entered, Moment
 from proxy.ledger.evidence import SeenCall, evidence
 from proxy.ledger.joining import length_of
@@ -19,20 +23,13 @@ from proxy.ledger.records import OTHERS_FROM, Lost, OriginRow, Wrote, decode, en
 from proxy.ledger.state import LIVE_MS
 from proxy.ledger.unmapped_tools import UnmappedTools
 from proxy.ledger.views import listed, read_before, shown
+from proxy.ledger.wire import SessionList, SessionView
+from proxy.seams.guard import Join, Segment
+from proxy.seams.operation import EarlierText
+from proxy.seams.surroundings import Surroundings
 from storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Collection, Iterable
-
-    from policy.labels.seen import Seen
-    from policy.model import Memory, Origin, Principal, PrincipalId
-    from proxy.dialects.model.transcript import ModelReply, ModelRequest
-    from proxy.ledger.wire import SessionList, SessionView
-    from proxy.seams.guard import Join, Segment
-    from proxy.seams.operation import EarlierText
-    from proxy.seams.surroundings import Surroundings
-    from storage.interfaces import SessionLog
-    from storage.values import Outcome
+from storage.interfaces import SessionLog
+from storage.values import Outcome
 
 __all__ = ["Entered", "Sessions"]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -19,16 +20,12 @@ from proxy.ledger.records import (
     Lost,
     Merged,
     Recalled,
+    Record,
     Row,
     Wrote,
     packed,
     prints,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from proxy.ledger.records import Record
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")

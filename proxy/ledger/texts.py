@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Iterator
+from typing import Final, cast
 
 from policy.text.readings import readings_of
 from policy.text.sentences import sentences_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")

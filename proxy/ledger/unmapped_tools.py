@@ -6,14 +6,12 @@ The list is in memory only: after a restart each tool is reported once more.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from proxy.dialects.model.tools import Declared
+from proxy.dialects.model.tools import Declared
 
 TOOLS_MAX: Final = 1_024
 _ARGUMENTS_MAX: Final = 64

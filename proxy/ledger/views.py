@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from proxy.ledger.records import Row, Wrote
+from proxy.ledger.state import Book, Call, Session, State
 from proxy.ledger.wire import (
     CallView,
     OriginView,
@@ -14,10 +16,6 @@ from proxy.ledger.wire import (
     SessionWriteView,
     UnplacedView,
 )
-
-if TYPE_CHECKING:
-    from proxy.ledger.records import Row, Wrote
-    from proxy.ledger.state import Book, Call, Session, State
 
 READ_NAMED_MAX: Final = 8
 

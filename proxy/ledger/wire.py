@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from policy.model import Basis, MemoryClass, SourceKind  # noqa: TC001 - msgspec reads them
+from policy.model import Basis, MemoryClass, SourceKind
 
 
 class SegmentView(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple
 
 from policy.model import SourceKind
 from proxy.dialects.mcp.known_members import METHODS
+from proxy.dialects.mcp.maps import Shown
 from proxy.dialects.mcp.message import (
     CALL,
     INTERNAL_ERROR,
@@ -27,21 +29,14 @@ from proxy.dialects.mcp.results import (
     texts_of,
     uncached,
 )
+from proxy.dialects.strict_json.strict import JsonValue
+from proxy.mcp.catalogue import Catalogue
+from proxy.mcp.connection import Connection
 from proxy.mcp.naming import call_of, method_of, tool_of
-from proxy.mcp.pending import join_of
-from proxy.seams.guard import Segment
+from proxy.mcp.pending import Pending, join_of
+from proxy.seams.guard import Join, Segment
 from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarding import UNDECIDED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from proxy.dialects.mcp.maps import Shown
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.mcp.catalogue import Catalogue
-    from proxy.mcp.connection import Connection
-    from proxy.mcp.pending import Pending
-    from proxy.seams.guard import Join
 
 NOT_SHOWN: Final = (
     "The gate could not tell which of it may be shown, so nothing of it is. Try again later."

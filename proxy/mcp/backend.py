@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from proxy.dialects.files.edits import call_in
 from proxy.dialects.mcp.message import CALL, Kind, Message, Object
 from proxy.dialects.mcp.pieces import arguments_of
+from proxy.mcp.catalogue import Catalogue
 from proxy.mcp.connection import Connection, ServerGone, Side
 from proxy.mcp.reconciling import question_of, told
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded
-
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
-    from proxy.mcp.catalogue import Catalogue
-    from proxy.seams.guard import Unsettled
+from proxy.seams.guard import Forwarded, Unsettled
 
 
 def outcome_of(message: Message) -> Forwarded:

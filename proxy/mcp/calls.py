@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from policy.verdict import Reason
 from proxy.dialects.mcp.calls import Call, read_call, without
 from proxy.dialects.mcp.elicit import Reaction, retried
 from proxy.dialects.mcp.maps import FORMAT, ToolKind, ToolMap
 from proxy.dialects.mcp.message import Message, Object, made
+from proxy.mcp.catalogue import Catalogue
+from proxy.mcp.connection import Connection
 from proxy.mcp.memory_files import read_files
 from proxy.mcp.own_requests import meta_of
-from proxy.mcp.pending import join_of, short
+from proxy.mcp.pending import Pending, join_of, short
+from proxy.mcp.people import People
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Forwarded, GuardedCall, Judged
 from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarding import UNDECIDED, admitted_of, judge
-
-if TYPE_CHECKING:
-    from proxy.mcp.catalogue import Catalogue
-    from proxy.mcp.connection import Connection
-    from proxy.mcp.pending import Pending
-    from proxy.mcp.people import People
 
 _TRACEPARENT_LEN = 64
 # The map for a server that no map fits: every tool is a write, and no write can be parsed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.verdict import Reason
 from proxy.dialects.mcp.catalogue import next_cursor, pinned_tools
@@ -11,10 +11,8 @@ from proxy.dialects.model.memory_words import writes_by_name
 from proxy.mcp.connection import LOG, Connection, ServerGone, Side
 from proxy.mcp.server import PAGES_MAX
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import PinnedTool
 from proxy.settle.forwarding import UNDECIDED
-
-if TYPE_CHECKING:
-    from proxy.seams.guard import PinnedTool
 
 _TOLD_MAX: Final = 16
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
-from policy.model import Channel
+from policy.model import Channel, Principal
+from proxy.dialects.mcp.maps import ToolMap
 from proxy.dialects.mcp.message import LINE_BYTES_MAX, Era, Message, Object, result_answer
 from proxy.dialects.mcp.results import refused
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
-
-    from policy.model import Principal
-    from proxy.dialects.mcp.maps import ToolMap
-    from proxy.mcp.pending import Pending
-    from proxy.mcp.server import Server
-    from proxy.seams.guard import Guard
-    from proxy.seams.surroundings import Surroundings
-    from proxy.settings.load import Settings
-    from proxy.settle.forwarding import Forwarding
+from proxy.mcp.pending import Pending
+from proxy.mcp.server import Server
+from proxy.seams.guard import Guard
+from proxy.seams.surroundings import Surroundings
+from proxy.settings.load import Settings
+from proxy.settle.forwarding import Forwarding
 
 LOG: Final = logging.getLogger("mnemogate.mcp")
 OWN_PREFIX: Final = "mnemogate:"

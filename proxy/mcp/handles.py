@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import PrincipalId
+from policy.model import PrincipalId
 
 HANDLES_MAX: Final = 1_024
 CHARS_MAX: Final = 4 * 1024 * 1024

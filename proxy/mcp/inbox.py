@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from proxy.mcp.pending import Arrival
+from proxy.mcp.pending import Arrival
 
 LEN_MAX: Final = 64
 BYTES_MAX: Final = 32 * 1024 * 1024

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
 from proxy.dialects.mcp.message import LINE_BYTES_MAX, RequestId, TopLevelId
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class TooLong(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,22 +6,15 @@ meanwhile are known as well.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from proxy.dialects.files.edits import item_of, read_file_call
+from proxy.dialects.files.edits import FileCall, item_of, read_file_call
 from proxy.dialects.files.known import text_of
+from proxy.dialects.mcp.calls import Call
 from proxy.dialects.mcp.maps import ToolKind
-from proxy.dialects.mcp.message import CALL, Kind
+from proxy.dialects.mcp.message import CALL, Kind, Message, Object
 from proxy.files.here import place_of
-from proxy.mcp.connection import ServerGone, Side
-
-if TYPE_CHECKING:
-    from proxy.dialects.files.edits import FileCall
-    from proxy.dialects.mcp.calls import Call
-    from proxy.dialects.mcp.message import Message, Object
-    from proxy.mcp.connection import Connection
+from proxy.mcp.connection import Connection, ServerGone, Side
 
 
 async def read_files(connection: Connection, call: Call, meta: Object) -> Call:

@@ -6,13 +6,12 @@ choose: otherwise a refused text could get into the log as a name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from policy.model import Tenant
-    from proxy.dialects.mcp.message import RequestId
-    from proxy.mcp.pending import Pending
-    from proxy.mcp.server import Server
+from policy.model import Tenant
+from proxy.dialects.mcp.message import RequestId
+from proxy.mcp.pending import Pending
+from proxy.mcp.server import Server
 
 OTHER: Final = "other"
 # Methods whose names may be logged. By each of them a server's text may reach a model.

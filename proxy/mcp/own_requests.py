@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 from proxy.dialects.mcp.message import (
     META_CAPABILITIES,
@@ -18,11 +19,7 @@ from proxy.dialects.mcp.message import (
 )
 from proxy.mcp.connection import OWN_PREFIX, RelayLimits, ServerGone, Side, other
 from proxy.mcp.pending import Pending, Stage, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from proxy.seams.surroundings import Surroundings
+from proxy.seams.surroundings import Surroundings
 
 _ID_BYTES: Final = 16
 _COUNTED_BYTES: Final = 3

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from proxy.dialects.mcp.message import LIST, Era
+from policy.model import CandidateId
+from proxy.dialects.mcp.maps import Tool
+from proxy.dialects.mcp.message import LIST, Era, Message, Object, RequestId
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.guard import Join
-
-if TYPE_CHECKING:
-    from policy.model import CandidateId
-    from proxy.dialects.mcp.maps import Tool
-    from proxy.dialects.mcp.message import Message, Object, RequestId
-    from proxy.dialects.strict_json.strict import JsonValue
 
 PENDING_MAX: Final = 4_096
 ANSWERED_MAX: Final = 256

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from policy.model import CandidateId
 from policy.verdict import InvariantBroken
 from proxy.dialects.mcp import elicit
 from proxy.dialects.mcp.message import Era, Message, Object
+from proxy.mcp.answers import Answers
 from proxy.mcp.connection import Connection, ServerGone, Side
+from proxy.mcp.pending import Pending
 from proxy.mcp.server import Waiting
+from proxy.seams.guard import Judged
 from proxy.settle.forwarding import UNDECIDED
-
-if TYPE_CHECKING:
-    from policy.model import CandidateId
-    from proxy.mcp.answers import Answers
-    from proxy.mcp.pending import Pending
-    from proxy.seams.guard import Judged
-    from proxy.settle.leftovers import Leftovers
+from proxy.settle.leftovers import Leftovers
 
 STATE_BYTES: Final = 16
 CONFIRMED: Final = "A person confirmed it, and it is being stored. Do not send it again."

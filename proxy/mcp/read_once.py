@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from proxy.dialects.mcp.message import CALL, INITIALIZE, Kind, Message, NotRelayed, encode, parse
+from proxy.dialects.mcp.message import (
+    CALL,
+    INITIALIZE,
+    Kind,
+    Message,
+    NotRelayed,
+    Object,
+    encode,
+    parse,
+)
 from proxy.dialects.sse import BrokenStream, FieldReader
 from proxy.mcp.http.child import Child, ChildGone, Command
 from proxy.seams.faults import UpstreamError
+from proxy.transport.upstream import Upstream
 from proxy.version import version
-
-if TYPE_CHECKING:
-    from proxy.dialects.mcp.message import Object
-    from proxy.transport.upstream import Upstream
 
 _PROTOCOL: Final = "2025-06-18"
 _ACCEPT: Final = {"accept": "application/json, text/event-stream"}

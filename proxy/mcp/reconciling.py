@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.model import ChangeKind
 from proxy.dialects.mcp.calls import read_call
-from proxy.dialects.mcp.maps import Shown, path
+from proxy.dialects.mcp.maps import Reconcile, Shown, ToolMap, path
+from proxy.dialects.mcp.message import Object
 from proxy.dialects.mcp.paths import MisfitError, places
 from proxy.dialects.mcp.pieces import arguments_of
 from proxy.dialects.mcp.results import texts_of
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded
-
-if TYPE_CHECKING:
-    from proxy.dialects.mcp.maps import Reconcile, ToolMap
-    from proxy.dialects.mcp.message import Object
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.guard import Unsettled
+from proxy.seams.guard import Forwarded, Unsettled
 
 _ARGUMENT: Final = "$arg:"
 

@@ -7,8 +7,11 @@ Each request gets one answer, and an answer without a request is dropped.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Self
 
+from policy.model import Principal
 from proxy.dialects.mcp.message import (
     CALL,
     INITIALIZE,
@@ -49,16 +52,10 @@ from proxy.mcp.people import People
 from proxy.mcp.server import Server
 from proxy.mcp.unanswered import Unanswered
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Guard
+from proxy.seams.surroundings import Surroundings
 from proxy.settle.forwarding import Forwarding
 from proxy.settle.leftovers import Leftovers
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from types import TracebackType
-
-    from policy.model import Principal
-    from proxy.seams.guard import Guard
-    from proxy.seams.surroundings import Surroundings
 
 __all__ = ["Counts", "Deliver", "Relay", "RelayLimits", "Server", "Side", "limits_of"]
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from policy.model import CandidateId, PrincipalId, Tenant
 from proxy.dialects.mcp.maps import Posture, ToolMap
-from proxy.dialects.mcp.message import META_SERVER_INFO
+from proxy.dialects.mcp.message import META_SERVER_INFO, Object
 from proxy.mcp.handles import Handles
+from proxy.seams.guard import PinnedTool
 from proxy.settings.tool_maps import CONTEXT_MAP, map_for_server, shipped_map
-
-if TYPE_CHECKING:
-    from policy.model import CandidateId, PrincipalId, Tenant
-    from proxy.dialects.mcp.message import Object
-    from proxy.seams.guard import PinnedTool
 
 PAGES_MAX: Final = 64
 WAITING_MAX: Final = 1_024

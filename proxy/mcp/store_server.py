@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from types import TracebackType
+from typing import Final, Protocol, Self
 
 from proxy.dialects.mcp.message import (
     CALL,
@@ -28,19 +29,12 @@ from proxy.dialects.mcp.message import (
 )
 from proxy.dialects.mcp.results import refused
 from proxy.dialects.mcp.store.plans import GRAPH_URI
-from proxy.dialects.mcp.store.protocol import Problem, Subscription
-from proxy.mcp.connection import Counts, RelayLimits, Side
+from proxy.dialects.mcp.store.protocol import Problem, StoreProtocol, Subscription
+from proxy.dialects.mcp.store.steps import Plan
+from proxy.mcp.connection import Counts, Deliver, RelayLimits, Side
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import Write, Written
+from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result, Write, Written
 from storage.errors import OutcomeUnknown, StorageError
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from proxy.dialects.mcp.store.protocol import StoreProtocol
-    from proxy.dialects.mcp.store.steps import Plan
-    from proxy.mcp.connection import Deliver
-    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 WAITING_MAX: Final = 256

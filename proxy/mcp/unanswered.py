@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.dialects.mcp.message import (
     SERVER_GONE,
@@ -15,11 +15,8 @@ from proxy.dialects.mcp.message import (
 )
 from proxy.dialects.mcp.results import refused
 from proxy.mcp.connection import Connection, ServerGone, Side
-from proxy.mcp.pending import Stage
+from proxy.mcp.pending import Pending, Stage
 from proxy.seams.guard import Forwarded
-
-if TYPE_CHECKING:
-    from proxy.mcp.pending import Pending
 
 _LOST: Final = (
     "The memory server gave no answer. Whether it stored this is not known yet, and will be looked "

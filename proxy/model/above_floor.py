@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from policy.model import Reads
+from policy.model import Memory, Reads
+from proxy.dialects.model.withheld import Leave
+from proxy.dialects.strict_json.tolerant import Json
+from proxy.model.memory_seam import Asked
 from proxy.withhold.left_out import without
-
-if TYPE_CHECKING:
-    from policy.model import Memory
-    from proxy.dialects.model.withheld import Leave
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.model.memory_seam import Asked
-    from storage.interfaces import MemoryReader
-    from storage.recalls import InContext
+from storage.interfaces import MemoryReader
+from storage.recalls import InContext
 
 
 class AboveFloor:

@@ -9,27 +9,22 @@ next request.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from policy.model import NAME_LEN_MAX, Channel
+from policy.model import NAME_LEN_MAX, Channel, Principal
 from policy.verdict import Reason
 from proxy.dialects.mcp.calls import Call, read_call
-from proxy.dialects.mcp.maps import ToolKind
+from proxy.dialects.mcp.maps import ToolKind, ToolMap
+from proxy.dialects.model.memory_tools import MemoryTool, OfferedTools
 from proxy.dialects.model.tools import outcomes_of
+from proxy.dialects.model.transcript import ModelCall
+from proxy.dialects.strict_json.tolerant import Json
+from proxy.model.files_judged import ConversationFiles
 from proxy.seams.delivery import MODEL_SERVERS
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, GuardedCall, Join
+from proxy.seams.guard import Forwarded, GuardAhead, GuardedCall, Join, Judged
 from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarding import UNDECIDED, admitted_of, judge, record
-
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.dialects.mcp.maps import ToolMap
-    from proxy.dialects.model.memory_tools import MemoryTool, OfferedTools
-    from proxy.dialects.model.transcript import ModelCall
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.model.files_judged import ConversationFiles
-    from proxy.seams.guard import GuardAhead, Judged
 
 _CHANGES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
 _ADMIT: Final = "admit"

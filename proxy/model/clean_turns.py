@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from proxy.dialects.model.reading import list_of
+from proxy.dialects.model.transcript import ModelRequest, Turn
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.by_identity import ByIdentity
-
-if TYPE_CHECKING:
-    from proxy.dialects.model.transcript import ModelRequest, Turn
-    from proxy.dialects.strict_json.tolerant import Json
 
 
 class CleanTurns:

@@ -5,8 +5,9 @@ If nothing is withheld from a principal, headers and bodies go on byte for byte.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from policy.model import Principal
 from proxy.dialects.model.bodies import (
     Unsearched,
     Withheld,
@@ -14,15 +15,12 @@ from proxy.dialects.model.bodies import (
     sifted,
     target_carries,
 )
+from proxy.dialects.strict_json.tolerant import Json
+from proxy.model.memory_seam import Coupling
 from proxy.model.sending import shown_headers
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.model.memory_seam import Coupling
-    from proxy.seams.operation import HttpRequest
-    from proxy.transport.upstream import Reply
+from proxy.seams.operation import HttpRequest
+from proxy.transport.upstream import Reply
 
 _KIND: Final = "content-type"
 _ANY_KIND: Final = "application/octet-stream"

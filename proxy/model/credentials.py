@@ -5,14 +5,13 @@ That is never a key of this sidecar.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.seams.operation import HttpRequest
-    from proxy.transport.auth import Authenticator, Visit
+from policy.model import Principal
+from proxy.seams.operation import HttpRequest
+from proxy.transport.auth import Authenticator, Visit
 
 OWN: Final = "mnemogate-key"
 # The headers in which model APIs take a credential.

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-from proxy.dialects.model.stream import Decided
-from proxy.dialects.model.transcript import ModelReply
+from proxy.dialects.model.stream import Decided, Waiting
+from proxy.dialects.model.transcript import ModelCall, ModelReply, Said
+from proxy.model.memory_seam import Coupling, Prepared
 from proxy.transport.responses import Failure, attempt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.dialects.model.stream import Waiting
-    from proxy.dialects.model.transcript import ModelCall, Said
-    from proxy.model.memory_seam import Coupling, Prepared
 
 UNDECIDED: Final = (
     "This call was not made: Mnemogate could not decide about it. Nothing was stored. "

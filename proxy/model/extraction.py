@@ -8,15 +8,14 @@ fewer facts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from policy.model import ChangeKind, Channel
-from proxy.dialects.mcp.calls import kept_of, read_call
-from proxy.dialects.mcp.maps import ToolKind, path
+from policy.model import ChangeKind, Channel, Principal
+from proxy.dialects.mcp.calls import Call, kept_of, read_call
+from proxy.dialects.mcp.maps import ToolKind, ToolMap, path
 from proxy.dialects.model.outputs import (
     Changed,
+    Output,
     bare,
     object_in,
     outputs_of,
@@ -24,18 +23,11 @@ from proxy.dialects.model.outputs import (
     spells_object,
     with_outputs,
 )
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.delivery import MODEL_SERVERS
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, GuardedCall, Join
+from proxy.seams.guard import Forwarded, GuardAhead, GuardedCall, Join, Judged
 from proxy.settle.forwarding import UNDECIDED, admitted_of, judge, record
-
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.dialects.mcp.calls import Call
-    from proxy.dialects.mcp.maps import ToolMap
-    from proxy.dialects.model.outputs import Output
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.seams.guard import GuardAhead, Judged
 
 
 class Replied(msgspec.Struct, frozen=True, kw_only=True):

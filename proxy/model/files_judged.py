@@ -6,28 +6,22 @@ of the file is read from there. If the file is on this machine, a link to it is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from policy.places import is_instructions
-from proxy.dialects.files.edits import item_of, read_file_call
+from policy.places import Place, is_instructions
+from proxy.dialects.files.edits import FileCall, item_of, read_file_call
 from proxy.dialects.files.imports import imports_of, may_be_one
 from proxy.dialects.files.known import KnownFiles
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import ToolKind
-from proxy.dialects.model.memory_tools import file_tool
+from proxy.dialects.model.memory_tools import FileTool, OfferedTools, file_tool
 from proxy.dialects.model.tools import outcomes_of
-from proxy.dialects.model.transcript import Voice
+from proxy.dialects.model.transcript import ModelCall, Voice, Where
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.files.here import place_of
+from proxy.model.memory_seam import Prepared
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from policy.places import Place
-    from proxy.dialects.files.edits import FileCall
-    from proxy.dialects.model.memory_tools import FileTool, OfferedTools
-    from proxy.dialects.model.transcript import ModelCall, Where
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.model.memory_seam import Prepared
-    from proxy.seams.guard import Item
+from proxy.seams.guard import Item
 
 
 class FileWrite(NamedTuple):

@@ -8,18 +8,15 @@ a header says so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
+from policy.model import MemoryId
+from proxy.dialects.model.transcript import ModelReply
+from proxy.model.memory_seam import Prepared
+from proxy.model.reply_notes import ReplyNotes
+from proxy.seams.cases import HealsReplies
 from proxy.transport.responses import Failure, attempt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import MemoryId
-    from proxy.dialects.model.transcript import ModelReply
-    from proxy.model.memory_seam import Prepared
-    from proxy.model.reply_notes import ReplyNotes
-    from proxy.seams.cases import HealsReplies
 
 ROUNDS_MAX: Final = 5
 """How often a model is asked again for one reply because memories made it wrong."""

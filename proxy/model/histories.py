@@ -7,15 +7,13 @@ labelled nor withheld. So a request that names an earlier response is sent with 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from policy.model import PrincipalId
 from proxy.dialects.model.reading import list_of, text_of
-from proxy.dialects.strict_json.tolerant import Json  # noqa: TC001 - msgspec reads the annotation
-
-if TYPE_CHECKING:
-    from policy.model import PrincipalId
+from proxy.dialects.strict_json.tolerant import Json
 
 BYTES_MAX: Final = 32 * 1024 * 1024
 PREVIOUS: Final = "previous_response_id"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from policy.model import Principal
 from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import tools_of
+from proxy.dialects.model.transcript import ModelCall, ModelReply
+from proxy.dialects.strict_json.tolerant import Json
+from proxy.ledger.unmapped_tools import UnmappedTools
+from proxy.model.calls_judged import Veto
 from proxy.model.files_judged import ConversationFiles
+from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
 from telemetry.propagation import format_traceparent
-
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.dialects.model.transcript import ModelCall, ModelReply
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.ledger.unmapped_tools import UnmappedTools
-    from proxy.model.calls_judged import Veto
-    from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
 
 _LOG: Final = logging.getLogger("mnemogate.model")
 

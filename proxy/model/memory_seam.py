@@ -6,24 +6,25 @@ what is withheld from it, and which call may write.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
-from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
+from policy.model import Principal
+from proxy.dialects.model.api import ModelApi
+from proxy.dialects.model.memory_tools import Maps
 from proxy.dialects.model.reading import AFRESH, Readings
-from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
+from proxy.dialects.model.transcript import (
+    ModelCall,
+    ModelReply,
+    ModelRequest,
+)
 from proxy.dialects.model.withheld import Leave
+from proxy.dialects.sse import Event
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.withhold.asking import NOWHERE, Conversation
-from storage.recalls import InContext  # noqa: TC001 - msgspec reads it
-
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.dialects.model.api import ModelApi
-    from proxy.dialects.model.transcript import ModelCall, ModelReply
-    from proxy.dialects.sse import Event
-    from proxy.dialects.strict_json.tolerant import Json
-    from telemetry.events import TraceContext
+from storage.recalls import InContext
+from telemetry.events import TraceContext
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from proxy.dialects.model.stream import Unread
-from proxy.model.sending import events_of
-from proxy.model.turn import EVENTS
+from proxy.model.clearing import Clearing
+from proxy.model.memory_seam import Filter
+from proxy.model.sending import Behind, events_of
+from proxy.model.stored_replies import Fetched
+from proxy.model.turn import EVENTS, Wire
 from proxy.seams.faults import UpstreamError
 from proxy.seams.operation import HttpReply
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
-
-    from proxy.model.clearing import Clearing
-    from proxy.model.memory_seam import Filter
-    from proxy.model.sending import Behind
-    from proxy.model.stored_replies import Fetched
-    from proxy.model.turn import Wire
-    from proxy.transport.exchange import Pieces
+from proxy.transport.exchange import Pieces
 
 
 class Passing:

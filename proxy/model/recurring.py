@@ -7,18 +7,14 @@ its new turns. Decoded bodies are never modified in place.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from policy.model import PrincipalId
 from proxy.dialects.model.reading import object_of
-from proxy.dialects.strict_json.tolerant import check_depth, read_body
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import PrincipalId
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json, check_depth, read_body
 
 _R = TypeVar("_R")
 

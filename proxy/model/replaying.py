@@ -12,28 +12,24 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from policy.model import Memory, Tenant
 from proxy.dialects.model.api import APIS, RESPONSES
 from proxy.dialects.model.reading import list_of, object_of
-from proxy.dialects.model.transcript import Where  # noqa: TC001 - msgspec reads it
+from proxy.dialects.model.transcript import Where
 from proxy.dialects.model.withheld import Leave
-from proxy.dialects.strict_json.tolerant import read_body, write_body
+from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
+from proxy.model.memory_seam import Asked, Prepared
 from proxy.seams.faults import MalformedRequest, UpstreamError
+from proxy.settings.after import ReplaySettings
+from proxy.settings.model import ModelUpstream
 from proxy.transport.upstream import Upstream, UpstreamLimits
 from proxy.withhold.left_out import without
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from policy.model import Memory, Tenant
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.model.memory_seam import Asked, Prepared
-    from proxy.settings.after import ReplaySettings
-    from proxy.settings.model import ModelUpstream
 
 KEPT_S: Final = 3_600.0
 """How long a request is kept, if no newer one takes its place."""

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
+from policy.model import MemoryId, Principal, PrincipalId
+from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said
+from proxy.ledger.core import Entered
+from proxy.ledger.reading import RecalledSpan
+from proxy.model.memory_seam import Prepared
 from proxy.seams.operation import memories_of
-from storage.recalls import InContext, Reply, Span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from policy.model import MemoryId, Principal, PrincipalId
-    from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said
-    from proxy.ledger.core import Entered
-    from proxy.ledger.reading import RecalledSpan
-    from proxy.model.memory_seam import Prepared
-    from proxy.seams.recalls import Shown
-    from storage.recalls import Recalls, Where
+from proxy.seams.recalls import Shown
+from storage.recalls import InContext, Recalls, Reply, Span, Where
 
 SERVED_MAX: Final = 65_536
 """Memories of all principals of which the last recall is known; others have none."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from proxy.transport.exchange import Pieces
+from proxy.transport.exchange import Pieces
 
 BYTES_MAX: Final = 512 * 1024 * 1024
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlencode
 
-from proxy.dialects.model.api import ANTHROPIC, CHAT, COMPLETIONS, RESPONSES
+from proxy.dialects.model.api import ANTHROPIC, CHAT, COMPLETIONS, RESPONSES, ModelApi
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.dialects.model.api import ModelApi
-    from proxy.seams.operation import HttpRequest
+from proxy.seams.operation import HttpRequest
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # These routes are refused: they store text at the provider, which returns it into later contexts,

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final, Self
 
-from proxy.dialects.sse import BrokenStream, RawReader
+from proxy.dialects.sse import BrokenStream, Event, RawReader
 from proxy.seams.faults import UpstreamError
-from proxy.transport.upstream import Upstream, UpstreamLimits
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
-    from contextlib import AsyncExitStack
-
-    from proxy.dialects.sse import Event
-    from proxy.settings.model import ModelUpstream
-    from proxy.transport.upstream import Reply
+from proxy.settings.model import ModelUpstream
+from proxy.transport.upstream import Reply, Upstream, UpstreamLimits
 
 # These headers of a model API's answer are not copied, because the sidecar sets its own.
 _OURS: Final = frozenset(

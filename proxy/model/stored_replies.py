@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES
+from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES, ModelApi
 from proxy.dialects.model.one_reading import straight
 from proxy.dialects.model.reading import list_of, repeats
-from proxy.dialects.strict_json.tolerant import read_json, write_body
+from proxy.dialects.strict_json.tolerant import Json, read_json, write_body
 from proxy.model.deciding import Deciding
+from proxy.model.memory_seam import Asked, Coupling, Prepared
 from proxy.seams.faults import MalformedRequest, UpstreamError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.dialects.model.api import ModelApi
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.model.memory_seam import Asked, Coupling, Prepared
 
 # The JSON of every tool call has one of these strings, unless its letters are escaped.
 _MARKS: Final = (b"tool_", b"function_call", b"\\u00")

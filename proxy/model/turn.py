@@ -6,9 +6,10 @@ A streamed reply passes as it comes; its calls wait until they are judged.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from itertools import chain
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -17,29 +18,21 @@ from proxy.dialects.model.one_reading import straight_event, straight_object
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import repeats, text_of
 from proxy.dialects.model.stream import Decided, Unread
-from proxy.dialects.model.transcript import ModelCall
-from proxy.dialects.strict_json.tolerant import read_body, write_body
+from proxy.dialects.model.transcript import ModelCall, ModelReply
+from proxy.dialects.sse import Event
+from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
 from proxy.model.clearing import Clearing
 from proxy.model.deciding import Deciding
-from proxy.model.extraction import Replied
-from proxy.model.sending import events_of
+from proxy.model.extraction import Extraction, Replied
+from proxy.model.healing import HealedReply
+from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
+from proxy.model.sending import Behind, events_of
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.operation import HttpReply
+from proxy.transport.exchange import Pieces
 from proxy.transport.responses import Failure, attempt
+from proxy.transport.upstream import Reply
 from telemetry.propagation import format_traceparent
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-
-    from proxy.dialects.model.transcript import ModelReply
-    from proxy.dialects.sse import Event
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.model.extraction import Extraction
-    from proxy.model.healing import HealedReply
-    from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
-    from proxy.model.sending import Behind
-    from proxy.transport.exchange import Pieces
-    from proxy.transport.upstream import Reply
 
 _Came = TypeVar("_Came", bytes, "list[Event]")
 

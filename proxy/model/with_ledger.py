@@ -6,29 +6,26 @@ texts. The model's words are noted before the agent can act on them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from policy.model import Reads
+from policy.model import Principal, PrincipalId, Reads
 from proxy.dialects.model.memory_tools import OfferedTools, keeps_memory
 from proxy.dialects.model.tools import tools_of
+from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.model.withheld import Leave
+from proxy.dialects.strict_json.tolerant import Json
+from proxy.ledger.sessions import Entered, Sessions
+from proxy.model.above_floor import AboveFloor
 from proxy.model.clean_turns import CleanTurns
+from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
+from proxy.model.replaying import ModelReplays
+from proxy.model.reply_notes import ReplyNotes
+from proxy.seams.cases import ChecksReplies
 from proxy.withhold.asking import Conversation
-
-if TYPE_CHECKING:
-    from policy.model import Principal, PrincipalId
-    from proxy.dialects.model.transcript import ModelCall, ModelReply
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.ledger.sessions import Entered, Sessions
-    from proxy.model.above_floor import AboveFloor
-    from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
-    from proxy.model.replaying import ModelReplays
-    from proxy.model.reply_notes import ReplyNotes
-    from proxy.seams.cases import ChecksReplies
-    from proxy.withhold.first_speakers import RequestWords
-    from proxy.withhold.withholding import Withholding
+from proxy.withhold.first_speakers import RequestWords
+from proxy.withhold.withholding import Withholding
 
 QUIET_S: Final = 20.0
 """How long a request waits for candidates in flight; then they are refused."""

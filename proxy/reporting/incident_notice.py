@@ -5,16 +5,14 @@ The fields are a closed list, and no content is among them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from policy.model import PrincipalId  # noqa: TC001 - msgspec reads the annotation
+from policy.model import PrincipalId
 from storage.audit import IncidentLeaf, decode_leaf
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TYPE: Final = "dev.mnemogate.incident.v1"
 _ENCODER: Final = msgspec.json.Encoder()

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from storage.audit import IncidentLeaf  # noqa: TC001 - msgspec reads the annotation
+from storage.audit import IncidentLeaf
 from storage.cases import CaseStep
 
 SCHEMA_VERSION: Final = "1.5.0"

@@ -9,19 +9,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from proxy.seams.faults import UpstreamError
+from proxy.seams.surroundings import Surroundings
 from storage.errors import StorageError, StoreUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
-    from proxy.seams.surroundings import Surroundings
-    from storage.interfaces import AuditReader, Store
+from storage.interfaces import AuditReader, Store
 
 _LOG: Final = logging.getLogger("mnemogate.reporting")
 Told = TypeVar("Told")

@@ -6,22 +6,17 @@ network, the answer may redirect, be endless, or never come.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp.abc import AbstractResolver
 
 from proxy.seams.faults import UpstreamError
-from proxy.transport.addresses import JudgedResolver, is_address, look_up
+from proxy.transport.addresses import JudgedResolver, LookUp, Network, is_address, look_up
 from proxy.transport.upstream import Upstream, UpstreamLimits
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Mapping, Sequence
-
-    from aiohttp.abc import AbstractResolver
-
-    from proxy.transport.addresses import LookUp, Network
 
 _DONE: Final = range(200, 300)
 LIMITS: Final = UpstreamLimits(connect_seconds=5.0, head_seconds=10.0, connections_max=1)

@@ -6,17 +6,15 @@ tenant or origin is sent, nor the leaf's place in the log.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from policy.model import CandidateId, MemoryClass  # noqa: TC001 - msgspec reads the annotations
+from policy.model import CandidateId, MemoryClass
 from storage.audit import VerdictLeaf, decode_leaf
 from storage.values import Decision
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 TYPE: Final = "dev.mnemogate.review.v1"
 CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"

@@ -8,25 +8,20 @@ outbox, so an event that the receiver did not take is sent again, under the same
 from __future__ import annotations
 
 import hashlib
+import ssl
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
+from sentry_sdk.envelope import Envelope
 
 from proxy.reporting.posting import LIMITS, Posting
+from proxy.settings.after import SentryReceiver
 from proxy.settings.values import BadValue
-from proxy.transport.addresses import look_up
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Sequence
-
-    from sentry_sdk.envelope import Envelope
-
-    from proxy.settings.after import SentryReceiver
-    from proxy.transport.addresses import LookUp
-    from storage.audit import IncidentLeaf
-    from storage.cases import Case
+from proxy.transport.addresses import LookUp, look_up
+from storage.audit import IncidentLeaf
+from storage.cases import Case
 
 _ENDED: Final = frozenset({"healed", "closed", "not_reproduced", "not_memory_caused"})
 _TAKEN_MAX: Final = 1_000

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import base64
 import hmac
-from typing import TYPE_CHECKING
+import ssl
+from collections.abc import Callable
 
 from proxy.reporting.posting import LIMITS, Posting
-from proxy.settings.review_webhook import key_of
-from proxy.transport.addresses import look_up
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
-
-    from proxy.settings.review_webhook import ReviewWebhook
-    from proxy.transport.addresses import LookUp
-    from proxy.transport.upstream import UpstreamLimits
+from proxy.settings.review_webhook import ReviewWebhook, key_of
+from proxy.transport.addresses import LookUp, look_up
+from proxy.transport.upstream import UpstreamLimits
 
 
 def signature(key: bytes, message_id: str, timestamp_s: int, body: bytes) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from msgspec.structs import replace
 
 from policy.model import Principal, Reads
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NO_FLOOR: Final = (
     "a floor is not kept at a server that ranks, counts and lists its memories itself: what is "

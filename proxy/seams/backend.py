@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
-    from proxy.seams.guard import Forwarded, Unsettled
+from proxy.seams.guard import Forwarded, Unsettled
 
 Reply = TypeVar("Reply")
 

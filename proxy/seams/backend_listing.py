@@ -6,19 +6,20 @@ walk goes on with, so that nobody ever holds more than a page of memories.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
-from proxy.seams.operation import HttpRequest  # noqa: TC001 - msgspec reads the annotation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import Tenant
-    from proxy.seams.guard import Unsettled
-    from proxy.seams.operation import HttpReply
+from policy.model import Tenant
+from proxy.seams.guard import (
+    Item,
+    Unsettled,
+)
+from proxy.seams.operation import (
+    HttpReply,
+    HttpRequest,
+)
 
 
 class ListedMemory(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Generic, TypeVar
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

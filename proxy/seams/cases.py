@@ -1,4 +1,3 @@
-# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """What rooms tell each other when an answer was wrong.
 
 A signal reports the wrong answer, a case is the search for the memory that caused it, and a judge
@@ -7,20 +6,16 @@ tells whether an answer from a given set of memories is wrong.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Annotated, Final, Protocol
 
 import msgspec
 from msgspec import Meta
 
 from policy.after.closure import BLAST_MAX
 from policy.after.signals import Grade, SignalKind
-from policy.model import MemoryId, PrincipalId, Tenant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from policy.model import Memory, Principal
-    from proxy.seams.operation import GiveFeedback, Noted
+from policy.model import Memory, MemoryId, Principal, PrincipalId, Tenant
+from proxy.seams.operation import GiveFeedback, Noted
 
 RULES: Final = PrincipalId("mnemogate:rules")
 """The principal of what anchors and canaries set off by themselves."""

@@ -13,7 +13,7 @@ from typing import Annotated, Protocol
 import msgspec
 from msgspec import Meta
 
-from policy.labels.editing import Effect  # noqa: TC001 - msgspec reads the annotation
+from policy.labels.editing import Effect
 from policy.model import (
     METADATA_LEN_MAX,
     NAME_LEN_MAX,
@@ -25,7 +25,7 @@ from policy.model import (
     Principal,
     SourceKind,
 )
-from policy.verdict import Reason  # noqa: TC001 - msgspec reads the annotation
+from policy.verdict import Reason
 
 __all__ = [
     "ITEMS_MAX",

@@ -9,21 +9,25 @@ what was admitted, settle, answer.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 import msgspec
 
-from policy.model import Forwarded  # noqa: TC001 - msgspec reads the annotation
+from policy.model import (
+    CandidateId,
+    Forwarded,
+    Hiding,
+    Principal,
+    Tenant,
+)
 from proxy.seams.backend_listing import ListsAll
-from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from policy.model import CandidateId, Hiding, Principal, Tenant
-    from proxy.seams.guard import Judged, Unsettled
-    from proxy.seams.operation import HttpReply, HttpRequest, Refusal
-
+from proxy.seams.guard import (
+    Item,
+    Judged,
+    Unsettled,
+)
+from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 
 OWN_FIELD: Final = "mnemogate"
 """The member of an item's metadata that is the sidecar's: no agent reads or writes it."""

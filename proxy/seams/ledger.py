@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from policy.labels.forwarded_call import call_of
-
-if TYPE_CHECKING:
-    from policy.labels.seen import Seen
-    from policy.model import Candidate, PrincipalId
-    from proxy.seams.guard import Join
-    from proxy.seams.operation import Proposal
-    from storage.values import Outcome
+from policy.labels.seen import Seen
+from policy.model import Candidate, PrincipalId
+from proxy.seams.guard import Join
+from proxy.seams.operation import Proposal
+from storage.values import Outcome
 
 
 class Sees(Protocol):

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from policy.after.signals import (  # noqa: TC001 - msgspec reads the annotations
+from policy.after.signals import (
     Grade,
     SignalKind,
 )
@@ -32,8 +32,8 @@ from policy.model import (
     Tenant,
 )
 from policy.query import EVERYTHING, Filter
-from policy.verdict import Reason  # noqa: TC001 - msgspec reads the annotation
-from proxy.seams.guard import Join  # noqa: TC001 - msgspec reads the annotation
+from policy.verdict import Reason
+from proxy.seams.guard import Join
 
 BATCH_LEN_MAX = 1_000
 PAGE_LEN_MAX = 1_000

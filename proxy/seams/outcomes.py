@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from policy.trust.outcomes import Reported
+from policy.trust.outcomes import Reported
 
 
 class TakesOutcomes(Protocol):

@@ -11,14 +11,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final, TypeVar, TypeVarTuple
 from weakref import WeakValueDictionary
 
 from proxy.seams.slices import LARGE, Sliced, State
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["LARGE", "SLICE_S", "Pace"]
 

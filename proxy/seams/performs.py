@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
-    from telemetry.events import TraceContext
+from policy.model import Principal
+from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
+from telemetry.events import TraceContext
 
 
 class Performs(Protocol):

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
-if TYPE_CHECKING:
-    from policy.model import HistoryEntry, Memory, Principal, Tenant
-    from proxy.seams.operation import (
-        Entities,
-        Found,
-        GetHistory,
-        GetMemory,
-        Got,
-        History,
-        Listed,
-        ListEntities,
-        ListMemories,
-        Search,
-    )
-    from storage.values import Moved
+from policy.model import HistoryEntry, Memory, Principal, Tenant
+from proxy.seams.operation import (
+    Entities,
+    Found,
+    GetHistory,
+    GetMemory,
+    Got,
+    History,
+    Listed,
+    ListEntities,
+    ListMemories,
+    Search,
+)
+from storage.values import Moved
 
 Read: TypeAlias = "Search | ListMemories | GetMemory | GetHistory | ListEntities"
 Shown: TypeAlias = "Found | Listed | Got | History | Entities"

@@ -8,12 +8,10 @@ runs beside the loop (`apart`). See `proxy.seams.pace.Pace.in_turn`, which drive
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, TypeVarTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Generic, Protocol, TypeVar, TypeVarTuple
 
 LARGE: Final = 4_096
 """Characters or bytes: what is shorter is read where it is, which costs less than to hand it on."""

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from proxy.seams.observations import ReviewPage
 from proxy.seams.pace import Pace
+from telemetry.events import Event
 from telemetry.propagation import Traces
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from telemetry.events import Event
-
 
 POOL_LEN = 8_192
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from storage.errors import StorageError
-    from storage.values import Outcome, Submission
+from storage.errors import StorageError
+from storage.values import Outcome, Submission
 
 
 class Watches(Protocol):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from policy.after.closure import BLAST_MAX
 from proxy.seams.cases import OnConviction
+from proxy.settings.model import ModelUpstream
 from proxy.settings.review_webhook import (
     Network,
     ReceiverTable,
@@ -17,15 +19,10 @@ from proxy.settings.review_webhook import (
     network_of,
     receiver_of,
 )
-from proxy.settings.servers import Text  # noqa: TC001 - msgspec reads the annotation
+from proxy.settings.servers import Text
 from proxy.settings.values import BadValue, Secret, table_of
 from storage.cases import NAMED_MAX
 from storage.recalls import RecallOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from proxy.settings.model import ModelUpstream
 
 SENTRY_DSN: Final = "SENTRY_DSN"
 _DAYS_MAX: Final = 3_650

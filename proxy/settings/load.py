@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 
@@ -44,9 +45,6 @@ from proxy.settings.values import path as path_of
 from storage.recalls import RecallOptions
 from storage.trusted_files import UnfitFile, read_file, reason, refuse_replaceable
 from telemetry.settings import TelemetrySettings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CONFIG_ENV = "MNEMOGATE_CONFIG"
 OTEL_ENV = "OTEL_EXPORTER_OTLP_ENDPOINT"

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from policy.model import Reads
-from proxy.dialects.mcp.maps import MapError, Posture
+from proxy.dialects.mcp.maps import MapError, Posture, ToolMap
 from proxy.seams.access import NO_FLOOR
 from proxy.settings.secret_files import pairs_from
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
 from proxy.settings.tool_maps import load_map
 from proxy.settings.values import BadValue, table_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from proxy.dialects.mcp.maps import ToolMap
 
 # A server that the sidecar starts gets only these environment variables of the sidecar's, and so
 # none of its keys and settings.

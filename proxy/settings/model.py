@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import Reads
-from policy.places import Patterns  # noqa: TC001 - msgspec reads the annotation
+from policy.places import Patterns
 from policy.text.paths import BadPattern
 from proxy.dialects.mcp.maps import MapError
-from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
+from proxy.dialects.model.memory_tools import Maps
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
 from proxy.settings.tool_maps import maps_of_models
 from proxy.settings.values import BadValue, table_of

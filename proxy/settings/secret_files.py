@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from proxy.settings.values import BadValue, Secret, exact_secret
 from storage.trusted_files import Trust, UnfitFile, read_file, reason
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _FILE_BYTES_MAX: Final = 1024
 LIST_BYTES_MAX: Final = 16 * 1024

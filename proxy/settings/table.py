@@ -6,7 +6,8 @@ environment, `--body-bytes-max` where a flag exists.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -27,9 +28,6 @@ from proxy.settings.values import (
     uids,
     whole,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["ENVIRONMENT_PREFIX", "SETTINGS", "Address", "BadValue", "Raw", "Secret", "Setting"]
 

@@ -6,16 +6,14 @@ import functools
 import importlib.resources
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from policy.places import Patterns
 from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, Posture, ToolMap, parse_map
 from proxy.dialects.model.memory_tools import Maps
 from storage.trusted_files import UnfitFile, read_file
-
-if TYPE_CHECKING:
-    from policy.places import Patterns
 
 CONTEXT_MAP: Final = "context"
 # The map that store mode uses: its tools are those of the server `server-memory`.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import msgspec.inspect
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SECRET_LEN_MIN: Final = 20
 _SECRET_LEN_MAX: Final = 256

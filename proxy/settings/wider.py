@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING
 
-from policy.ruleset import parse_ruleset, wider_than
+from policy.ruleset import Ruleset, parse_ruleset, wider_than
+from proxy.settings.load import Settings
 from proxy.settings.servers import is_loopback
-
-if TYPE_CHECKING:
-    from policy.ruleset import Ruleset
-    from proxy.settings.load import Settings
 
 
 @lru_cache(maxsize=1)

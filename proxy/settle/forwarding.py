@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Final, Protocol
 
+from policy.model import CandidateId, Principal
 from policy.verdict import InvariantBroken
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import ITEMS_MAX, Forwarded
+from proxy.seams.guard import ITEMS_MAX, Forwarded, Guard, GuardedCall, Judged, Unsettled
 from storage.errors import StorageError
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+Asks = Callable[[Principal, GuardedCall], Awaitable[tuple[Judged, ...]]]
 
-    from policy.model import CandidateId, Principal
-    from proxy.seams.guard import Guard, GuardedCall, Judged, Unsettled
-
-    Asks = Callable[[Principal, GuardedCall], Awaitable[tuple[Judged, ...]]]
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
 # The exceptions of a guard that cannot answer.

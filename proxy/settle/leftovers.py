@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Generic
+from typing import Final, Generic
 
-from proxy.seams.backend import Reply
+from policy.model import CandidateId
+from proxy.seams.backend import Backend, Reply
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded
-
-if TYPE_CHECKING:
-    from policy.model import CandidateId
-    from proxy.seams.backend import Backend
-    from proxy.seams.guard import Unsettled
-    from proxy.settle.forwarding import Forwarding
+from proxy.seams.guard import Forwarded, Unsettled
+from proxy.settle.forwarding import Forwarding
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
 # An item whose outcome a read could not tell is looked up again after this many rounds, then after

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from aiohttp.abc import ResolveResult
 
 from proxy.seams.faults import UpstreamError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Network: TypeAlias = IPv4Network | IPv6Network
 LookUp: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]

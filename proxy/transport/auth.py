@@ -10,9 +10,10 @@ import logging
 import re
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 from urllib.parse import unquote_plus
 
 import msgspec
@@ -20,14 +21,10 @@ import msgspec
 from policy.model import Channel, Claims, Principal, PrincipalId, Tenant
 from proxy.seams.access import Access, Authenticated
 from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
+from proxy.settings.load import Binding, Secret
 from proxy.settings.values import SECRET_LEN_MIN
 from storage.errors import StoreUnavailable
 from storage.values import KeyRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
-
-    from proxy.settings.load import Binding, Secret
 
 _LOG: Final = logging.getLogger("mnemogate.auth")
 CREDENTIAL_LEN_MAX = 256

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import aiohttp
 import msgspec
@@ -22,19 +23,16 @@ from aiohttp import web
 from proxy.settings.load import Limits, SettingsError
 from proxy.transport.auth import Peer
 from proxy.transport.chunks import Chunks, Unframed
+from proxy.transport.crowd import Crowd
 from proxy.transport.exchange import Departure
 from proxy.transport.fixed_answers import FULL, INTERNAL, LATE, MALFORMED
 from proxy.transport.peers import peer_of
 from proxy.transport.request import Received
 from proxy.transport.spoken import Spoken
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+# Answers one request. A None as answer says that the request failed and nothing was sent.
+Answers = Callable[[Received], Awaitable[web.StreamResponse | None]]
 
-    from proxy.transport.crowd import Crowd
-
-    # Answers one request. A None as answer says that the request failed and nothing was sent.
-    Answers = Callable[[Received], Awaitable[web.StreamResponse | None]]
 
 AIOHTTP_FROM: Final = "3.14.4"
 AIOHTTP_BELOW: Final = "3.15"

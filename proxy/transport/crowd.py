@@ -7,14 +7,11 @@ that are free, except those that the next principal needs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 from proxy.seams.faults import Busy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from proxy.transport.auth import Peer
+from proxy.transport.auth import Peer
 
 STRANGERS_SHARE: Final = 8
 """One place more for each so many: whoever is new always finds one."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Final, Protocol, Self
 
 import msgspec
 
+from policy.model import Principal
+from proxy.seams.access import Access
 from proxy.seams.faults import Unauthenticated
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from types import TracebackType
-
-    from policy.model import Principal
-    from proxy.seams.access import Access
-    from proxy.seams.operation import Answering, HttpReply, HttpRequest
-    from proxy.transport.auth import Peer
-    from telemetry.events import TraceContext
-
+from proxy.seams.operation import Answering, HttpReply, HttpRequest
+from proxy.transport.auth import Peer
+from telemetry.events import TraceContext
 
 # The name under which telemetry counts requests that were refused before a front saw them.
 REFUSED_ROUTE: Final = "refused"

@@ -7,24 +7,20 @@ encoded body) is refused here.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
 from aiohttp import web
+from multidict import CIMultiDictProxy
 
 from proxy.dialects.strict_json.strict import check_text
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
+from proxy.settings.load import Limits
+from proxy.transport.request import Received
 from proxy.transport.stop import Stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from multidict import CIMultiDictProxy
-
-    from proxy.settings.load import Limits
-    from proxy.transport.request import Received
 
 TARGET_LEN_MAX: Final = 4_096
 QUERY_FIELDS_MAX: Final = 64

@@ -8,13 +8,18 @@ import os
 import re
 import socket
 import ssl
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
 
 import msgspec
+from aiohttp import web
 
+from policy.model import Principal
 from proxy.seams.faults import MalformedRequest, Unauthenticated
 from proxy.seams.operation import Answering, HttpReply, HttpRequest
-from proxy.settings.load import Address, Tls
+from proxy.seams.surroundings import Surroundings
+from proxy.settings.load import Address, Limits, Tls
 from proxy.transport.connection import READ_BYTES_MAX, Connection, Terms
 from proxy.transport.crowd import BURST, Crowd, RequestTurn, Turns
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Front, Incoming, Welcome
@@ -26,16 +31,6 @@ from proxy.transport.stop import Stop
 from proxy.transport.streaming import Streams
 from telemetry import propagation
 from telemetry.events import RequestServed, TraceContext
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from aiohttp import web
-
-    from policy.model import Principal
-    from proxy.seams.surroundings import Surroundings
-    from proxy.settings.load import Limits
 
 HANDSHAKE_S: Final = 5.0
 ACCEPTED_AT_ONCE: Final = 64

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from proxy.transport.auth import Peer
-
-if TYPE_CHECKING:
-    import asyncio
 
 _UCRED: Final = struct.Struct("3i")
 

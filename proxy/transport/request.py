@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from aiohttp import web
+from aiohttp import StreamReader, web
+from multidict import CIMultiDictProxy
 
 from policy.verdict import InvariantBroken
-
-if TYPE_CHECKING:
-    from aiohttp import StreamReader
-    from multidict import CIMultiDictProxy
-
-    from proxy.seams.operation import HttpReply
-    from proxy.transport.auth import Peer
-    from proxy.transport.exchange import Departure
+from proxy.seams.operation import HttpReply
+from proxy.transport.auth import Peer
+from proxy.transport.exchange import Departure
 
 _HTTP_11: Final = (1, 1)
 # Statuses whose answers never have a body (RFC 9110, section 15).

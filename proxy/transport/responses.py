@@ -7,7 +7,8 @@ peer or the store: no exception text, no traceback, no content.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -41,9 +42,6 @@ from storage.errors import (
     UnknownMemory,
     UnknownPins,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 __all__ = [
     "PROBLEM_TYPE",

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from aiohttp import web
+
+from proxy.transport.exchange import Departure, Pieces
+from proxy.transport.request import Received
 from proxy.transport.responses import attempt
 from proxy.transport.stop import Stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from aiohttp import web
-
-    from proxy.transport.exchange import Departure, Pieces
-    from proxy.transport.request import Received
 
 
 class Streams:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Self
+from types import TracebackType
+from typing import Final, Self
 
 import aiohttp
 import msgspec
 
 from proxy.seams.faults import UpstreamError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
-    from types import TracebackType
 
 HEADER_BYTES_MAX: Final = 16 * 1024
 _PIECE_BYTES: Final = 64 * 1024

@@ -8,25 +8,20 @@ after a restart.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from policy.model import MemoryClass
 from policy.text.readings import readings_of
 from policy.verdict import Reason
 from policy.withheld.flow import Flow
 from policy.withheld.matching import Looking, Sight
-from policy.withheld.words import SHORT_LEN_MIN, packed
+from policy.withheld.words import SHORT_LEN_MIN, Printer, packed
+from proxy.dialects.model.replies_withheld import Flows
 from proxy.seams.observations import NOTICE, WITHDRAWN, withheld_notice
-from proxy.withhold.state import BLOCK, RESULT, TEXT, Stuck, Told, put
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from policy.withheld.words import Printer
-    from proxy.dialects.model.replies_withheld import Flows
-    from proxy.withhold.convictions import Withdrawn
-    from proxy.withhold.state import Entry, Kept, Record
+from proxy.withhold.convictions import Withdrawn
+from proxy.withhold.state import BLOCK, RESULT, TEXT, Entry, Kept, Record, Stuck, Told, put
 
 # A unique call id has a long row of letters or digits. Other ids are a server's counters, `call_0`
 # or `functions.fetch:0`, which come again in the next conversation.

@@ -7,13 +7,15 @@ there before the quarantined one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from itertools import chain
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from policy.labels.forwarded_call import call_of
+from policy.model import Candidate, Memory, MemoryClass, Tenant
 from policy.query import EVERYTHING
 from policy.withheld.pieces import (
     EVER,
@@ -25,14 +27,9 @@ from policy.withheld.pieces import (
     pieces_of,
     runs_of,
 )
+from proxy.seams.recalls import ScreensRows
 from proxy.withhold.texts import strings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from policy.model import Candidate, Memory, MemoryClass, Tenant
-    from proxy.seams.recalls import ScreensRows
-    from storage.interfaces import MemoryReader, Quarantined
+from storage.interfaces import MemoryReader, Quarantined
 
 CLEAN_MAX: Final = 32_768
 _NO_LIMIT: Final = 1 << 62

@@ -8,23 +8,19 @@ sentence that was not used for longest is forgotten, and then it is no one's.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from policy.withheld.words import packed, unpacked
-from proxy.dialects.model.transcript import Voice
+from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice, Where
 from proxy.dialects.model.withheld import Leave
 from proxy.seams.by_identity import ByIdentity
+from proxy.seams.slices import RunsAside
 from proxy.withhold.state import Spoke, put
-from proxy.withhold.voices import TurnWords
+from proxy.withhold.voices import HostSentence, Listener, TurnWords, UserString
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+Refused = Callable[[Sequence[str]], frozenset[int]]
 
-    from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Where
-    from proxy.seams.slices import RunsAside
-    from proxy.withhold.voices import HostSentence, Listener, UserString
-
-    Refused = Callable[[Sequence[str]], frozenset[int]]
 
 OWN, OTHER, MODEL = 0, 1, 2
 """Marks of sentences: first said by host or person, by others, by a model."""

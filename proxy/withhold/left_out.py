@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
+from policy.model import Memory
 from policy.verdict import Reason
 from policy.withheld.matching import StoredText
 from policy.withheld.words import Printer, prints_of
-from proxy.dialects.model.withheld import sieved_body
+from proxy.dialects.model.withheld import Leave, sieved_body
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.observations import WITHDRAWN
 from proxy.withhold.asking import Asking
 from proxy.withhold.state import Kept, Told
 from proxy.withhold.texts import strings_of
 from proxy.withhold.withholding import WITHHOLD
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from policy.model import Memory
-    from proxy.dialects.model.withheld import Leave
-    from proxy.dialects.strict_json.tolerant import Json
 
 _KEY_LEN: Final = 32
 

@@ -7,18 +7,16 @@ words, ids and reasons: no text.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotations
+from policy.model import MemoryClass
 from policy.verdict import Reason
 from policy.withheld.matching import Terms, Withheld
 from policy.withheld.words import Print
 from proxy.withhold.convictions import NOTHING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 STUCK_MAX: Final = 50_000
 """Of each kind and principal, the newest count."""

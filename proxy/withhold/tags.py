@@ -7,10 +7,8 @@ name to its last closing tag, because the text between the two may have such tag
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 _TAG: Final = re.compile(r"<(/?)([A-Za-z][\w.:-]*)(\s[^<>]*)?>")
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 
 from policy.labels.forwarded_call import call_of
-from policy.model import ChangeKind, MemoryClass
+from policy.model import Candidate, ChangeKind, MemoryClass
 from policy.verdict import Reason
-from policy.withheld.words import prints_of
+from policy.withheld.words import Print, Printer, prints_of
 from proxy.seams.delivery import Way
 from proxy.seams.observations import observation_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from policy.model import Candidate
-    from policy.withheld.words import Print, Printer
 
 
 def texts_of(candidate: Candidate) -> tuple[tuple[str, ...], tuple[str, ...]]:

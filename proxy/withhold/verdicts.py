@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from policy.model import Tenant
-    from proxy.withhold.convictions import Convicted
-    from proxy.withhold.state import Ruling
+from policy.model import Tenant
+from proxy.withhold.convictions import Convicted
+from proxy.withhold.state import Ruling
 
 
 class Verdicts(Protocol):

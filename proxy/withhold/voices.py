@@ -7,21 +7,17 @@ of tools are of the agent's program (the host), if no one but her said their sen
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 import msgspec
 
 from policy.text.readings import readings_of
 from policy.text.repeating import flowing, repeated
 from policy.text.sentences import fingerprint, sentences_of, tails_of
-from proxy.dialects.model.transcript import Voice
+from proxy.dialects.model.transcript import ModelReply, Said, Turn, Voice
 from proxy.withhold.tags import tagged
 from proxy.withhold.texts import strings_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from proxy.dialects.model.transcript import ModelReply, Said, Turn
 
 REMINDER: Final = "system-reminder"
 """The tags between which a host speaks in a person's turn."""

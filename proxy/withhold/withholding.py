@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from policy.model import MemoryClass
+from policy.model import Memory, MemoryClass, Principal, PrincipalId, Tenant
 from policy.verdict import Reason
 from policy.withheld.matching import Sight, StoredText
 from policy.withheld.words import Printer, orders_of, unpacked
@@ -29,11 +30,14 @@ from proxy.dialects.model.bodies import bare_of_tokens
 from proxy.dialects.model.openai.withheld import withhold_chat, withhold_responses
 from proxy.dialects.model.reading import object_of
 from proxy.dialects.model.replies_withheld import ReplyFilter, sieved_reply
-from proxy.dialects.model.withheld import sieved, sieved_body, written
+from proxy.dialects.model.transcript import ModelCall, ModelRequest
+from proxy.dialects.model.withheld import Leave, sieved, sieved_body, written
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.faults import NotFound
+from proxy.seams.observations import ReviewPage
 from proxy.seams.pace import Pace
 from proxy.withhold.asking import NOWHERE, Asking, Conversation, Replies
-from proxy.withhold.first_speakers import AllSpeakers
+from proxy.withhold.first_speakers import AllSpeakers, RequestWords
 from proxy.withhold.state import (
     Begun,
     Cleared,
@@ -48,22 +52,11 @@ from proxy.withhold.state import (
     encode,
 )
 from proxy.withhold.texts import candidate_prints, own_texts, strings_of, texts_of
+from proxy.withhold.verdicts import Verdicts
 from proxy.withhold.voices import Listener
 from storage.deadline import Due
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
-from storage.values import Decision, Outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-
-    from policy.model import Memory, Principal, PrincipalId, Tenant
-    from proxy.dialects.model.transcript import ModelCall, ModelRequest
-    from proxy.dialects.model.withheld import Leave
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.seams.observations import ReviewPage
-    from proxy.withhold.first_speakers import RequestWords
-    from proxy.withhold.verdicts import Verdicts
-    from storage.values import Submission
+from storage.values import Decision, Outcome, Submission
 
 BEGUN_S: Final = 10.0
 """How long a decision that the writer has begun is waited for, beyond the deadline."""

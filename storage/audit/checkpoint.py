@@ -11,18 +11,15 @@ import binascii
 import hashlib
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from policy.verdict import InvariantBroken
 from storage.audit.merkle import HASH_LEN
 from storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 NOTE_LEN_MAX: Final = 65_536
 SIGNATURES_MAX: Final = 64

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -28,14 +29,9 @@ from policy.model import (
     Tenant,
 )
 from policy.verdict import InvariantBroken, Reason
-from storage.cases import CaseMode, CaseSignal, CaseStep  # noqa: TC001 - msgspec reads these
+from storage.cases import CaseMode, CaseSignal, CaseStep
 from storage.errors import StoreCorrupt
-from storage.values import VOUCH, Decision
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from storage.values import Row
+from storage.values import VOUCH, Decision, Row
 
 LEAF_FORMAT: Final = 1
 SALT_LEN: Final = 16

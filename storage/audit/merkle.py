@@ -8,15 +8,14 @@ the size of the log.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 from policy.verdict import InvariantBroken
 from storage.errors import StoreCorrupt
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+LeafSource = Callable[[int], bytes]
 
-    LeafSource = Callable[[int], bytes]
 
 HASH_LEN: Final = 32
 BAND: Final = 8

@@ -6,14 +6,16 @@ leaf that the cache knows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from policy.labels.forwarded_call import call_of
-from policy.model import ChangeKind, MemoryStatus
+from policy.model import CandidateId, ChangeKind, MemoryStatus
 from storage.audit import (
     Decided,
     IncidentLeaf,
     InterceptedLeaf,
+    Leaf,
     OperatorLeaf,
     ResultLeaf,
     VerdictLeaf,
@@ -22,18 +24,11 @@ from storage.errors import StoreCorrupt
 from storage.tables.change import read_leaf
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.forgotten_texts import forgotten_texts
-from storage.tables.lmdb_store import FORGOTTEN, KEYED
+from storage.tables.lmdb_store import FORGOTTEN, KEYED, View
 from storage.tables.rows import GuardedRow, candidate_of, guarded_row, read_id, read_row
 from storage.values import PAROLE, QUARANTINE, VOUCH, Decision, Forgotten, Moved, News, Stands
+from storage.write.engine import Engine
 from storage.write.hands import convicted_by
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from policy.model import CandidateId
-    from storage.audit import Leaf
-    from storage.tables.lmdb_store import View
-    from storage.write.engine import Engine
 
 FOLLOWED_MAX: Final = 20_000
 _LOOKED_BACK_MAX: Final = 100_000

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from policy.model import ChangeKind, Hiding, MemoryStatus
-from storage.hidden_behind import HidingDue
+from policy.model import ChangeKind, Hiding, MemoryStatus, Tenant
+from storage.hidden_behind import HiddenThere, HidingDue
+from storage.tables.change import Change
 from storage.tables.closed_keys import place_of
 from storage.tables.codec import decode_hidden_there
-from storage.tables.lmdb_store import HIDDEN_THERE, KEYED, QUARANTINES
-from storage.tables.rows import candidate_of, chain, guarded_row, read_id
+from storage.tables.lmdb_store import HIDDEN_THERE, KEYED, QUARANTINES, View
+from storage.tables.rows import GuardedRow, candidate_of, chain, guarded_row, read_id
+from storage.write.engine import Engine
 from storage.write.hidden_items import hidden_there, put_hidden_there
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from policy.model import Tenant
-    from storage.hidden_behind import HiddenThere
-    from storage.tables.change import Change
-    from storage.tables.lmdb_store import View
-    from storage.tables.rows import GuardedRow
-    from storage.write.engine import Engine
-    from storage.write.writer import EmbeddedWriter
+from storage.write.writer import EmbeddedWriter
 
 _STANDING = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
 

@@ -7,16 +7,16 @@ listed (docs/architecture.md#mcp).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from policy.labels.forwarded_call import call_of, removes
-from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus
+from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus, Tenant
 from storage.audit import ResultLeaf, VerdictLeaf
 from storage.behind.unmoved import Unmoved
-from storage.errors import StoreCorrupt, UnknownCandidate
-from storage.tables.change import read_leaf
+from storage.errors import StorageError, StoreCorrupt, UnknownCandidate
+from storage.tables.change import Change, read_leaf
 from storage.tables.closed_keys import (
     PlaceBehind,
     close_key,
@@ -27,36 +27,27 @@ from storage.tables.closed_keys import (
 )
 from storage.tables.codec import (
     NO_ORDINAL,
+    ForwardRecord,
     IdRecord,
     LineRecord,
     decode_forward,
     encode,
     ordinal_key,
 )
-from storage.tables.lmdb_store import FORWARDS, HIDDEN_THERE, IDS, KEYED, QUARANTINES, ROWS
+from storage.tables.lmdb_store import FORWARDS, HIDDEN_THERE, IDS, KEYED, QUARANTINES, ROWS, View
 from storage.tables.rows import (
+    GuardedRow,
     candidate_of,
     guarded_rows,
     held_key,
     read_id,
     read_row,
 )
-from storage.values import NO_KEYS, THE_STORE, Pending
+from storage.values import NO_KEYS, THE_STORE, Behind, ClosedKey, Pending, Row, Settled
+from storage.write.engine import Engine
 from storage.write.hidden_items import put_hidden_there
 from storage.write.text_behind import read_thing
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from policy.model import Tenant
-    from storage.errors import StorageError
-    from storage.tables.change import Change
-    from storage.tables.codec import ForwardRecord
-    from storage.tables.lmdb_store import View
-    from storage.tables.rows import GuardedRow
-    from storage.values import Behind, ClosedKey, Row, Settled
-    from storage.write.engine import Engine
-    from storage.write.writer import EmbeddedWriter
+from storage.write.writer import EmbeddedWriter
 
 
 class _Outcomes(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,20 +5,15 @@ An operator's commands hold it against what the server has (`mnemogate backend c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.labels.forwarded_call import call_of
-from policy.model import ChangeKind, MemoryStatus
+from policy.model import ChangeKind, MemoryStatus, Tenant
 from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import ROWS
-from storage.tables.rows import candidate_of, guarded_rows, read_row
+from storage.tables.lmdb_store import ROWS, View
+from storage.tables.rows import GuardedRow, candidate_of, guarded_rows, read_row
 from storage.values import KeptBehind, Stands
-
-if TYPE_CHECKING:
-    from policy.model import Tenant
-    from storage.tables.lmdb_store import View
-    from storage.tables.rows import GuardedRow
-    from storage.write.engine import Engine
+from storage.write.engine import Engine
 
 _STANDS: Final = {
     MemoryStatus.LIVE: Stands.LIVE,

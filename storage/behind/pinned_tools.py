@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
+from policy.model import PrincipalId, Tenant
 from storage.audit import OperatorLeaf
 from storage.errors import UnknownPins
+from storage.tables.change import Change
 from storage.tables.codec import decode_pins, encode
-from storage.tables.lmdb_store import PINS
-from storage.values import THE_STORE, Pinned
-
-if TYPE_CHECKING:
-    from policy.model import PrincipalId, Tenant
-    from storage.tables.change import Change
-    from storage.tables.lmdb_store import View
-    from storage.values import Tools
-    from storage.write.engine import Engine
-    from storage.write.writer import EmbeddedWriter
+from storage.tables.lmdb_store import PINS, View
+from storage.values import THE_STORE, Pinned, Tools
+from storage.write.engine import Engine
+from storage.write.writer import EmbeddedWriter
 
 PINNED: Final = "tools.pin"
 CHANGED: Final = "tools.change"

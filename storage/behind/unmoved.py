@@ -7,30 +7,30 @@ has a leaf or a row.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from policy.labels.forwarded_call import call_of
-from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus
-from policy.trust.ladder import NEWCOMER
+from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus, PrincipalId
+from policy.trust.ladder import NEWCOMER, TrustLevel
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, ResultLeaf, VerdictLeaf
 from storage.errors import StoreCorrupt
 from storage.tables.change import read_leaf
-from storage.tables.codec import IdRecord, decode_forward, decode_trust
-from storage.tables.lmdb_store import FORWARDS, KEYED, TRUST
-from storage.tables.rows import candidate_of, guarded_row, held_key, read_id, read_row, trust_of
+from storage.tables.codec import ForwardRecord, IdRecord, decode_forward, decode_trust
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import FORWARDS, KEYED, TRUST, View
+from storage.tables.rows import (
+    GuardedRow,
+    candidate_of,
+    guarded_row,
+    held_key,
+    read_id,
+    read_row,
+    trust_of,
+)
 from storage.trust import LATCHED, TRUST_OUTCOME
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from policy.model import PrincipalId
-    from policy.trust.ladder import TrustLevel
-    from storage.tables.codec import ForwardRecord
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.tables.rows import GuardedRow
-    from storage.values import Behind, Row
+from storage.values import Behind, Row
 
 LOOKED_BACK_MAX: Final = 8_192
 # A relay between a host and a server has the server's tools recorded just before its first call, so

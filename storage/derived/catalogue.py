@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.model import Reads
-from policy.query import AllOf, AnyOf, Compare, Field, Test, is_under
+from policy.model import Reads, Scope, Tenant
+from policy.query import AllOf, AnyOf, Compare, Field, Filter, Test, is_under
 from storage.tables.expiry import expiry_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from policy.model import Scope, Tenant
-    from policy.query import Filter
-    from storage.values import Row
+from storage.values import Row
 
 Ordinals = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import lmdb
 import msgspec
 
+from storage.derived.catalogue import Catalogue
 from storage.derived.recovery import derive, load_index
+from storage.derived.vectors.faiss_index import VectorIndex
+from storage.derived.vectors.segment_files import SegmentFiles
 from storage.errors import StorageError, StoreCorrupt, StoreUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from storage.derived.catalogue import Catalogue
-    from storage.derived.vectors.faiss_index import VectorIndex
-    from storage.derived.vectors.segment_files import SegmentFiles
-    from storage.tables.change import Added
-    from storage.tables.codec import StoreHeader
-    from storage.tables.lmdb_store import LmdbStore, View
-    from storage.values import Row
+from storage.tables.change import Added
+from storage.tables.codec import StoreHeader
+from storage.tables.lmdb_store import LmdbStore, View
+from storage.values import Row
 
 LOAD_BESIDE_LEN: Final = 20_000
 """A store with more rows than this opens before its rows are read."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import secrets
 from array import array
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from policy.model import MemoryStatus, Reads, SourceKind
+from policy.model import MemoryStatus, Reads, SourceKind, Tenant
 from storage.audit import Tree
+from storage.derived.catalogue import Catalogue, Mask, Ordinals
+from storage.derived.vectors.faiss_index import VectorIndex
+from storage.derived.vectors.segment_files import Loaded, SegmentFiles
 from storage.errors import StoreCorrupt, StoreUnavailable
 from storage.tables.change import Generation, load_generation
 from storage.tables.codec import (
@@ -23,19 +28,8 @@ from storage.tables.codec import (
     decode_scope,
     ordinal_key,
 )
-from storage.tables.lmdb_store import IDS, ROWS, VECTORS
+from storage.tables.lmdb_store import IDS, ROWS, VECTORS, LmdbStore, View
 from storage.tables.rows import ENDING, read_row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from policy.model import Tenant
-    from storage.derived.catalogue import Catalogue, Mask, Ordinals
-    from storage.derived.vectors.faiss_index import VectorIndex
-    from storage.derived.vectors.segment_files import Loaded, SegmentFiles
-    from storage.tables.lmdb_store import LmdbStore, View
 
 _INCARNATION_LEN: Final = 8
 _LOOK_UP_EVERY: Final = 1_024

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from policy.model import Memory
+from policy.model import Memory
 
 _MEMORY_BYTES: Final = 512  # the bytes of a memory in an answer besides its text
 

@@ -7,20 +7,15 @@ nobody what no read may show.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-from policy.model import ChangeKind, MemoryStatus
+from policy.model import ChangeKind, MemoryId, MemoryStatus, Tenant
+from storage.derived.catalogue import Mask
 from storage.tables.codec import NO_ORDINAL
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import View
 from storage.tables.rows import read_id, read_row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from policy.model import MemoryId, Tenant
-    from storage.derived.catalogue import Mask
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.values import Row
+from storage.values import Row
 
 
 def marks_at(view: View, tenant: Tenant, live: Mask, version: int) -> Mask:

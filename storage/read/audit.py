@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from storage.audit import inclusion_proof, open_checkpoint
+from storage.audit import Checkpoint, VerifierKey, inclusion_proof, open_checkpoint
 from storage.errors import StoreCorrupt, UnknownLeaf
 from storage.tables.change import Nodes
 from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import LEAVES
+from storage.tables.lmdb_store import LEAVES, LmdbStore, View
 from storage.values import AuditHead, AuditProof
-
-if TYPE_CHECKING:
-    from storage.audit import Checkpoint, VerifierKey
-    from storage.tables.lmdb_store import LmdbStore, View
 
 
 class EmbeddedAudit:

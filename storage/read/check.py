@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -27,6 +27,7 @@ from storage.errors import StoreCorrupt
 from storage.tables.change import Nodes, leaf_source
 from storage.tables.codec import (
     NO_ORDINAL,
+    StoreHeader,
     decode_forward,
     decode_held,
     decode_hidden_by,
@@ -35,6 +36,7 @@ from storage.tables.codec import (
     decode_row,
     ordinal_key,
 )
+from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import (
     CHILDREN,
     FORWARDS,
@@ -47,15 +49,11 @@ from storage.tables.lmdb_store import (
     ROWS,
     TABLES,
     VECTORS,
+    View,
 )
 from storage.tables.rows import candidate_of
 from storage.values import CheckReport, Decision, Row
-
-if TYPE_CHECKING:
-    from storage.tables.codec import StoreHeader
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.write.engine import Engine
+from storage.write.engine import Engine
 
 _NORM_TOLERANCE: Final = 1e-3
 _PARENTS: Final = b"derived_from"

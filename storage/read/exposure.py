@@ -11,19 +11,15 @@ not shown at all.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Hashable
+from typing import Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from policy.labels.seen import HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from policy.model import Hit, PrincipalId, Tenant
+from policy.model import Hit, PrincipalId, Tenant
 
 EXAMINED_MIN: Final = 200
 """At least so many of the nearest memories compete for the places of a search."""

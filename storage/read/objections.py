@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from policy.model import MemoryStatus
+from policy.model import MemoryStatus, Tenant
 from storage.audit import VerdictLeaf, decode_leaf
 from storage.errors import StoreCorrupt
 from storage.tables.codec import decode_id, ordinal_key
-from storage.tables.lmdb_store import IDS, LEAVES
+from storage.tables.lmdb_store import IDS, LEAVES, LmdbStore, View
 from storage.tables.rows import chain, memory_of, read_row
-from storage.values import Objection
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from policy.model import Tenant
-    from storage.tables.lmdb_store import LmdbStore, View
-    from storage.values import Row
+from storage.values import Objection, Row
 
 
 class EmbeddedObjections:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from policy.model import SourceKind
+from policy.model import Hit, SourceKind
 from storage.audit import VerdictLeaf
 from storage.read.exposure import Origin, Placing
 from storage.tables.change import read_leaf
 from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import VECTORS
+from storage.tables.lmdb_store import VECTORS, View
 from storage.tables.rows import read_row
+from storage.values import Row
+from storage.write.engine import Engine
 from storage.write.paroling import parole_record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import Hit
-    from storage.tables.lmdb_store import View
-    from storage.values import Row
-    from storage.write.engine import Engine
 
 _KEPT_MAX: Final = 65_536
 

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from policy.model import MemoryStatus
+from policy.model import HistoryEntry, Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
+from policy.withheld.pieces import Piece
 from storage.audit import OperatorLeaf, decode_leaf
-from storage.tables.codec import decode_id, ordinal_key
+from storage.tables.codec import IdRecord, decode_id, ordinal_key
 from storage.tables.forgotten_texts import forgotten_texts
-from storage.tables.lmdb_store import IDS, INCIDENTS, LEAVES, QUARANTINES
+from storage.tables.lmdb_store import IDS, INCIDENTS, LEAVES, QUARANTINES, View
 from storage.tables.rows import chain, history_of, memory_of, read_id, read_row, text_of
 from storage.values import PAROLE, QUARANTINE, Hand, QuarantinedText
+from storage.write.engine import Engine
 from storage.write.hands import convicted_by, hidden_by
 from storage.write.quarantine import subject_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from policy.model import HistoryEntry, Memory, MemoryId, PrincipalId, Tenant
-    from policy.withheld.pieces import Piece
-    from storage.tables.codec import IdRecord
-    from storage.tables.lmdb_store import View
-    from storage.write.engine import Engine
 
 _INCIDENT: Final = re.compile(r"incident ([0-9a-f]{16})")
 _HISTORY_BYTES: Final = 8 * 1024 * 1024

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar, cast
+from typing import Final, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 import numpy as np
 
 from policy.canonical import decode_canonical
-from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus, Reads
-from policy.query import EVERYTHING, matches
+from policy.model import (
+    CandidateId,
+    Entity,
+    HistoryEntry,
+    Hit,
+    Memory,
+    MemoryId,
+    MemoryStatus,
+    PrincipalId,
+    Reads,
+    SourceKind,
+    Tenant,
+)
+from policy.query import EVERYTHING, Filter, matches
+from storage.derived.catalogue import Ordinals
 from storage.read.answer_room import AnswerRoom
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
-from storage.read.exposure import EXAMINED_MIN, Exposure
+from storage.read.exposure import EXAMINED_MIN, Exposure, Placing
 from storage.read.origins import Origins
 from storage.read.trust_reads import TrustReads
 from storage.recalls import NEAREST_MAX
@@ -27,7 +41,7 @@ from storage.tables.codec import (
     decode_held,
     decode_key,
 )
-from storage.tables.lmdb_store import ANCHORS, HELD, KEYS
+from storage.tables.lmdb_store import ANCHORS, HELD, KEYS, View
 from storage.tables.rows import (
     chain,
     held_candidate_of,
@@ -39,20 +53,22 @@ from storage.tables.rows import (
     read_id,
     read_row,
 )
-from storage.values import EntityPage, Page, Searched, StoreStatus, TenantUsage, Turnover
+from storage.values import (
+    Anchor,
+    CheckReport,
+    EntityPage,
+    HeldCandidate,
+    KeyRecord,
+    Page,
+    Row,
+    Searched,
+    StoreStatus,
+    TenantUsage,
+    Turnover,
+)
+from storage.write.engine import Engine
 from storage.write.lines import denied_lines
 from storage.write.wellness import notice, writable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
-
-    from policy.model import HistoryEntry, PrincipalId, SourceKind, Tenant
-    from policy.query import Filter
-    from storage.derived.catalogue import Ordinals
-    from storage.read.exposure import Placing
-    from storage.tables.lmdb_store import View
-    from storage.values import Anchor, CheckReport, HeldCandidate, KeyRecord, Row
-    from storage.write.engine import Engine
 
 Selected = TypeVar("Selected")
 
@@ -88,8 +104,6 @@ class EmbeddedReader(TrustReads):
         self._origins = origins or Origins(engine)
         # The anchors of every tenant, and the count of changes under which they were read.
         self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
-
-    # ---- reading memories ------------------------------------------------------------------------
 
     def at(self, reads: Reads) -> Self:
         """The reader of the rows at or above a floor: for it, nothing below exists."""
@@ -431,8 +445,6 @@ class EmbeddedReader(TrustReads):
         cut = offset + len(entities) < len(listed)
         return EntityPage(total=len(listed), entities=tuple(entities), cut=cut)
 
-    # ---- reading candidates that wait for a person -----------------------------------------------
-
     def held(self, tenant: Tenant | None = None) -> tuple[HeldCandidate, ...]:
         """Held candidates, oldest first, without their content."""
         with self._store.reading() as view:
@@ -470,8 +482,6 @@ class EmbeddedReader(TrustReads):
         """The candidates of which a person denied a line that is not forgiven. Any thread."""
         with self._store.reading() as view:
             return frozenset(denied_lines(view).values())
-
-    # ---- reading tables that operators change ----------------------------------------------------
 
     def keys(self) -> tuple[KeyRecord, ...]:
         """Every key record, revoked ones too, oldest first."""
@@ -513,8 +523,6 @@ class EmbeddedReader(TrustReads):
                 continue
             by_tenant[anchor.tenant] = (*by_tenant.get(anchor.tenant, ()), anchor)
         return by_tenant
-
-    # ---- reports on the store as a whole ---------------------------------------------------------
 
     def usage(self) -> tuple[TenantUsage, ...]:
         """How many bytes of the store each tenant takes, the largest first."""

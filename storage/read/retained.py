@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from policy.after.retention import Item
-from policy.model import MemoryStatus
+from policy.model import MemoryId, MemoryStatus, Tenant
 from storage.tables.codec import decode_row, ordinal_key
 from storage.tables.expiry import expiry_ms
-from storage.tables.lmdb_store import ROWS
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import ROWS, LmdbStore, View
 from storage.tables.rows import read_id
-
-if TYPE_CHECKING:
-    from policy.model import MemoryId, Tenant
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import LmdbStore, View
-    from storage.values import Row
+from storage.values import Row
 
 
 class EmbeddedRetained:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from policy.model import PrincipalId, Tenant
 from policy.trust.ladder import NEWCOMER, TrustState
 from storage.tables.codec import decode_origin, decode_recent, decode_trust
-from storage.tables.lmdb_store import ORIGINS, RECENT, TRUST
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import ORIGINS, RECENT, TRUST, LmdbStore
 from storage.tables.rows import trust_of
 from storage.trust import OriginTrust, TrustEvent
-
-if TYPE_CHECKING:
-    from policy.model import PrincipalId, Tenant
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import LmdbStore
 
 
 class TrustReads:

@@ -10,12 +10,14 @@ import errno
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from policy.model import MemoryStatus
+from policy.model import Memory, MemoryId, MemoryStatus, Tenant
 from storage.errors import StorageError
 from storage.recall_log.ids import RecallIds
 from storage.recall_log.packing import (
@@ -33,21 +35,22 @@ from storage.recall_log.packing import (
     unpack_ordinals,
     unpack_scores,
 )
-from storage.recall_log.sealed_segments import Segments, Stored
-from storage.recalls import NEAREST_MAX, InContext, Recall, Recalled, Reply, Span
+from storage.recall_log.sealed_segments import Frame, SegmentKey, Segments, Stored
+from storage.recalls import (
+    NEAREST_MAX,
+    InContext,
+    LaterHits,
+    Recall,
+    Recalled,
+    RecallOptions,
+    Reply,
+    Span,
+)
 from storage.tables.codec import NO_ORDINAL
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import LmdbStore, View
 from storage.tables.rows import memory_of, read_id, read_row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from policy.model import Memory, MemoryId, Tenant
-    from storage.recall_log.sealed_segments import Frame, SegmentKey
-    from storage.recalls import LaterHits, RecallOptions
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import LmdbStore, View
-    from storage.values import Row
+from storage.values import Row
 
 QUEUE_MAX: Final = 10_000
 TEXTS_MAX: Final = 4 * 1024 * 1024

@@ -1,9 +1,9 @@
-# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """The bytes of one record of the recall ledger, and the record of such bytes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -11,9 +11,6 @@ import numpy as np
 from policy.model import PrincipalId, Tenant
 from policy.query import Filter
 from storage.recalls import Where
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _NO_ORDINAL: Final = 2**32 - 1
 

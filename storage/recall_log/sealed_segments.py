@@ -18,29 +18,26 @@ import os
 import re
 import struct
 from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b, sha256
 from io import BytesIO
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from numpy.typing import NDArray
 
 from storage.ground.randomness import random_bytes
 from storage.state_directory import DIRECTORY_MODE, FILE_MODE
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from pathlib import Path
-    from typing import BinaryIO
+_Rows = NDArray[np.void]
+# Which rows of an index are looked for: their places, ascending.
+_Pick = Callable[[_Rows], NDArray[np.intp]]
 
-    from numpy.typing import NDArray
-
-    _Rows = NDArray[np.void]
-    # Which rows of an index are looked for: their places, ascending.
-    _Pick = Callable[[_Rows], NDArray[np.intp]]
 
 SEGMENT_LEN: Final = 16_384
 """Records in one segment, at most; fewer where fewer than eight such segments are kept."""

@@ -6,29 +6,34 @@ Each batch is one transaction.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from policy.model import PrincipalId
 from storage.errors import UnknownIncident
-from storage.incidents import Contained, Kind, Stage, Touched
-from storage.repair.past import planned, point_at, point_of
+from storage.incidents import (
+    Caught,
+    Contained,
+    Incident,
+    Kind,
+    Past,
+    Reach,
+    Rewound,
+    Stage,
+    Touched,
+)
+from storage.repair.past import Plan, planned, point_at, point_of
 from storage.repair.reaching import caught, reached
 from storage.tables.codec import decode_hidden_by, decode_incident
 from storage.tables.lmdb_store import INCIDENTS, QUARANTINES
+from storage.write.engine import Engine
 from storage.write.incident_records import IncidentRecords, read_incident
 from storage.write.quarantine import Paroled, Quarantine
 from storage.write.rewinding import BatchRewound, Rewinding
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from policy.model import PrincipalId
-    from storage.incidents import Caught, Incident, Past, Reach, Rewound
-    from storage.repair.past import Plan
-    from storage.write.engine import Engine
-    from storage.write.writer import EmbeddedWriter
+from storage.write.writer import EmbeddedWriter
 
 _CHANGED: Final = frozenset({"put_back", "hidden", "shown"})
 BATCH_LEN: Final = 1_000

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from policy.model import ChangeKind, MemoryStatus
+from policy.model import ChangeKind, MemoryId, MemoryStatus, Tenant
 from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf, decode_leaf
 from storage.errors import NoSuchPast
-from storage.incidents import Kind, Rewound, Touched
+from storage.incidents import Kind, Past, Reach, Rewound, Touched
 from storage.repair.reaching import fits
 from storage.tables.change import read_leaf
 from storage.tables.codec import NO_ORDINAL, decode_incident, decode_row
-from storage.tables.lmdb_store import INCIDENTS, LEAVES, ROWS
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import INCIDENTS, LEAVES, ROWS, View
 from storage.tables.rows import read_id, read_row
-from storage.values import PAROLE, QUARANTINE, Decision
+from storage.values import PAROLE, QUARANTINE, Decision, Row
 from storage.write.hands import hidden_by
 from storage.write.quarantine import subject_of
 from storage.write.rewinding import PutBack
-
-if TYPE_CHECKING:
-    from policy.model import MemoryId, Tenant
-    from storage.incidents import Past, Reach
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.values import Row
 
 _BIRTHS: Final = frozenset({"store.create", "store.restore"})
 _GONE: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
-from policy.model import MemoryStatus
+from policy.model import MemoryId, MemoryStatus
 from storage.audit import VerdictLeaf
 from storage.errors import StoreCorrupt
-from storage.incidents import Caught
+from storage.incidents import Caught, Reach
 from storage.tables.change import read_leaf
 from storage.tables.codec import decode_row
-from storage.tables.lmdb_store import ROWS
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import ROWS, View
 from storage.tables.rows import candidate_of, children_of, read_id, read_row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from policy.model import MemoryId
-    from storage.incidents import Reach
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.values import Row
+from storage.values import Row
 
 
 class Reached(msgspec.Struct, frozen=True, kw_only=True):

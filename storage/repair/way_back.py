@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from policy.after.closure import Act
-from policy.model import MemoryId, MemoryStatus
+from policy.model import MemoryId, MemoryStatus, PrincipalId, Tenant
 from storage.audit import InterceptedLeaf, VerdictLeaf
+from storage.cases import Case
 from storage.errors import StoreCorrupt, UnknownMemory
 from storage.paroles import Hidden, OnProbation, Outlived
 from storage.tables.change import read_leaf
-from storage.tables.codec import NO_ORDINAL, decode_case, decode_parole
-from storage.tables.lmdb_store import CASES, PAROLES
+from storage.tables.codec import NO_ORDINAL, IdRecord, decode_case, decode_parole
+from storage.tables.lmdb_store import CASES, PAROLES, View
 from storage.tables.rows import chain, is_expired, memory_of, read_id, read_row
+from storage.values import Row, Standing
+from storage.write.engine import Engine
 from storage.write.hands import hidden_by
 from storage.write.paroling import Paroling, parole_record
 from storage.write.quarantine import subject_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from policy.model import PrincipalId, Tenant
-    from storage.cases import Case
-    from storage.tables.codec import IdRecord
-    from storage.tables.lmdb_store import View
-    from storage.values import Row, Standing
-    from storage.write.engine import Engine
-    from storage.write.writer import EmbeddedWriter
+from storage.write.writer import EmbeddedWriter
 
 _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED})
 

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from policy.after.closure import BLAST_MAX, Act, Relation
-from policy.model import MemoryStatus
+from policy.model import MemoryId, MemoryStatus, PrincipalId, SourceKind, Tenant
 from policy.query import EVERYTHING
 from storage.audit import VerdictLeaf
+from storage.cases import Accused, Case, CaseStep, Named, Opening, Progress
 from storage.incidents import Reach
+from storage.interfaces import MemoryReader
 from storage.repair.reaching import reached
 from storage.tables.change import read_leaf
 from storage.tables.codec import decode_case, ordinal_key
-from storage.tables.lmdb_store import CASES, VECTORS
+from storage.tables.lmdb_store import CASES, VECTORS, View
 from storage.tables.rows import read_id, read_row
+from storage.values import Row
 from storage.write.case_records import CaseRecords, read_case
+from storage.write.engine import Engine
 from storage.write.following import Following, named
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from policy.model import MemoryId, PrincipalId, SourceKind, Tenant
-    from storage.cases import Accused, Case, CaseStep, Named, Opening, Progress
-    from storage.interfaces import MemoryReader
-    from storage.tables.lmdb_store import View
-    from storage.values import Row
-    from storage.write.engine import Engine
-    from storage.write.writer import EmbeddedWriter
+from storage.write.writer import EmbeddedWriter
 
 NEAR_MIN: Final = 0.9
 """The cosine from which on two memories count as near copies."""

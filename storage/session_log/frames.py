@@ -12,16 +12,14 @@ from __future__ import annotations
 import os
 import struct
 from hashlib import blake2b, sha256
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from storage.ground.randomness import random_bytes
 from storage.state_directory import FILE_MODE, fsync_directory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAME: Final = "log"
 UNFINISHED: Final = ".log.unfinished"

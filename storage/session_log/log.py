@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from storage.errors import StoreUnavailable
 from storage.session_log.frames import (
@@ -24,10 +26,6 @@ from storage.session_log.frames import (
     write_all,
 )
 from storage.state_directory import DIRECTORY_MODE, fsync_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 DIRECTORY: Final = "sessions"
 RECORD_LEN_MAX: Final = 16 * 1024 * 1024

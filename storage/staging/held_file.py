@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import lmdb
 
 from storage.errors import StoreUnavailable
 from storage.state_directory import DIRECTORY_MODE, FILE_MODE, fsync_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
 
 _DATA: Final = "data.mdb"
 _MAKING: Final = "making.mdb"

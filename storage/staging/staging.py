@@ -15,7 +15,11 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import lmdb
 
 from policy.model import CandidateId
 from policy.verdict import InvariantBroken
@@ -25,12 +29,6 @@ from storage.staging.sealing import KEY_LEN, new_key, packed, seal, unseal
 from storage.staging.undecided import Undecided, name_of
 from storage.state_directory import fsync_directory, write_durably
 from storage.values import Contents, Sealed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    import lmdb
 
 _CANONICAL: Final = b"c"
 _EVIDENCE: Final = b"e"

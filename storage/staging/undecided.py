@@ -13,21 +13,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import lmdb
 
+from policy.model import CandidateId
 from storage.errors import StoreUnavailable
 from storage.staging.sealing import unpacked, unseal
 from storage.state_directory import FILE_MODE
-from storage.values import STAGED_IN_MEMORY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from policy.model import CandidateId
-    from storage.values import Contents, Sealed
+from storage.values import STAGED_IN_MEMORY, Contents, Sealed
 
 UNLINKED: Final = "unlinked file"
 _DESCRIPTORS: Final = Path("/proc/self/fd")

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from policy.model import CandidateId, Tenant
 from policy.verdict import InvariantBroken
-from storage.audit import Tree, decode_leaf, encode_leaf, sign_checkpoint
+from storage.audit import Leaf, Tree, decode_leaf, encode_leaf, sign_checkpoint
 from storage.errors import StoreCorrupt
-from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import LEAVES, NODES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from policy.model import CandidateId, Tenant
-    from storage.audit import Leaf
-    from storage.tables.codec import HeldRow, StoreHeader
-    from storage.tables.lmdb_store import Draft, View
-    from storage.values import Contents, HeldCandidate, Outcome, Row
+from storage.tables.codec import HeldRow, StoreHeader, ordinal_key
+from storage.tables.lmdb_store import LEAVES, NODES, Draft, View
+from storage.values import Contents, HeldCandidate, Outcome, Row
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,23 +11,17 @@ them than rows of memories behind servers, which tenants pay for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from policy.labels.forwarded_call import call_of
-from policy.model import ChangeKind, MemoryStatus
+from policy.model import ChangeKind, MemoryStatus, Tenant
+from storage.tables.change import Change
 from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import CLOSED
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import CLOSED, View
 from storage.tables.rows import candidate_of, guarded_rows
-from storage.values import ClosedKey
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from policy.model import Tenant
-    from storage.tables.change import Change
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.values import Row
+from storage.values import ClosedKey, Row
 
 _ON_SERVER = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED})
 NOT_CLOSED = ClosedKey(mine=False, others=False)

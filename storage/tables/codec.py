@@ -1,4 +1,3 @@
-# ruff: noqa: TC001 - msgspec reads the annotations, so imports for them alone have to stay
 """Bytes on disk: every value is `format byte | 16-byte digest | payload`, checked on read.
 
 LMDB has no page checksums: a flipped bit comes back as another value. The digest covers the table,
@@ -15,7 +14,6 @@ from typing import Final
 import msgspec
 
 from policy.facts import AnchorProbe, BudgetState, TokenState
-from policy.labels.derive import Reading
 from policy.model import (
     Basis,
     CandidateId,
@@ -25,6 +23,7 @@ from policy.model import (
     MemoryStatus,
     PrincipalId,
     Provenance,
+    Reading,
     Scope,
     SourceKind,
     Tenant,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import lmdb
 
 from storage.errors import StoreUnavailable
 from storage.state_directory import DIRECTORY_MODE, FILE_MODE, fsync_directory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DATA: Final = "data.mdb"
 

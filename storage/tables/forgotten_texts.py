@@ -11,7 +11,8 @@ row of a memory behind a server, and its tenant pays for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -22,18 +23,12 @@ from policy.model import ChangeKind, Tenant
 from policy.withheld.pieces import EVER, Piece, hidden_pieces
 from storage.errors import StoreCorrupt
 from storage.ground.randomness import random_bytes
+from storage.tables.change import Change
 from storage.tables.codec import encode, ordinal_key
-from storage.tables.lmdb_store import FORGOTTEN
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import FORGOTTEN, View
 from storage.tables.rows import candidate_of
-from storage.values import Forgotten
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from storage.tables.change import Change
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.values import Row
+from storage.values import Forgotten, Row
 
 _NONCE_LEN: Final = 12
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from storage.errors import UnknownFormat
-from storage.tables.codec import STORE_FORMAT
-
-if TYPE_CHECKING:
-    from storage.tables.codec import StoreHeader
+from storage.tables.codec import STORE_FORMAT, StoreHeader
 
 
 def refuse_unknown(header: StoreHeader | None) -> None:

@@ -6,12 +6,9 @@ import re
 import struct
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from policy.model import MemoryId
-
-if TYPE_CHECKING:
-    from policy.model import Candidate, Digest, PrincipalId, Tenant
+from policy.model import Candidate, Digest, MemoryId, PrincipalId, Tenant
 
 _NAME_LEN: Final = 16
 _KEYED_LEN: Final = 8

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import lmdb
 
@@ -22,14 +24,8 @@ from storage.errors import (
 )
 from storage.ground.lease import Lease
 from storage.state_directory import FILE_MODE, fsync_directory
-from storage.tables.codec import decode_header, encode, frame, unframe
+from storage.tables.codec import StoreHeader, decode_header, encode, frame, unframe
 from storage.tables.copying import copy_compactly
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from pathlib import Path
-
-    from storage.tables.codec import StoreHeader
 
 META: Final = b"meta"
 ROWS: Final = b"rows"

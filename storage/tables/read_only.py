@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lmdb
 
 from storage.errors import StoreUnavailable
+from storage.tables.codec import StoreHeader
 from storage.tables.lmdb_store import META, TABLES, View
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
-
-    from storage.tables.codec import StoreHeader
 
 
 @contextmanager

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from policy.canonical import decode_canonical
-from policy.model import ChangeKind, HistoryEntry, Memory, MemoryStatus, Reads
+from policy.model import (
+    Candidate,
+    CandidateId,
+    ChangeKind,
+    HistoryEntry,
+    Memory,
+    MemoryId,
+    MemoryStatus,
+    PrincipalId,
+    Reads,
+    Tenant,
+)
 from policy.trust.ladder import TrustState
 from storage.errors import StoreCorrupt
-from storage.tables.codec import NO_ORDINAL, TrustRecord, decode_id, decode_row, ordinal_key
+from storage.tables.codec import (
+    NO_ORDINAL,
+    HeldRow,
+    IdRecord,
+    TrustRecord,
+    decode_id,
+    decode_row,
+    ordinal_key,
+)
 from storage.tables.expiry import expiry_ms
-from storage.tables.lmdb_store import CHILDREN, IDS, KEYED, ROWS
-from storage.values import HeldCandidate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from policy.model import Candidate, CandidateId, MemoryId, PrincipalId, Tenant
-    from storage.tables.codec import HeldRow, IdRecord
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.values import Row
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import CHILDREN, IDS, KEYED, ROWS, View
+from storage.values import HeldCandidate, Row
 
 GROUP_LEN: Final = 7
 ENDING: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from pathlib import Path
+from typing import Annotated, Final
 
 import lmdb
 import msgspec
@@ -40,9 +41,6 @@ from storage.tables.read_only import header_of, hot, read_only
 from storage.trusted_files import Trust, UnfitFile, read_file, reason, refuse_replaceable
 from storage.values import BackupSummary
 from storage.write.checkpoint_copy import NOTE_LEN_MAX
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BACKUP_FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"

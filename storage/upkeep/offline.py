@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from policy.model import MemoryStatus
-from storage.audit import InterceptedLeaf, VerdictLeaf, decode_leaf
+from storage.audit import InterceptedLeaf, Leaf, VerdictLeaf, decode_leaf
 from storage.errors import StoreCorrupt
 from storage.read.audit import stored_leaf
 from storage.tables.change import Nodes
 from storage.tables.codec import decode_id, decode_row, ordinal_key
 from storage.tables.formats import refuse_unknown
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import IDS, LEAVES, ROWS
+from storage.tables.lmdb_store import IDS, LEAVES, ROWS, View
 from storage.tables.read_only import read_only
 from storage.upkeep.backup import take
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from pathlib import Path
-
-    from storage.audit import Leaf
-    from storage.tables.lmdb_store import View
-    from storage.values import BackupSummary, Row
+from storage.values import BackupSummary, Row
 
 
 class EmbeddedFiles:

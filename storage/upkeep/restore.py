@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 from policy.gate import GATE
+from policy.model import PrincipalId
+from policy.ruleset import Ruleset
 from storage.audit import BadCheckpoint, Tree, VerifierKey, open_checkpoint
 from storage.embedded import EmbeddedOptions, open_embedded
 from storage.errors import BadBackup, NoSecrets, StoreRolledBack, StoreUnavailable
+from storage.interfaces import AuditedView
 from storage.session_log.frames import FrameKeys, make, read_contents
 from storage.session_log.log import DIRECTORY
-from storage.state_directory import DIRECTORY_MODE, FILE_MODE, fsync_directory, write_durably
+from storage.state_directory import (
+    DIRECTORY_MODE,
+    FILE_MODE,
+    Secrets,
+    fsync_directory,
+    write_durably,
+)
 from storage.tables.change import Nodes, leaf_source
 from storage.tables.copying import fsync_file
 from storage.tables.read_only import read_only
@@ -20,24 +31,15 @@ from storage.upkeep.backup import (
     CHECKPOINT,
     SECRET_NAMES,
     SESSIONS,
+    Manifest,
     load_secrets,
     note_of,
     read_manifest,
     verify,
 )
 from storage.upkeep.offline import EmbeddedFiles
+from storage.values import StoreStatus
 from storage.write.checkpoint_copy import NOTE_LEN_MAX, CheckpointCopy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from policy.model import PrincipalId
-    from policy.ruleset import Ruleset
-    from storage.interfaces import AuditedView
-    from storage.state_directory import Secrets
-    from storage.upkeep.backup import Manifest
-    from storage.values import StoreStatus
 
 _WORKING: Final = ".restoring"
 

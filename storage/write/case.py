@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from policy.canonical import decode_canonical, digest_of
-from policy.facts import Approval
+from policy.facts import Approval, InterceptRecord
 from policy.labels.derive import read_candidate
-from policy.verdict import Reason, Reject
+from policy.model import CandidateId, Digest, Memory, PrincipalId, Provenance, Reading
+from policy.trust.ladder import TrustState
+from policy.verdict import Hold, Reason, Reject
+from storage.deadline import Due
 from storage.tables.codec import (
+    FirstOutcome,
     HeldEvidence,
+    HeldRow,
     StagedEvidence,
     decode_evidence,
     decode_staged,
     encode,
 )
+from storage.tables.keys import KeyedNames
 from storage.values import Contents, Outcome, Submission
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.facts import InterceptRecord
-    from policy.labels.derive import Reading
-    from policy.model import CandidateId, Digest, Memory, PrincipalId, Provenance
-    from policy.trust.ladder import TrustState
-    from policy.verdict import Hold
-    from storage.deadline import Due
-    from storage.tables.codec import FirstOutcome, HeldRow
-    from storage.tables.keys import KeyedNames
 
 _BUDGETS: Final = 9
 

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from policy.after.closure import BLAST_MAX, Act, Relation
-from policy.model import MemoryStatus
+from policy.model import MemoryStatus, PrincipalId
 from storage.audit import IncidentLeaf
-from storage.cases import NAMED_MAX, Case, CaseStep, may_follow
+from storage.cases import NAMED_MAX, Accused, Case, CaseStep, Named, Opening, Progress, may_follow
 from storage.errors import UnknownIncident
 from storage.ground.randomness import random_bytes
+from storage.tables.change import Change
 from storage.tables.codec import decode_case, encode
-from storage.tables.lmdb_store import CASES
+from storage.tables.lmdb_store import CASES, View
 from storage.tables.rows import read_id, read_row
+from storage.write.engine import Engine
 from storage.write.following import Enforcing, Following, named
 from storage.write.hands import hidden_by
 from storage.write.paroling import end_probation, parole_record
 from storage.write.quarantine import log_standing, place
 from storage.write.rewinding import Rewinding
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from policy.model import PrincipalId
-    from storage.cases import Accused, Named, Opening, Progress
-    from storage.tables.change import Change
-    from storage.tables.lmdb_store import View
-    from storage.write.engine import Engine
 
 _ID_LEN: Final = 8
 _BYTES: Final = 2_048

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from storage.audit import (
     BadCheckpoint,
+    Checkpoint,
     ForeignCheckpoint,
     Tree,
     VerifierKey,
@@ -14,15 +16,9 @@ from storage.audit import (
 from storage.errors import StoreRolledBack, StoreUnavailable
 from storage.state_directory import DIRECTORY_MODE, write_durably
 from storage.tables.change import Nodes, leaf_source
+from storage.tables.codec import StoreHeader
+from storage.tables.lmdb_store import View
 from storage.trusted_files import UnfitFile, read_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.audit import Checkpoint
-    from storage.tables.codec import StoreHeader
-    from storage.tables.lmdb_store import View
-
 
 NOTE_LEN_MAX: Final = 64 * 1024
 

@@ -7,26 +7,36 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
-from policy.model import Candidate, ChangeKind, Forwarded, MemoryId, MemoryStatus, Scope
-from policy.verdict import Hold, InvariantBroken, Reject
+from policy.model import (
+    Candidate,
+    ChangeKind,
+    Forwarded,
+    MemoryId,
+    MemoryStatus,
+    PrincipalId,
+    Scope,
+)
+from policy.verdict import Hold, InvariantBroken, Permit, Reject
 from storage.audit import (
     NO_STEP_BEFORE,
     OBSERVED_HOLD,
     OBSERVED_REJECT,
+    Culprit,
     ResultLeaf,
     VerdictLeaf,
 )
 from storage.errors import StalePermit
 from storage.ground.randomness import random_bytes
-from storage.tables.change import Added
+from storage.tables.change import Added, Change
 from storage.tables.closed_keys import close_key
 from storage.tables.codec import NO_ORDINAL, ForwardRecord, IdRecord, encode, ordinal_key
 from storage.tables.forgotten_texts import forget_text
-from storage.tables.keys import uuid_of
+from storage.tables.keys import KeyedNames, uuid_of
 from storage.tables.lmdb_store import (
     CHILDREN,
     FORWARDS,
@@ -35,20 +45,11 @@ from storage.tables.lmdb_store import (
     QUARANTINES,
     ROWS,
     VECTORS,
+    Draft,
 )
 from storage.tables.rows import candidate_of, is_expired, read_id, read_row, text_of
 from storage.values import Decision, Kept, Row
 from storage.write.hidden_items import forget_kept
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.model import PrincipalId
-    from policy.verdict import Permit
-    from storage.audit import Culprit
-    from storage.tables.change import Change
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import Draft
 
 _BORN_AGAIN: Final = (MemoryStatus.DELETED, MemoryStatus.LIVE)
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Final, Never, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Never, TypeVar
 
 import lmdb
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from storage.derived.keeper import Step
+from policy.facts import InterceptRecord
+from policy.model import CandidateId
+from policy.ruleset import Ruleset
+from storage.derived.keeper import DerivedState, Step
 from storage.derived.vectors.faiss_index import BadVector, check_each
 from storage.errors import (
     CredentialEnded,
@@ -25,28 +30,15 @@ from storage.errors import (
     StoreCorrupt,
     StoreUnavailable,
 )
-from storage.tables.change import Change
-from storage.values import Decision
-from storage.write.case import Case, staged_submission
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from policy.facts import InterceptRecord
-    from policy.model import CandidateId
-    from policy.ruleset import Ruleset
-    from storage.derived.keeper import DerivedState
-    from storage.interfaces import Failpoint
-    from storage.staging.staging import Staging
-    from storage.tables.change import Generation
-    from storage.tables.codec import StoreHeader
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import Draft, LmdbStore, View
-    from storage.values import HeldCandidate, Outcome, Sealed
-    from storage.write.case import Arrived
-    from storage.write.judging import Judge
+from storage.interfaces import Failpoint
+from storage.staging.staging import Staging
+from storage.tables.change import Change, Generation
+from storage.tables.codec import StoreHeader
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import Draft, LmdbStore, View
+from storage.values import Decision, HeldCandidate, Outcome, Sealed
+from storage.write.case import Arrived, Case, staged_submission
+from storage.write.judging import Judge
 
 Result = TypeVar("Result")
 

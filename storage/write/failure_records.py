@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from storage.failures import FAILURES_MAX
+from policy.model import Tenant
+from storage.failures import FAILURES_MAX, Failure
+from storage.tables.change import Change
 from storage.tables.codec import decode_failure, encode
 from storage.tables.lmdb_store import FAILURES
-
-if TYPE_CHECKING:
-    from policy.model import Tenant
-    from storage.failures import Failure
-    from storage.tables.change import Change
-    from storage.write.engine import Engine
-    from storage.write.writer import EmbeddedWriter
+from storage.write.engine import Engine
+from storage.write.writer import EmbeddedWriter
 
 _DAY_MS: Final = 86_400_000
 _TIME_BYTES: Final = 6

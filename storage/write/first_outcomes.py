@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from policy.model import ChangeKind, MemoryStatus
-from storage.tables.codec import NO_ORDINAL, decode_nonce
-from storage.tables.lmdb_store import NONCES
+from policy.model import ChangeKind, MemoryStatus, PrincipalId
+from storage.tables.codec import NO_ORDINAL, FirstOutcome, decode_nonce
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import NONCES, View
 from storage.tables.rows import is_expired, memory_of, read_id, read_row
-from storage.write.case import outcome_of
-
-if TYPE_CHECKING:
-    from policy.model import PrincipalId
-    from storage.tables.codec import FirstOutcome
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.values import Outcome
-    from storage.write.case import Arrived
-    from storage.write.trust_intake import TrustIntake
+from storage.values import Outcome
+from storage.write.case import Arrived, outcome_of
+from storage.write.trust_intake import TrustIntake
 
 
 class FirstOutcomes:

@@ -7,32 +7,22 @@ a moment before is found as well.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from policy.after.closure import BLAST_MAX, Act, Closure, Fact, Relation, closure_of
-from policy.model import ChangeKind, MemoryStatus
+from policy.after.closure import BLAST_MAX, Act, Closure, Consequence, Fact, Relation, closure_of
+from policy.model import ChangeKind, MemoryId, MemoryStatus, PrincipalId, Tenant
 from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf
-from storage.cases import Named
-from storage.tables.change import read_leaf
+from storage.cases import Accused, Named
+from storage.tables.change import Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, decode_anchor
-from storage.tables.lmdb_store import ANCHORS
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import ANCHORS, View
 from storage.tables.rows import children_of, is_expired, read_id, read_row, text_of
-from storage.values import EXPIRE, REWIND
+from storage.values import EXPIRE, REWIND, Row
 from storage.write.hands import hidden_by
 from storage.write.quarantine import log_standing, place, subject_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from policy.after.closure import Consequence
-    from policy.model import MemoryId, PrincipalId, Tenant
-    from storage.cases import Accused
-    from storage.tables.change import Change
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.values import Row
-    from storage.write.rewinding import Rewinding
+from storage.write.rewinding import Rewinding
 
 _GONE = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -13,28 +13,20 @@ from policy.facts import Facts, NonceState, TargetState, TokenState
 from policy.labels.derive import read_beside, read_text
 from policy.labels.editing import keeps_half, text_after
 from policy.labels.forwarded_call import call_of
-from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
-from storage.tables.codec import decode_nonce
+from policy.model import Candidate, ChangeKind, MemoryStatus, Reading, SourceKind, meet
+from policy.trust.ladder import TrustState
+from storage.tables.change import Change
+from storage.tables.codec import FirstOutcome, decode_nonce
 from storage.tables.expiry import expiry_ms
-from storage.tables.keys import named_incarnation
+from storage.tables.keys import KeyedNames, named_incarnation
 from storage.tables.lmdb_store import NONCES, TOKENS
 from storage.tables.rows import is_expired, memory_of, read_id, read_row, text_of
-from storage.write.text_behind import NOTHING_THERE, read_thing, state_of
-
-if TYPE_CHECKING:
-    from policy.labels.derive import Reading
-    from policy.model import Candidate
-    from policy.trust.ladder import TrustState
-    from storage.tables.change import Change
-    from storage.tables.codec import FirstOutcome
-    from storage.tables.keys import KeyedNames
-    from storage.values import Row, Submission
-    from storage.write.case import Case
-    from storage.write.lines import Said
-    from storage.write.text_behind import Thing
-    from storage.write.trust_intake import TrustIntake
-    from storage.write.usage import Usage
-
+from storage.values import Row, Submission
+from storage.write.case import Case
+from storage.write.lines import Said
+from storage.write.text_behind import NOTHING_THERE, Thing, read_thing, state_of
+from storage.write.trust_intake import TrustIntake
+from storage.write.usage import Usage
 
 _FLAGS_MAX: Final = 4_096
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from policy.model import MemoryStatus
-from storage.tables.codec import OPERATOR, decode_case, decode_hidden_by
-from storage.tables.lmdb_store import CASES, QUARANTINES
-
-if TYPE_CHECKING:
-    from storage.tables.codec import IdRecord
-    from storage.tables.lmdb_store import View
+from storage.tables.codec import OPERATOR, IdRecord, decode_case, decode_hidden_by
+from storage.tables.lmdb_store import CASES, QUARANTINES, View
 
 
 def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:

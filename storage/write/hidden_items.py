@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from policy.model import Tenant
+from storage.hidden_behind import HiddenThere
+from storage.tables.change import Change
 from storage.tables.codec import decode_hidden_there, encode
-from storage.tables.lmdb_store import HIDDEN_THERE, KEYED
-
-if TYPE_CHECKING:
-    from policy.model import Tenant
-    from storage.hidden_behind import HiddenThere
-    from storage.tables.change import Change
-    from storage.tables.lmdb_store import View
+from storage.tables.lmdb_store import HIDDEN_THERE, KEYED, View
 
 
 def hidden_there(view: View, keyed: bytes) -> HiddenThere | None:

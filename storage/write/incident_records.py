@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from policy.model import PrincipalId
 from storage.audit import OperatorLeaf
 from storage.errors import UnknownIncident
 from storage.ground.randomness import random_bytes
-from storage.incidents import Incident, Kind, Stage
+from storage.incidents import Incident, Kind, Reach, Stage
+from storage.tables.change import Change
 from storage.tables.codec import decode_incident, encode
-from storage.tables.lmdb_store import INCIDENTS
+from storage.tables.lmdb_store import INCIDENTS, View
 from storage.values import QUARANTINE_REASON_LEN_MAX
-
-if TYPE_CHECKING:
-    from policy.model import PrincipalId
-    from storage.incidents import Reach
-    from storage.tables.change import Change
-    from storage.tables.lmdb_store import View
-    from storage.write.engine import Engine
+from storage.write.engine import Engine
 
 _ID_LEN = 8
 

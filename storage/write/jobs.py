@@ -8,20 +8,17 @@ and learns it by asking again with the same nonce.
 
 from __future__ import annotations
 
+import asyncio
+import queue
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
-
-if TYPE_CHECKING:
-    import asyncio
-    import queue
-    from collections.abc import Callable, Sequence
-
-    from storage.values import Sealed
-    from storage.write.case import Arrived
+from storage.values import Sealed
+from storage.write.case import Arrived
 
 
 class Job:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from policy.canonical import decode_canonical
 from policy.checks import contradicted_anchors
 from policy.facts import Approval, NonceState, TokenState
-from policy.model import ChangeKind
+from policy.gate import Gate
+from policy.model import Candidate, CandidateId, ChangeKind, PrincipalId
+from policy.ruleset import Ruleset
+from policy.trust.ladder import TrustState
 from policy.trust.outcomes import OutcomeKind
-from policy.verdict import Admit, Hold, InvariantBroken, Reason, Reject
+from policy.verdict import Admit, Hold, InvariantBroken, Reason, Reject, Verdict
 from storage.audit import (
     SALT_LEN,
     InterceptedLeaf,
@@ -23,6 +27,8 @@ from storage.audit import (
 )
 from storage.errors import StalePermit
 from storage.ground.randomness import random_bytes
+from storage.staging.staging import Staging
+from storage.tables.change import Change
 from storage.tables.codec import (
     NO_ORDINAL,
     FirstOutcome,
@@ -35,31 +41,18 @@ from storage.tables.codec import (
     decode_nonce,
     encode,
 )
+from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import HELD, NONCES, TOKENS
 from storage.tables.rows import held_candidate_of, memory_of
-from storage.values import ADOPTS, THE_STORE, Contents, Decision, Outcome
+from storage.values import ADOPTS, THE_STORE, Contents, Decision, Denial, Outcome, Submission
 from storage.write.case import Case, evidence_of, labelled, not_held, outcome_of
 from storage.write.commit import Committer, Judged, Landed
 from storage.write.first_outcomes import FirstOutcomes
 from storage.write.gathering import Gatherer, Known
 from storage.write.lines import LineDecisions
 from storage.write.trust_intake import OutcomeEvent, TrustIntake
-from storage.write.usage import VERDICT_BYTES
+from storage.write.usage import VERDICT_BYTES, Usage
 from storage.write.waiting import HeldQueue, origin_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.gate import Gate
-    from policy.model import Candidate, CandidateId, PrincipalId
-    from policy.ruleset import Ruleset
-    from policy.trust.ladder import TrustState
-    from policy.verdict import Verdict
-    from storage.staging.staging import Staging
-    from storage.tables.change import Change
-    from storage.tables.keys import KeyedNames
-    from storage.values import Denial, Submission
-    from storage.write.usage import Usage
 
 _PLAIN_TARGET: Final = "memories"
 _RULESET_DIGEST_LEN: Final = 16

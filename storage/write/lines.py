@@ -6,9 +6,12 @@ text. Writer thread only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Container
+from typing import Final, NamedTuple
 
 from policy.lines import ACTS_OF_DENIAL_MAX, lines_of, place_of
+from policy.model import Candidate, CandidateId
+from storage.tables.change import Change
 from storage.tables.codec import (
     DeniedRecord,
     LineRecord,
@@ -16,17 +19,10 @@ from storage.tables.codec import (
     decode_line,
     encode,
 )
-from storage.tables.lmdb_store import LINES
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import LINES, View
 from storage.tables.rows import GROUP_LEN
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from policy.model import Candidate, CandidateId
-    from storage.tables.change import Change
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.values import Denial
+from storage.values import Denial
 
 LET_IN_DAYS_MAX: Final = 30
 """What was let in and never asked for again is forgotten after so many days."""

@@ -8,35 +8,36 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from policy.facts import Approval, InterceptRecord
-from policy.model import CandidateId
+from policy.model import CandidateId, PrincipalId, Tenant
+from policy.ruleset import Ruleset
+from policy.trust.ladder import TrustState
+from policy.trust.outcomes import Reported
 from storage.audit import OperatorLeaf
 from storage.errors import StorageError, StoreCorrupt, UnknownCandidate
-from storage.tables.codec import decode_held, decode_intercept, encode
-from storage.tables.lmdb_store import ANCHORS, HELD, KEYS
+from storage.tables.change import Change
+from storage.tables.codec import HeldRow, decode_held, decode_intercept, encode
+from storage.tables.lmdb_store import ANCHORS, HELD, KEYS, View
 from storage.tables.rows import held_key
-from storage.values import FORGIVE, MODE_ENFORCE, MODE_OBSERVE, THE_STORE
+from storage.values import (
+    FORGIVE,
+    MODE_ENFORCE,
+    MODE_OBSERVE,
+    THE_STORE,
+    Anchor,
+    Denial,
+    KeyRecord,
+    Outcome,
+)
 from storage.write.case import Arrived, Case, HeldCase, held_submission
+from storage.write.engine import Engine
 from storage.write.quarantine import Quarantine
 from storage.write.vouching import Vouching
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from policy.model import PrincipalId, Tenant
-    from policy.ruleset import Ruleset
-    from policy.trust.ladder import TrustState
-    from policy.trust.outcomes import Reported
-    from storage.tables.change import Change
-    from storage.tables.codec import HeldRow
-    from storage.tables.lmdb_store import View
-    from storage.values import Anchor, Denial, KeyRecord, Outcome
-    from storage.write.engine import Engine
-
 
 _EXPIRED_AT_ONCE: Final = 256
 # For how many seconds one transaction refuses candidates that a person chose: writes wait for its

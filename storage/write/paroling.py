@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from policy.after.parole import PAROLES_MAX, PROBATION_DAYS, lowered
-from policy.model import MemoryStatus
+from policy.model import MemoryStatus, PrincipalId
 from storage.audit import OperatorLeaf
 from storage.errors import MemoryMoved
-from storage.paroles import PAROLE_REFUSED, ParoleRecord
-from storage.tables.codec import decode_parole, encode
-from storage.tables.lmdb_store import PAROLES
+from storage.paroles import PAROLE_REFUSED, Hidden, OnProbation, ParoleRecord
+from storage.tables.change import Change
+from storage.tables.codec import IdRecord, decode_parole, encode
+from storage.tables.lmdb_store import PAROLES, View
 from storage.tables.rows import read_id, read_row
 from storage.values import Standing
+from storage.write.engine import Engine
 from storage.write.hands import hidden_by
 from storage.write.quarantine import log_standing, place, subject_of
 from storage.write.rewinding import Rewinding
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from policy.model import PrincipalId
-    from storage.paroles import Hidden, OnProbation
-    from storage.tables.change import Change
-    from storage.tables.codec import IdRecord
-    from storage.tables.lmdb_store import View
-    from storage.write.engine import Engine
 
 _PROBATION_MS: Final = PROBATION_DAYS * 86_400_000
 _BYTES: Final = 64

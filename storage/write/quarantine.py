@@ -9,15 +9,16 @@ hides it any more.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
-from policy.model import MemoryStatus
+from policy.model import MemoryId, MemoryStatus, PrincipalId, Tenant
 from storage.audit import OperatorLeaf
 from storage.errors import UnknownMemory
-from storage.incidents import Stage
-from storage.tables.change import read_leaf
+from storage.incidents import Incident, Stage
+from storage.tables.change import Change, read_leaf
 from storage.tables.codec import OPERATOR, HiddenBy, IdRecord, encode
 from storage.tables.lmdb_store import IDS, QUARANTINES
 from storage.tables.rows import chain, children_of, read_id, read_row
@@ -26,19 +27,12 @@ from storage.values import (
     QUARANTINE,
     QUARANTINE_REASON_LEN_MAX,
     THE_STORE,
+    Row,
     Standing,
 )
+from storage.write.engine import Engine
 from storage.write.hands import hidden_by
 from storage.write.incident_records import read_incident
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from policy.model import MemoryId, PrincipalId, Tenant
-    from storage.incidents import Incident
-    from storage.tables.change import Change
-    from storage.values import Row
-    from storage.write.engine import Engine
 
 _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED})
 WITHOUT_TRIAL: Final = "without trial"

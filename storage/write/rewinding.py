@@ -7,31 +7,25 @@ earlier rewinds alone hide it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
-from policy.model import CandidateId, MemoryStatus
+from policy.model import CandidateId, MemoryClass, MemoryStatus, PrincipalId
 from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf
 from storage.errors import QuotaReached, StoreCorrupt
 from storage.ground.randomness import random_bytes
-from storage.tables.change import Added, read_leaf
+from storage.incidents import Incident
+from storage.tables.change import Added, Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
 from storage.tables.lmdb_store import IDS, ROWS, VECTORS
 from storage.tables.rows import candidate_of, read_id, read_row
-from storage.values import REWIND
+from storage.values import REWIND, Row
 from storage.write.commit import file_lineage, step_before
+from storage.write.engine import Engine
 from storage.write.hands import hidden_by
 from storage.write.quarantine import log_standing, place, subject_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from policy.model import MemoryClass, PrincipalId
-    from storage.incidents import Incident
-    from storage.tables.change import Change
-    from storage.values import Row
-    from storage.write.engine import Engine
 
 _CANDIDATE_ID_LEN: Final = 16
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.facts import TargetState
 from policy.labels.editing import EDITS_MAX, Lines, changed_lines, lines_of, text_after
-from policy.labels.forwarded_call import call_of
-from policy.model import ChangeKind, MemoryStatus, SourceKind
-from storage.tables.rows import candidate_of, guarded_rows
-
-if TYPE_CHECKING:
-    from policy.labels.forwarded_call import ForwardedCall
-    from policy.model import Candidate, Tenant
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.tables.rows import GuardedRow
-    from storage.values import Row
+from policy.labels.forwarded_call import ForwardedCall, call_of
+from policy.model import Candidate, ChangeKind, MemoryStatus, SourceKind, Tenant
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import View
+from storage.tables.rows import GuardedRow, candidate_of, guarded_rows
+from storage.values import Row
 
 _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.FORWARDING})
 

@@ -7,23 +7,34 @@ of `policy.trust.outcomes`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from policy.model import ChangeKind, MemoryStatus, PrincipalId, Tenant
+from policy.model import (
+    Candidate,
+    ChangeKind,
+    MemoryId,
+    MemoryStatus,
+    PrincipalId,
+    Provenance,
+    Tenant,
+)
+from policy.ruleset import Ruleset
 from policy.trust.ladder import NEWCOMER, TrustState, after_violation
 from policy.trust.outcomes import (
     RULES,
     STANDS_AFTER_MS,
     OutcomeKind,
+    Reported,
     counts_again,
     may_count,
 )
 from policy.trust.score import after_outcome, has_room, restored
 from storage.audit import OperatorLeaf, VerdictLeaf, culprit_of
-from storage.tables.change import read_leaf
+from storage.tables.change import Change, read_leaf
 from storage.tables.codec import (
+    HeldRow,
     IdRecord,
     OriginRecord,
     StandingRecord,
@@ -35,21 +46,12 @@ from storage.tables.codec import (
     encode,
     ordinal_key,
 )
-from storage.tables.lmdb_store import CHARGES, COUNTED, ORIGINS, RECENT, STANDING, TRUST
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import CHARGES, COUNTED, ORIGINS, RECENT, STANDING, TRUST, View
 from storage.tables.rows import read_id, trust_of, trust_record
 from storage.trust import LATCHED, RESTORED, TRUST_OUTCOME, UNLATCHED, TrustEvent
-from storage.values import ADOPTS, THE_STORE
-
-if TYPE_CHECKING:
-    from policy.model import Candidate, MemoryId, Provenance
-    from policy.ruleset import Ruleset
-    from policy.trust.outcomes import Reported
-    from storage.tables.change import Change
-    from storage.tables.codec import HeldRow
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
-    from storage.values import Row, Submission
-    from storage.write.commit import Landed
+from storage.values import ADOPTS, THE_STORE, Row, Submission
+from storage.write.commit import Landed
 
 RECENT_MAX: Final = 64
 OUTCOME_BYTES: Final = 768

@@ -7,21 +7,17 @@ rows and vectors, and for each verdict, a refusal as well, its leaves, nodes and
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from policy.model import ChangeKind, Tenant
+from policy.facts import BudgetState
+from policy.model import Candidate, ChangeKind, Tenant
 from storage.errors import QuotaReached
+from storage.tables.change import Change
 from storage.tables.codec import decode_row, encode
-from storage.tables.lmdb_store import META, ROWS
-
-if TYPE_CHECKING:
-    from policy.facts import BudgetState
-    from policy.model import Candidate
-    from storage.tables.change import Change
-    from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import View
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import META, ROWS, View
 
 VERDICT_BYTES: Final = 1_024
 """The bytes of a verdict: two leaves, their nodes, a nonce, an id, and half-filled pages."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from policy.model import Basis, MemoryStatus, SourceKind
+from policy.model import Basis, MemoryId, MemoryStatus, PrincipalId, SourceKind, Tenant
 from storage.audit import OperatorLeaf, vouched_subject
 from storage.errors import MemoryMoved, UnknownMemory
+from storage.tables.change import Change
 from storage.tables.codec import encode, ordinal_key
 from storage.tables.lmdb_store import ROWS
 from storage.tables.rows import read_id, read_row
 from storage.values import VOUCH, Standing
-
-if TYPE_CHECKING:
-    from policy.model import MemoryId, PrincipalId, Tenant
-    from storage.tables.change import Change
-    from storage.write.engine import Engine
+from storage.write.engine import Engine
 
 _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED})
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
+from policy.model import CandidateId, PrincipalId
 from storage.audit import culprit_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from policy.model import CandidateId, PrincipalId
-    from storage.tables.change import Change
-    from storage.tables.codec import HeldRow
-    from storage.values import Submission
+from storage.tables.change import Change
+from storage.tables.codec import HeldRow
+from storage.values import Submission
 
 HELD_PER_PRINCIPAL_MAX: Final = 256
 """How many candidates of one principal may wait: staging is shared, and nobody reads more."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from storage.write.engine import Engine
+from storage.write.engine import Engine
 
 # How many bytes the largest batch may take while it is staged and committed, the pages that LMDB
 # copies for it included.

@@ -7,11 +7,16 @@ import os
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
 from policy.facts import InterceptRecord
+from policy.model import CandidateId, MemoryId, PrincipalId, Tenant
+from policy.ruleset import Ruleset
+from policy.trust.ladder import TrustState
+from policy.trust.outcomes import Reported
 from policy.verdict import InvariantBroken
 from storage.errors import (
     OutcomeUnknown,
@@ -21,22 +26,13 @@ from storage.errors import (
     UnknownCandidate,
 )
 from storage.ground.randomness import random_bytes
-from storage.values import THE_STORE, Denial, Outcome
+from storage.values import THE_STORE, Anchor, Denial, KeyRecord, Outcome, Standing, Submission
 from storage.write.case import Arrived, contents_of
+from storage.write.checkpoint_copy import CheckpointCopy
+from storage.write.engine import Engine
 from storage.write.jobs import Answer, Gathering, Job, Patience, deliver
+from storage.write.orders import Operating
 from storage.write.wellness import try_again
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from policy.model import CandidateId, MemoryId, PrincipalId, Tenant
-    from policy.ruleset import Ruleset
-    from policy.trust.ladder import TrustState
-    from policy.trust.outcomes import Reported
-    from storage.values import Anchor, KeyRecord, Standing, Submission
-    from storage.write.checkpoint_copy import CheckpointCopy
-    from storage.write.engine import Engine
-    from storage.write.orders import Operating
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")

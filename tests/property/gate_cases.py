@@ -16,7 +16,6 @@ from policy.facts import (
     TargetState,
     TokenState,
 )
-from policy.labels.derive import Reading
 from policy.model import (
     Basis,
     Candidate,
@@ -28,6 +27,7 @@ from policy.model import (
     MemoryStatus,
     PrincipalId,
     Provenance,
+    Reading,
     SourceKind,
     Tenant,
 )

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from proxy.admin.wire.queries import INDEX_MAX
-from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
+from proxy.seams.guard import Item
 
 COMPARED_AT_ONCE = 64
 

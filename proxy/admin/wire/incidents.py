@@ -14,12 +14,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from policy.model import (  # noqa: TC001 - msgspec reads the annotations
+from policy.model import (
     MemoryClass,
     SourceKind,
 )
-from proxy.admin.wire.store import Wide  # noqa: TC001 - msgspec reads the annotation
-from proxy.admin.wire.wrong_answers import CaseView  # noqa: TC001 - msgspec reads the annotation
+from proxy.admin.wire.store import Wide
+from proxy.admin.wire.wrong_answers import CaseView
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import QUARANTINE_REASON_LEN_MAX
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import msgspec
 
-from policy.model import (  # noqa: TC001 - msgspec reads the annotations
+from policy.model import (
     Basis,
     ChangeKind,
     MemoryClass,
     SourceKind,
 )
-from proxy.admin.wire.store import ProofView  # noqa: TC001 - msgspec reads the annotation
-from proxy.ledger.wire import OriginView  # noqa: TC001 - msgspec reads the annotation
+from proxy.admin.wire.store import ProofView
+from proxy.ledger.wire import OriginView
 
 
 class ProvenanceStep(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.after.matchers import Applies, Entries
-from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotation
+from policy.model import MemoryClass
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 Questions = Annotated[

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from policy.model import NAME_LEN_MAX, MemoryClass
-from policy.verdict import Reason  # noqa: TC001 - msgspec reads the annotation
-from proxy.admin.wire.store import HeldView  # noqa: TC001 - msgspec reads the annotation
-from proxy.seams.tenants import TenantName  # noqa: TC001 - msgspec reads the annotation
-
-if TYPE_CHECKING:
-    from storage.values import HeldCandidate
+from policy.verdict import Reason
+from proxy.admin.wire.store import HeldView
+from proxy.seams.tenants import TenantName
+from storage.values import HeldCandidate
 
 LINES_SHOWN = 256
 """How many lines of a group are shown, and decided, at once."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from policy.after.matchers import Entries  # noqa: TC001 - msgspec reads the annotation
-from policy.after.signals import (  # noqa: TC001 - msgspec reads the annotations
+from policy.after.matchers import Entries
+from policy.after.signals import (
     Grade,
     SignalKind,
 )
-from proxy.admin.wire.store import Wide  # noqa: TC001 - msgspec reads the annotation
+from proxy.admin.wire.store import Wide
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 

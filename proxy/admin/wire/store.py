@@ -48,8 +48,8 @@ from policy.model import (
     Reads,
     SourceKind,
 )
-from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - msgspec reads the annotations
-from proxy.ledger.unmapped_tools import UnmappedTool  # noqa: TC001 - msgspec reads it
+from proxy.dialects.strict_json.strict import JsonValue
+from proxy.ledger.unmapped_tools import UnmappedTool
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 TOKEN_SECONDS_MAX = 7 * 24 * 3600

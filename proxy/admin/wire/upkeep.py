@@ -19,9 +19,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotation
-from proxy.admin.wire.store import MemoryView  # noqa: TC001 - msgspec reads the annotation
-from proxy.seams.guard import Item  # noqa: TC001 - msgspec reads the annotation
+from policy.model import MemoryClass
+from proxy.admin.wire.store import MemoryView
+from proxy.seams.guard import Item
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import QUARANTINE_REASON_LEN_MAX
 

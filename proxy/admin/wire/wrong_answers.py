@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from policy.model import (  # noqa: TC001 - msgspec reads the annotations
+from policy.model import (
     Basis,
     MemoryClass,
     SourceKind,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
+from policy.model import CandidateId, Tenant
 from proxy.backends.chroma import collections, reads, whole_server, writes
 from proxy.backends.chroma.hiding import ChromaHiding
 from proxy.backends.chroma.records import found_in, invalid
@@ -22,18 +24,11 @@ from proxy.backends.chroma.routes import (
     tenant_of,
     version_told,
 )
+from proxy.seams.backend_listing import Attempts, WalkedPage
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.http_backend import Does
-from proxy.seams.operation import HttpReply, HttpRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from policy.model import CandidateId, Tenant
-    from proxy.seams.backend_listing import Attempts, WalkedPage
-    from proxy.seams.guard import Item, Judged, Unsettled
-    from proxy.seams.http_backend import Outcome, Page, Routed, Sending, ShownMemory
-    from proxy.seams.operation import Refusal
+from proxy.seams.guard import Item, Judged, Unsettled
+from proxy.seams.http_backend import Does, Outcome, Page, Routed, Sending, ShownMemory
+from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 
 NOBODY: Final = ""  # no principal has this key, so a request with it is refused
 _BEARER: Final = "bearer "

@@ -7,7 +7,8 @@ for an address, and a name is no order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -17,9 +18,6 @@ from proxy.backends.kept_request import json_request, tells
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_as, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$"
 _SPACES: Final = frozenset({"l2", "cosine", "ip"})

@@ -5,13 +5,11 @@ A server reads a condition that it does not know in its own way, so only known o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.backends.chroma.records import invalid
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.http_backend import OWN_FIELD
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
 
 CONDITIONS_MAX: Final = 1_024
 _JOINING: Final = frozenset({"$and", "$or"})

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from proxy.backends.chroma.reads import body_of, read_again
 from proxy.backends.chroma.records import Metadata, not_understood, vector_of
-from proxy.backends.chroma.routes import ADD, DELETE, GET, QUERY, UPDATE, place_of, route_of
+from proxy.backends.chroma.routes import (
+    ADD,
+    DELETE,
+    GET,
+    QUERY,
+    UPDATE,
+    CollectionPath,
+    place_of,
+    route_of,
+)
 from proxy.backends.chroma.writes import kept_of, to
+from proxy.dialects.strict_json.strict import JsonValue
+from proxy.seams.guard import Unsettled
 from proxy.seams.http_backend import OWN_FIELD
-
-if TYPE_CHECKING:
-    from proxy.backends.chroma.routes import CollectionPath
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.guard import Unsettled
-    from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.seams.operation import HttpReply, HttpRequest
 
 _ALL: Final = ("documents", "metadatas", "uris", "embeddings")
 _OK: Final = 200

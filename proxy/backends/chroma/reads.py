@@ -7,7 +7,7 @@ Values are kept as the server spelled them, so what is left is byte for byte the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw
@@ -15,14 +15,11 @@ from msgspec.structs import replace
 
 from proxy.backends.chroma.filters import check_where
 from proxy.backends.chroma.records import Id, Metadata, Record, checked_ids, not_understood
-from proxy.backends.chroma.routes import COUNT, GET, QUERY, place_of, route_of
+from proxy.backends.chroma.routes import COUNT, GET, QUERY, CollectionPath, place_of, route_of
 from proxy.backends.kept_request import json_request
 from proxy.dialects.strict_json.strict import JsonValue, decode_as
 from proxy.seams.http_backend import OWN_FIELD, Page, ShownMemory
-
-if TYPE_CHECKING:
-    from proxy.backends.chroma.routes import CollectionPath
-    from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.seams.operation import HttpReply, HttpRequest
 
 N_RESULTS: Final = 10  # what the server takes for a query that names no number
 RESULTS_MAX: Final = 100_000

@@ -6,7 +6,7 @@ import binascii
 import math
 import struct
 from base64 import b64decode
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -16,9 +16,7 @@ from proxy.backends.kept_request import strings_of, telling_names
 from proxy.dialects.strict_json.strict import JsonValue, decode_as
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import OWN_FIELD
-
-if TYPE_CHECKING:
-    from proxy.seams.operation import HttpReply
+from proxy.seams.operation import HttpReply
 
 IDS_MAX: Final = 10_000
 ID_LEN_MAX: Final = 512

@@ -7,16 +7,13 @@ is not here is refused, and so is one that administers the server.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from proxy.backends.openapi_version import version_of
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Does, Routed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.seams.operation import HttpReply, HttpRequest
 
 SEGMENTS: Final = frozenset({"api"})
 ROOT: Final = "/api/v2"

@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from proxy.backends.chroma.records import checked_ids, found_in, not_understood
-from proxy.backends.chroma.routes import ADD, GET, ROOT, place_of
+from proxy.backends.chroma.records import Record, checked_ids, found_in, not_understood
+from proxy.backends.chroma.routes import ADD, GET, ROOT, CollectionPath, place_of
 from proxy.backends.chroma.writes import record_item
 from proxy.backends.kept_request import json_request
 from proxy.dialects.strict_json.strict import JsonValue, check_text
 from proxy.seams.backend_listing import Attempts, ListedMemory, ListPart, WalkedPage
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import HttpRequest
-
-if TYPE_CHECKING:
-    from proxy.backends.chroma.records import Record
-    from proxy.backends.chroma.routes import CollectionPath
-    from proxy.seams.operation import HttpReply
+from proxy.seams.operation import HttpReply, HttpRequest
 
 # As many records of the longest text that the gate lets in fit into one answer.
 PAGE_LEN: Final = 200

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -24,21 +25,22 @@ from proxy.backends.chroma.records import (
     invalid,
     records_of,
 )
-from proxy.backends.chroma.routes import ADD, DELETE, GET, UPDATE, place_of, route_of
+from proxy.backends.chroma.routes import (
+    ADD,
+    DELETE,
+    GET,
+    UPDATE,
+    CollectionPath,
+    place_of,
+    route_of,
+)
 from proxy.backends.http_outcome import state_of
 from proxy.backends.kept_request import json_request, kept_request, request_parts
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_as
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Item
-from proxy.seams.http_backend import Outcome, Sending
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from proxy.backends.chroma.routes import CollectionPath
-    from proxy.seams.guard import Unsettled
-    from proxy.seams.http_backend import Routed
-    from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.seams.guard import Item, Unsettled
+from proxy.seams.http_backend import Outcome, Routed, Sending
+from proxy.seams.operation import HttpReply, HttpRequest
 
 _DONE: Final = range(200, 300)
 _POST: Final = "POST"

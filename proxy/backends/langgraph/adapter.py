@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from policy.labels.editing import Effect, How
-from policy.model import ChangeKind, Forwarded
+from policy.model import CandidateId, ChangeKind, Forwarded, Tenant
 from proxy.backends.http_outcome import state_of
 from proxy.backends.kept_request import (
     json_request,
@@ -54,22 +55,12 @@ from proxy.backends.langgraph.store_items import (
     put_of,
 )
 from proxy.backends.langgraph.threads import check_new_thread
-from proxy.dialects.strict_json.strict import convert, decode_object
-from proxy.seams.backend_listing import Attempts
+from proxy.dialects.strict_json.strict import JsonValue, convert, decode_object
+from proxy.seams.backend_listing import Attempts, WalkedPage
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Item
-from proxy.seams.http_backend import Outcome, Page, Sending, ShownMemory
-from proxy.seams.operation import HttpReply, HttpRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from policy.model import CandidateId, Tenant
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.backend_listing import WalkedPage
-    from proxy.seams.guard import Judged, Unsettled
-    from proxy.seams.http_backend import Routed
-    from proxy.seams.operation import Refusal
+from proxy.seams.guard import Item, Judged, Unsettled
+from proxy.seams.http_backend import Outcome, Page, Routed, Sending, ShownMemory
+from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 
 NOBODY: Final = ""  # no principal has this key, so a request with it is refused
 _FORBIDDEN: Final = 403

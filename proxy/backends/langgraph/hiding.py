@@ -6,20 +6,17 @@ no filter, and would show it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.verdict import InvariantBroken
 from proxy.backends.kept_request import json_request, request_parts
 from proxy.backends.langgraph.store_items import ITEMS, item_question, item_told, place_of
-from proxy.dialects.strict_json.strict import decode_object
+from proxy.dialects.strict_json.strict import JsonValue, decode_object
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.guard import Unsettled
-    from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.seams.guard import Unsettled
+from proxy.seams.operation import HttpReply, HttpRequest
 
 _OK: Final = 200
 # How the client asked for the item to be kept; the server does not tell it.

@@ -6,14 +6,11 @@ here is refused, and so is one that administers the server.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from proxy.seams.http_backend import Does, Routed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from proxy.seams.operation import HttpRequest
+from proxy.seams.operation import HttpRequest
 
 VERSIONS: Final = frozenset({"0.16.7"})
 SEGMENTS: Final = frozenset({"assistants", "info", "ok", "runs", "store", "threads"})

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from proxy.backends.kept_request import strings_of
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_object
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from proxy.seams.operation import HttpRequest
+from proxy.seams.operation import HttpRequest
 
 _LINE: Final = re.compile(r"\r\n|\r|\n")
 _THREADS: Final = ("thread_id", "checkpoint", "__")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -16,10 +16,7 @@ from proxy.dialects.strict_json.strict import (
     decode_object,
 )
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import HttpRequest
-
-if TYPE_CHECKING:
-    from proxy.seams.operation import HttpReply
+from proxy.seams.operation import HttpReply, HttpRequest
 
 ITEMS: Final = "/store/items"
 SEARCHES: Final = f"{ITEMS}/search"

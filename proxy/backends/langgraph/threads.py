@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_object
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.seams.operation import HttpRequest
+from proxy.seams.operation import HttpRequest
 
 _STATE: Final = "supersteps"
 _FORBIDDEN: Final = 403

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -17,14 +17,11 @@ from proxy.backends.langgraph.store_items import (
     item_question,
     known_key,
 )
-from proxy.dialects.strict_json.strict import convert
+from proxy.dialects.strict_json.strict import JsonValue, convert
 from proxy.seams.backend_listing import ListedMemory, ListPart, WalkedPage
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.seams.operation import HttpReply, HttpRequest
 
 # As many items of the longest text that the gate lets in fit into one answer.
 PAGE_LEN: Final = 200

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
+from policy.model import CandidateId, Tenant
 from proxy.backends.mem0_server import reads, whole_server, writes
 from proxy.backends.mem0_server.routes import (
     ADD,
@@ -19,17 +21,11 @@ from proxy.backends.mem0_server.routes import (
     version_told,
 )
 from proxy.dialects.mem0.answers import phrase, refused, unheard
-from proxy.seams.operation import HttpReply, HttpRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from policy.model import CandidateId, Tenant
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.backend_listing import Attempts, WalkedPage
-    from proxy.seams.guard import Item, Judged, Unsettled
-    from proxy.seams.http_backend import HidesItems, Outcome, Page, Routed, Sending, ShownMemory
-    from proxy.seams.operation import Refusal
+from proxy.dialects.strict_json.strict import JsonValue
+from proxy.seams.backend_listing import Attempts, WalkedPage
+from proxy.seams.guard import Item, Judged, Unsettled
+from proxy.seams.http_backend import HidesItems, Outcome, Page, Routed, Sending, ShownMemory
+from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 
 NOBODY: Final = ""  # no principal has this key, so a request with it is refused
 _BEARER: Final = "bearer "

@@ -6,8 +6,9 @@ Every answer is written anew as the server writes its own, without the mark of t
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -32,17 +33,13 @@ from proxy.backends.mem0_server.routes import (
     memory_id_of,
     route_of,
 )
-from proxy.dialects.strict_json.strict import decode_object
+from proxy.dialects.strict_json.strict import JsonValue, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Page, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+_Picks = Callable[[Iterable[datetime]], datetime]
 
-    from proxy.dialects.strict_json.strict import JsonValue
-
-    _Picks = Callable[[Iterable[datetime]], datetime]
 
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 _SEARCHED_MAX: Final = 4_000

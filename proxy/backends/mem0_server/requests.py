@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -16,9 +16,7 @@ from proxy.dialects.strict_json.strict import (
 )
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import OWN_FIELD
-
-if TYPE_CHECKING:
-    from proxy.seams.operation import HttpRequest
+from proxy.seams.operation import HttpRequest
 
 MARK: Final = OWN_FIELD
 """The member of a memory's metadata that has the id of its candidate. No client may set it."""

@@ -6,7 +6,7 @@ on with each user, agent and run, and leaves out what it has found under another
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -28,15 +28,11 @@ from proxy.backends.mem0_server.routes import (
     memory_id_of,
 )
 from proxy.backends.mem0_server.writes import KEPT_TEXTS
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.backend_listing import Attempts, ListedMemory, WalkedPage
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Item
-from proxy.seams.operation import HttpRequest
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.guard import Unsettled
-    from proxy.seams.operation import HttpReply
+from proxy.seams.guard import Item, Unsettled
+from proxy.seams.operation import HttpReply, HttpRequest
 
 _OK: Final = 200
 _ENTITIES: Final = "/entities"

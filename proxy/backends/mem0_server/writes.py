@@ -5,17 +5,20 @@ The server merges the metadata of an update. So what is judged is the memory as 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
-from policy.model import ChangeKind, Forwarded
+from policy.model import CandidateId, ChangeKind, Forwarded
 from proxy.backends.http_outcome import state_of
 from proxy.backends.kept_request import json_request, kept_request, request_parts, strings_of
 from proxy.backends.mem0_server.reads import Found, found_in, listed_in
 from proxy.backends.mem0_server.requests import (
     LISTED_MAX,
     MARK,
+    AddBody,
+    AddedMessage,
     add_of,
     in_server_order,
     scope_of,
@@ -32,16 +35,9 @@ from proxy.backends.mem0_server.routes import (
 )
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_object
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Item
+from proxy.seams.guard import Item, Unsettled
 from proxy.seams.http_backend import Outcome, Sending
 from proxy.seams.operation import HttpReply, HttpRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from policy.model import CandidateId
-    from proxy.backends.mem0_server.requests import AddBody, AddedMessage
-    from proxy.seams.guard import Unsettled
 
 _OK: Final = 200
 _MISSING: Final = 404

@@ -12,28 +12,22 @@ import base64
 import hashlib
 import re
 import zlib
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from policy.labels.editing import NEWLINE, NOTHING, Effect, How
 from policy.model import ChangeKind
-from policy.places import class_in, is_instructions
+from policy.places import Place, class_in, is_instructions
 from policy.text.paths import folded_path
-from proxy.dialects.files.hunks import hunks_of
+from proxy.dialects.files.hunks import Hunk, hunks_of
+from proxy.dialects.mcp.file_rules import FileRule
 from proxy.dialects.mcp.pieces import literal
-from proxy.dialects.strict_json.strict import canonical_json, decode_object
+from proxy.dialects.strict_json.strict import JsonValue, canonical_json, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import ITEMS_MAX, Item
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from policy.places import Place
-    from proxy.dialects.files.hunks import Hunk
-    from proxy.dialects.mcp.file_rules import FileRule
-    from proxy.dialects.strict_json.strict import JsonValue
 
 _PATH_LEN_MAX: Final = 512
 _DIGEST_LEN: Final = 32

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from policy.labels.derive import read_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 CELLS_MAX: Final = 250_000
 """Lines that were there, times lines that are there afterwards, between what both share."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from policy.text.paths import readings_of_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Finds `@file`. Before the `@`, white space as JavaScript defines it is allowed, which is more than
 # Python's.

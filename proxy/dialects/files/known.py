@@ -9,13 +9,11 @@ seen.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.text.paths import plain_path, readings_of_path
-
-if TYPE_CHECKING:
-    from proxy.dialects.files.edits import FileCall
-    from proxy.dialects.mcp.file_rules import FileRule
+from proxy.dialects.files.edits import FileCall
+from proxy.dialects.mcp.file_rules import FileRule
 
 _NUMBERED: Final = re.compile(r" *([0-9]{1,9})(?:\t|\u2192)(.*)", re.DOTALL)
 # Matches what may follow the lines of a file in a read's answer: a note that the host adds.

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
-from typing import TYPE_CHECKING
 
-from policy.places import Places, parse_hosts
-
-if TYPE_CHECKING:
-    from policy.places import Patterns
+from policy.places import Patterns, Places, parse_hosts
 
 
 @functools.lru_cache(maxsize=256)

@@ -8,20 +8,23 @@ put. The gate judges both, names of fields included.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, Scope, SourceKind
-from policy.query import AllOf, Compare, Field, Test
-from proxy.dialects.strict_json.strict import canonical_json, check_text
+from policy.model import (
+    METADATA_LEN_MAX,
+    NAME_LEN_MAX,
+    TEXT_LEN_MAX,
+    Entity,
+    Memory,
+    Scope,
+    SourceKind,
+)
+from policy.query import AllOf, Compare, Field, Filter, Test
+from proxy.dialects.strict_json.strict import JsonValue, canonical_json, check_text
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from policy.model import Entity, Memory
-    from policy.query import Filter
-    from proxy.dialects.strict_json.strict import JsonValue
 
 TARGET: Final = "store/items"
 VALUE: Final = "value"

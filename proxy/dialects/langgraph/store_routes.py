@@ -7,12 +7,13 @@ and every item is found by its strings, whatever its `index` says.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from policy.model import ChangeKind
+from policy.model import ChangeKind, Memory
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.langgraph.items import (
     TARGET,
@@ -37,6 +38,7 @@ from proxy.seams.faults import MalformedRequest, UnknownWrite
 from proxy.seams.operation import (
     PAGE_LEN_MAX,
     SEARCH_LIMIT_MAX,
+    Answering,
     Entities,
     Found,
     GetMemory,
@@ -55,12 +57,6 @@ from proxy.seams.operation import (
     Written,
     WrittenItem,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from policy.model import Memory
-    from proxy.seams.operation import Answering
 
 ROOT: Final = "/store"
 ITEMS: Final = f"{ROOT}/items"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from policy.query import AllOf, Compare, Field, FilterRefused, Test, validate
+from policy.query import AllOf, Compare, Field, Filter, FilterRefused, Test, validate
 from proxy.dialects.langgraph.items import VALUE
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from policy.query import Filter
-    from proxy.dialects.strict_json.strict import JsonValue
 
 _OPERATORS: Final = {
     "$eq": Compare.EQ,

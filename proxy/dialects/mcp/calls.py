@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
+from policy.labels.editing import Effect
 from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, ChangeKind
-from policy.places import class_in, is_instructions
+from policy.places import Place, class_in, is_instructions
 from proxy.dialects.mcp.effects import effect_of
 from proxy.dialects.mcp.known_members import check_twins
 from proxy.dialects.mcp.maps import (
@@ -29,16 +31,9 @@ from proxy.dialects.mcp.maps import (
 )
 from proxy.dialects.mcp.paths import ELEMENT, Location, MisfitError, Pattern, places
 from proxy.dialects.mcp.pieces import Taking, arguments_of
-from proxy.dialects.strict_json.strict import canonical_json
+from proxy.dialects.strict_json.strict import JsonValue, canonical_json
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import ITEMS_MAX, Item
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from policy.labels.editing import Effect
-    from policy.places import Place
-    from proxy.dialects.strict_json.strict import JsonValue
 
 __all__ = ["Call", "arguments_of", "kept_of", "read_call", "without"]
 

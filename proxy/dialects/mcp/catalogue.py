@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from policy.model import NAME_LEN_MAX
 from proxy.dialects.strict_json.strict import JsonValue, canonical_json
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import TOOLS_MAX, PinnedTool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # The members of a tool's description that a client gets; all others are left out. They are what is
 # compared when the list of tools is approved.

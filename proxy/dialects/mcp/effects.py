@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Iterator
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from policy.labels.editing import NOTHING, Effect, How
 from proxy.dialects.mcp.paths import MisfitError, Pattern, parse_path, places
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from proxy.dialects.strict_json.strict import JsonValue
+from proxy.dialects.strict_json.strict import JsonValue
 
 _Path = Annotated[str, Meta(min_length=1, max_length=256)]
 LINE_MAX: Final = 1_000_000

@@ -8,15 +8,13 @@ host may accept by itself.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotation
+from policy.model import MemoryClass
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
 
 METHOD: Final = "elicitation/create"
 COMPLETE: Final = "notifications/elicitation/complete"

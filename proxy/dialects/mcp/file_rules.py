@@ -6,13 +6,11 @@ the keys of this file and no others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _Name = Annotated[str, Meta(min_length=1, max_length=128)]
 

@@ -10,13 +10,10 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from proxy.dialects.mcp.message import META_VERSION, Era, Kind, NotRelayed
-
-if TYPE_CHECKING:
-    from proxy.dialects.mcp.message import Message
-    from proxy.dialects.strict_json.strict import JsonValue
+from proxy.dialects.mcp.message import META_VERSION, Era, Kind, Message, NotRelayed
+from proxy.dialects.strict_json.strict import JsonValue
 
 HEADER_MISMATCH: Final = -32020
 SESSION: Final = "mcp-session-id"

@@ -6,18 +6,15 @@ So it can be judged.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.maps import ToolMap
 from proxy.dialects.mcp.paths import MisfitError, parse_path, places
 from proxy.dialects.strict_json.in_text import read_container
-from proxy.dialects.strict_json.strict import canonical_json
+from proxy.dialects.strict_json.strict import JsonValue, canonical_json
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.dialects.mcp.maps import ToolMap
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.guard import Item
+from proxy.seams.guard import Item
 
 LISTED_MAX: Final = 20_000
 

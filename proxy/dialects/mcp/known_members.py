@@ -7,15 +7,12 @@ members are left out, and counted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from proxy.dialects.mcp.members import v2025_11_25, v2026_07_28
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from proxy.dialects.strict_json.strict import JsonValue
 
 HANDSHAKES: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 STATELESS: Final = ("2026-07-28",)

@@ -9,24 +9,23 @@ from __future__ import annotations
 import enum
 import functools
 import tomllib
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from policy.model import ChangeKind
-from policy.places import Patterns  # noqa: TC001 - msgspec reads the annotation
+from policy.places import (
+    Patterns,
+    Places,
+)
 from policy.text.paths import BadPattern
 from proxy.dialects.files.shipped_places import places_with
-from proxy.dialects.mcp.effects import EffectRule  # noqa: TC001 - msgspec reads the annotation
-from proxy.dialects.mcp.file_rules import FileRule  # noqa: TC001 - msgspec reads the annotation
+from proxy.dialects.mcp.effects import EffectRule
+from proxy.dialects.mcp.file_rules import FileRule
 from proxy.dialects.mcp.in_model import InModel
 from proxy.dialects.mcp.paths import ELEMENT, PathError, Pattern, parse_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from policy.places import Places
 
 MAP_BYTES_MAX: Final = 1024 * 1024
 FORMAT: Final = 1

@@ -6,14 +6,11 @@ handle in its place.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from proxy.dialects.mcp.elicit import STATE_PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from proxy.dialects.strict_json.strict import JsonValue
+from proxy.dialects.strict_json.strict import JsonValue
 
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 _TASK_STATUS: Final = "notifications/tasks/status"

@@ -7,12 +7,10 @@ bracket. Nothing here recurses: depth is bounded where the value was decoded.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NewType
+from collections.abc import Iterator
+from typing import Final, NewType
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from proxy.dialects.strict_json.strict import JsonValue
+from proxy.dialects.strict_json.strict import JsonValue
 
 Step = str | int
 """A name, or the index of an element."""

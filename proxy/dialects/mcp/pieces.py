@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -12,13 +13,8 @@ from proxy.dialects.mcp.maps import Tool, key_paths, path
 from proxy.dialects.mcp.paths import ELEMENT, Pattern
 from proxy.dialects.mcp.words import ORDINARY_NAME, is_short_label
 from proxy.dialects.strict_json.in_text import strings_inside
-from proxy.dialects.strict_json.strict import check_text
+from proxy.dialects.strict_json.strict import JsonValue, check_text
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from proxy.dialects.strict_json.strict import JsonValue
 
 PIECES_MAX: Final = 1_024
 DEPTH_MAX: Final = 32

@@ -5,9 +5,10 @@ An array loses the element; an object keeps the member, with the value `[withhel
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
-from proxy.dialects.mcp.maps import path
+from proxy.dialects.mcp.maps import Shown, path
 from proxy.dialects.mcp.paths import (
     ELEMENT,
     Location,
@@ -16,7 +17,7 @@ from proxy.dialects.mcp.paths import (
     lies_on,
     pattern_of,
 )
-from proxy.dialects.mcp.shown_text import WITHHELD, asks, cut, is_withheld
+from proxy.dialects.mcp.shown_text import WITHHELD, Known, asks, cut, is_withheld
 from proxy.dialects.mcp.words import ORDINARY_NAME, is_short_label
 from proxy.dialects.strict_json.in_text import (
     DEPTH_MAX,
@@ -24,14 +25,8 @@ from proxy.dialects.strict_json.in_text import (
     read_container,
     write_container,
 )
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from proxy.dialects.mcp.maps import Shown
-    from proxy.dialects.mcp.shown_text import Known
-    from proxy.dialects.strict_json.strict import JsonValue
 
 INNER_DEPTH_MAX: Final = 4
 

@@ -6,22 +6,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Generator, Iterator, Sequence
+from typing import Final
 
 from policy.text.readings import texts_in_blob
 from proxy.dialects.mcp.known_members import HANDSHAKES, METHODS, STATELESS, WORDS
 from proxy.dialects.mcp.maps import Shown
 from proxy.dialects.mcp.removal import Structure
-from proxy.dialects.mcp.shown_text import WITHHELD, read_blob, write_blob
+from proxy.dialects.mcp.shown_text import WITHHELD, Known, read_blob, write_blob
 from proxy.dialects.mcp.words import ORDINARY_NAME
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import STRINGS_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
-
-    from proxy.dialects.mcp.shown_text import Known
-    from proxy.dialects.strict_json.strict import JsonValue
 
 ROUNDS_MAX: Final = 16
 NOTES_MAX: Final = 32

@@ -9,13 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
 
 from policy.withheld.pieces import runs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WITHHELD: Final = "[withheld]"
 # What is left of a line of which all was taken out.

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from policy.verdict import InvariantBroken
+from proxy.dialects.mem0.calls import Note
 from proxy.dialects.mem0.shapes import EVENTS, VERBATIM, Shape, reply
-from proxy.seams.operation import Written
-
-if TYPE_CHECKING:
-    from proxy.dialects.mem0.calls import Note
-    from proxy.seams.operation import (
-        Answering,
-        HttpReply,
-        HttpRequest,
-        Refusal,
-        Result,
-        WrittenItem,
-    )
+from proxy.seams.operation import (
+    Answering,
+    HttpReply,
+    HttpRequest,
+    Refusal,
+    Result,
+    Written,
+    WrittenItem,
+)
 
 PHRASE_LEN_MAX: Final = 120
 # An answer to a bulk delete lists at most so many refusals.

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Iterable
+from typing import Final, TypeVar
 
 import msgspec
 
 from policy.model import NAME_LEN_MAX, NONCE_LEN_MAX, MemoryId
-from proxy.dialects.strict_json.strict import check_text, convert, decode_object
+from proxy.dialects.strict_json.strict import JsonValue, check_text, convert, decode_object
 from proxy.seams.faults import MalformedRequest, UnknownWrite
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.operation import HttpRequest
+from proxy.seams.operation import HttpRequest
 
 PREFIX = "/mem0"
 INTEGER_DIGITS_MAX = 9

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from policy.model import METADATA_LEN_MAX, MemoryClass, Scope, SourceKind
+from policy.ruleset import ClassMap
+from proxy.dialects.mem0.bodies import Ids
 from proxy.dialects.mem0.calls import name, refuse_others
 from proxy.dialects.mem0.filters import ENTITY_FIELDS
-from proxy.dialects.strict_json.strict import canonical_json
+from proxy.dialects.strict_json.strict import JsonValue, canonical_json
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from policy.ruleset import ClassMap
-    from proxy.dialects.mem0.bodies import Ids
-    from proxy.dialects.strict_json.strict import JsonValue
 
 OWN_PREFIX: Final = "mnemogate_"
 SOURCE_KEY: Final = "mnemogate_source"

@@ -7,7 +7,7 @@ Several keys at one level must all match; `"*"` matches any value.
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policy.model import NAME_LEN_MAX
 from policy.query import (
@@ -23,10 +23,8 @@ from policy.query import (
     Test,
 )
 from proxy.dialects.mem0.calls import shown
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
 
 IN_LEN_MAX = 1_000
 VALUE_LEN_MAX = 1_024

@@ -6,8 +6,10 @@ merges keys), nothing is listed without an id, and configuration is not served.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
+from policy.ruleset import ClassMap
 from proxy.dialects.mem0 import reads, writes
 from proxy.dialects.mem0.answers import (
     added_extras,
@@ -44,29 +46,22 @@ from proxy.dialects.mem0.shapes import (
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     PAGE_LEN_MAX,
+    Answering,
     Entities,
     Found,
     GetHistory,
     GetMemory,
     Got,
     History,
+    HttpReply,
+    HttpRequest,
     Listed,
     ListEntities,
     Operation,
+    Refusal,
+    Result,
+    WrittenItem,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from policy.ruleset import ClassMap
-    from proxy.seams.operation import (
-        Answering,
-        HttpReply,
-        HttpRequest,
-        Refusal,
-        Result,
-        WrittenItem,
-    )
 
 SEARCH_LIMIT_DEFAULT: Final = 20
 NEEDS_ID: Final = "At least one identifier (user_id, agent_id, run_id) is required."

@@ -6,10 +6,12 @@ the whole add waits for a person.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from policy.after.signals import Grade
 from policy.query import Compare, Field, Test
+from policy.ruleset import ClassMap
 from proxy.dialects.mem0 import reads, writes
 from proxy.dialects.mem0.answers import (
     added_extras,
@@ -56,6 +58,7 @@ from proxy.dialects.mem0.shapes import (
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     PAGE_LEN_MAX,
+    Answering,
     Entities,
     Found,
     GetHistory,
@@ -63,6 +66,8 @@ from proxy.seams.operation import (
     GiveFeedback,
     Got,
     History,
+    HttpReply,
+    HttpRequest,
     Identify,
     Identity,
     Listed,
@@ -70,20 +75,10 @@ from proxy.seams.operation import (
     ListMemories,
     Noted,
     Operation,
+    Refusal,
+    Result,
+    WrittenItem,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from policy.ruleset import ClassMap
-    from proxy.seams.operation import (
-        Answering,
-        HttpReply,
-        HttpRequest,
-        Refusal,
-        Result,
-        WrittenItem,
-    )
 
 NOT_FOUND: Final = "Memory not found!"
 SEARCH_LIMIT_DEFAULT: Final = 10

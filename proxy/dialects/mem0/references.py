@@ -9,18 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 import uuid
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from policy.model import MemoryId
-from proxy.dialects.strict_json.strict import canonical_json, decode_object
+from proxy.dialects.strict_json.strict import JsonValue, canonical_json, decode_object
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from proxy.dialects.strict_json.strict import JsonValue
 
 EVENT_IDS_MAX: Final = 32
 REFERENCE_LEN_MAX: Final = 16_384

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from policy.model import ChangeKind
+from policy.model import ChangeKind, Entity, HistoryEntry, Memory, MemoryId
 from proxy.dialects.mem0.references import candidate_uuid
 from proxy.dialects.mem0.writes import NEVER_EXPIRES
-from proxy.seams.operation import HttpReply
-
-if TYPE_CHECKING:
-    from policy.model import Entity, HistoryEntry, Memory, MemoryId
-    from proxy.seams.operation import Found
+from proxy.seams.operation import Found, HttpReply
 
 Shape = dict[str, object]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec import UnsetType
 
 from policy.model import NONCE_LEN_MAX, ChangeKind, MemoryId, Scope, SourceKind
 from policy.query import AllOf, Compare, Test
+from policy.ruleset import ClassMap
 from proxy.dialects.expiry import expiry_or_utc
 from proxy.dialects.mem0.bodies import (
     IGNORED_ADD,
@@ -28,9 +29,6 @@ from proxy.dialects.mem0.reads import NEEDS_ID
 from proxy.dialects.strict_json.strict import decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import DeleteWhere, Proposal, Write
-
-if TYPE_CHECKING:
-    from policy.ruleset import ClassMap
 
 NEVER_EXPIRES: Final = "9999-12-31T00:00:00Z"
 """What a removed expiry is stored as: an update without a date keeps the old one."""

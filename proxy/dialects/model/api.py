@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import msgspec
 
@@ -11,18 +12,11 @@ from proxy.dialects.model.anthropic.stream import AnthropicEditor
 from proxy.dialects.model.openai import chat, completions, responses
 from proxy.dialects.model.openai.chat_stream import ChatEditor
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
-from proxy.dialects.model.reading import AFRESH, list_of
-from proxy.dialects.model.transcript import Voice
-from proxy.dialects.model.whole_replies import AnthropicReply, ChatReply, ResponsesReply
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.dialects.model.reading import Readings
-    from proxy.dialects.model.stream import Editor
-    from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said
-    from proxy.dialects.model.whole_replies import WholeReply
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.model.reading import AFRESH, Readings, list_of
+from proxy.dialects.model.stream import Editor
+from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Voice
+from proxy.dialects.model.whole_replies import AnthropicReply, ChatReply, ResponsesReply, WholeReply
+from proxy.dialects.strict_json.tolerant import Json
 
 
 class ReadsRequest(Protocol):

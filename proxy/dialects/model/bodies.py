@@ -8,17 +8,13 @@ cannot be searched, and is refused.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
 from urllib.parse import parse_qsl
 
 from proxy.dialects.model.vectors import vectors_apart, vectors_back
-from proxy.dialects.strict_json.tolerant import read_json, write_body
+from proxy.dialects.strict_json.tolerant import Json, read_json, write_body
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from proxy.dialects.strict_json.tolerant import Json
 
 _BOM: Final = b"\xef\xbb\xbf"
 _UTF_8: Final = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii"})

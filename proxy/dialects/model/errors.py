@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from proxy.dialects.strict_json.tolerant import write_body
-from proxy.seams.operation import HttpReply
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.seams.operation import Answering, Refusal
+from proxy.dialects.strict_json.tolerant import Json, write_body
+from proxy.seams.operation import Answering, HttpReply, Refusal
 
 _TYPES: Final = {
     400: "invalid_request_error",

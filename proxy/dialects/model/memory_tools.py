@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -20,12 +21,8 @@ from proxy.dialects.mcp.maps import Posture, Tool, ToolKind, ToolMap, path
 from proxy.dialects.mcp.pieces import declared as declared_paths
 from proxy.dialects.model.memory_words import speaks_of_memory
 from proxy.dialects.model.tools import Declared
+from proxy.dialects.model.transcript import ModelCall
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from proxy.dialects.model.transcript import ModelCall
 
 _FOLDED: Final = re.compile(r"[^a-z0-9]+")
 _NAMES_KEPT_MAX: Final = 8_192

@@ -7,10 +7,9 @@ memory; the words serve for that warning alone.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from proxy.dialects.model.tools import Declared
+from proxy.dialects.model.tools import Declared
 
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _MEMORY: Final = frozenset(

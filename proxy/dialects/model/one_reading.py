@@ -6,14 +6,12 @@ number. A reply that they could read differently is rewritten.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.dialects.model.reading import repeats
 from proxy.dialects.model.stream import event_of, payload
 from proxy.dialects.sse import Event
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json
 
 _HOLD: Final = frozenset(
     {

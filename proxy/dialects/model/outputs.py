@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import msgspec
 
 from proxy.dialects.model.reading import arguments_of, list_of, object_of, text_of
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from proxy.dialects.strict_json.tolerant import Json
 
 _THOUGHT: Final = re.compile(r"<think>.*?</think>", re.DOTALL)
 _FENCED: Final = re.compile(r"```[A-Za-z0-9]*\s*\n(.*?)\n\s*```", re.DOTALL)

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol, TypeVar
 
-from proxy.dialects.model.transcript import ModelCall, Said, Voice
-from proxy.dialects.strict_json.tolerant import read_body, write_body
+from proxy.dialects.model.transcript import ModelCall, Said, Voice, Where
+from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from proxy.dialects.model.transcript import Where
-    from proxy.dialects.strict_json.tolerant import Json
 
 _R = TypeVar("_R")
 

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 from proxy.dialects.model.reading import list_of, object_of, text_of
 from proxy.dialects.model.stream import event_of, payload
 from proxy.dialects.model.withheld import Asks, changed, names, seals, sieved
 from proxy.dialects.sse import Event, event_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json
 
 _DELTAS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 _CALLS: Final = frozenset({"tool_use", "function_call", "custom_tool_call"})

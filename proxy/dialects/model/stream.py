@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from proxy.dialects.model.transcript import ModelCall, ModelReply  # noqa: TC001 - msgspec reads it
+from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event, event_bytes
 from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
 from proxy.seams.faults import MalformedRequest

@@ -6,18 +6,14 @@ are left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterator
+from typing import Final
 
 import msgspec
 
 from proxy.dialects.model.reading import list_of, object_of, strings_in, text_of
-from proxy.dialects.strict_json.tolerant import read_body
+from proxy.dialects.strict_json.tolerant import Json, read_body
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from proxy.dialects.strict_json.tolerant import Json
 
 # Items of these types in a Responses request offer tools to the model.
 _BRING_TOOLS: Final = frozenset({"tool_search_output", "additional_tools"})

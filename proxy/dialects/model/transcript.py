@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from proxy.dialects.strict_json.tolerant import Json  # noqa: TC001 - msgspec reads the annotation
+from proxy.dialects.strict_json.tolerant import Json
 
 Where: TypeAlias = tuple[str | int, ...]
 """Keys and indexes from the body down to one string."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 import binascii
 from array import array
 from binascii import a2b_base64
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.dialects.model.reading import list_of
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json
 
 _ITEMS: Final = "data"
 _VECTOR: Final = "embedding"

@@ -5,7 +5,7 @@ One interface for three APIs, which differ in where the parts of a reply stand.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -13,12 +13,9 @@ from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.openai import chat, responses
 from proxy.dialects.model.openai.responses_stream import CALLS, call_item, note_item, refusal_item
 from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
-from proxy.dialects.model.stream import Waiting, added, summed
-
-if TYPE_CHECKING:
-    from proxy.dialects.model.stream import Decided
-    from proxy.dialects.model.transcript import ModelReply
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.model.stream import Decided, Waiting, added, summed
+from proxy.dialects.model.transcript import ModelReply
+from proxy.dialects.strict_json.tolerant import Json
 
 _TOOL_USE = "tool_use"
 

@@ -10,19 +10,15 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
 from proxy.dialects.model.reading import text_of
-from proxy.dialects.model.transcript import Where  # noqa: TC001 - msgspec reads the annotation
-from proxy.dialects.strict_json.tolerant import read_body, read_json, write_body
+from proxy.dialects.model.transcript import Where
+from proxy.dialects.strict_json.tolerant import Json, read_body, read_json, write_body
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from proxy.dialects.strict_json.tolerant import Json
 
 # Members that hold what a provider signed or encrypted, or pictures. They have no words, and may
 # not be changed.

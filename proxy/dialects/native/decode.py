@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from policy.after.matchers import Matcher, check_matcher
 from policy.after.signals import Grade
@@ -59,9 +60,6 @@ from proxy.seams.operation import (
     Search,
     Write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT: Final = "/v1"
 MEMORIES: Final = f"{ROOT}/memories"

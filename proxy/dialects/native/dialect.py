@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec import UNSET
 
-from policy.model import ChangeKind
+from policy.model import ChangeKind, HistoryEntry, Memory
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.native import decode as native_decode
 from proxy.dialects.native.wire import (
@@ -46,9 +46,6 @@ from proxy.seams.operation import (
     Written,
     WrittenItem,
 )
-
-if TYPE_CHECKING:
-    from policy.model import HistoryEntry, Memory
 
 REASON_BASE: Final = "urn:mnemogate:reason:"
 _SCHEME: Final = "bearer"

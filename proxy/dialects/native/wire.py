@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from policy.after.matchers import Entry  # noqa: TC001 - msgspec reads the annotation
-from policy.after.signals import Grade  # noqa: TC001 - msgspec reads the annotation
+from policy.after.matchers import Entry
+from policy.after.signals import Grade
 from policy.model import (
     LINEAGE_LEN_MAX,
     NAME_LEN_MAX,

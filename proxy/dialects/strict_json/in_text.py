@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from proxy.dialects.strict_json.strict import JsonValue
 
 DEPTH_MAX: Final = 64
 NODES_MAX: Final = 500_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -18,8 +19,6 @@ from policy.text.skeleton import illegal_code_point
 from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     JsonValue: TypeAlias = (
         "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
     )

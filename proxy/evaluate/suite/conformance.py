@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from proxy.evaluate.book import Book
 from proxy.evaluate.figures import share
 from proxy.evaluate.suite.ours import OurAdapter
+from proxy.evaluate.suite.protocol import Adapter
 from proxy.evaluate.suite.scenario import play, scenarios
 from proxy.evaluate.suite.trying import try_mutants
 from proxy.evaluate.systems import BY_NAME
-from proxy.evaluate.tables import Conformance, Mutants, Tables
-
-if TYPE_CHECKING:
-    from proxy.evaluate.book import Book
-    from proxy.evaluate.suite.protocol import Adapter
-    from proxy.evaluate.tables import Played
+from proxy.evaluate.tables import Conformance, Mutants, Played, Tables
 
 _CONTROLS: Final = frozenset({"tool-policy", "laundered-directive", "nonce-replay"})
 _LEAST: Final = 21

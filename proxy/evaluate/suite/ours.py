@@ -5,7 +5,9 @@ from __future__ import annotations
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import msgspec
 
 from policy.model import Channel, Claims
 from proxy.admin.wire.registered import AnchorRequest
@@ -15,15 +17,9 @@ from proxy.evaluate.attacks import Tamperer
 from proxy.evaluate.canary import new_canary
 from proxy.evaluate.suite.protocol import ADMITTED, HELD, REFUSED, Item, Reply, Request
 from proxy.evaluate.systems import ADMITTED as LANDED
-from proxy.evaluate.systems import BY_NAME, Extras, at
-from proxy.evaluate.wire import Question, Write, shown_in
+from proxy.evaluate.systems import BY_NAME, Bench, Extras, System, at
+from proxy.evaluate.wire import Question, Tried, Write, shown_in
 from proxy.version import version
-
-if TYPE_CHECKING:
-    import msgspec
-
-    from proxy.evaluate.systems import Bench, System
-    from proxy.evaluate.wire import Tried
 
 _HELD: Final = 202
 

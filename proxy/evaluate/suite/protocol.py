@@ -7,12 +7,12 @@ answer `hello`, `reset`, `remember`, `recall` and `files`; to anything it cannot
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 import msgspec
 
-from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - msgspec reads the annotations
+from proxy.dialects.strict_json.strict import JsonValue
 
 ADMITTED: Final = "admitted"
 HELD: Final = "held"

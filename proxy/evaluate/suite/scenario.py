@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from collections.abc import (
+    AsyncIterator,
+    Iterator,
+    Mapping,
+)
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - msgspec reads the annotations
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.evaluate.attacks import Broken
 from proxy.evaluate.canary import files_below, found_in, new_canary
-from proxy.evaluate.suite.protocol import ADMITTED, Item, Reply, Request
+from proxy.evaluate.suite.protocol import ADMITTED, Adapter, Item, Reply, Request
 from proxy.evaluate.tables import Played
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from proxy.evaluate.suite.protocol import Adapter
 
 _READERS: Final = ("agent", "person", "operator")
 # Steps that change nothing, and only check the state.

@@ -13,22 +13,18 @@ import logging
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from proxy.evaluate.attacks import Broken
 from proxy.evaluate.suite.ours import OurAdapter
-from proxy.evaluate.suite.scenario import play, scenarios
+from proxy.evaluate.suite.scenario import Mutant, Scenario, play, scenarios
 from proxy.evaluate.tables import Played, TriedMutant
 from proxy.settings.load import child_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from proxy.evaluate.suite.scenario import Mutant, Scenario
 
 PACKAGES: Final = ("policy", "proxy", "storage", "telemetry")
 _PLAY_S: Final = 120.0

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from proxy.dialects.mcp.message import (
     Kind,
@@ -20,17 +21,12 @@ from proxy.dialects.mcp.message import (
     encode,
     parse,
 )
-from proxy.mcp.http.child import ChildGone
+from proxy.dialects.strict_json.strict import JsonValue
+from proxy.mcp.http.child import Child, ChildGone
 from proxy.mcp.http.client_request import Arrived, Exchange, exchange_of
 from proxy.mcp.http.line import Line, LineParts
 from proxy.mcp.lines import TooLong
 from proxy.mcp.relay import Side
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.mcp.http.child import Child
 
 PROGRESS: Final = "notifications/progress"
 SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.dialects.mcp.heads import LAST_EVENT, SESSION, VERSION, headers_for, is_session_id
 from proxy.dialects.mcp.message import (
@@ -25,11 +26,7 @@ from proxy.mcp.http.line import Line, LineParts
 from proxy.mcp.relay import Side
 from proxy.seams.faults import UpstreamError
 from proxy.transport.stop import Stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.transport.upstream import Reply, Upstream
+from proxy.transport.upstream import Reply, Upstream
 
 # How many seconds the relay waits until the server accepts a message that gets no answer. Later
 # messages of the client wait for that.

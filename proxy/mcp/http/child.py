@@ -7,16 +7,14 @@ import contextlib
 import logging
 import os
 import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
 from errno import errorcode
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import msgspec
 
 from proxy.mcp.lines import Lines, TooLong
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import AsyncIterator
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 _PIECE_BYTES: Final = 64 * 1024

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 import msgspec
 
-from proxy.dialects.mcp.message import Era
+from proxy.dialects.mcp.message import Era, RequestId
 from proxy.dialects.sse import PING, EventFields
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from proxy.dialects.mcp.message import RequestId
 
 EVENT_STREAM: Final = "text/event-stream"
 JSON: Final = "application/json"

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from policy.model import Principal
 from proxy.mcp.http.background import Busy
 from proxy.mcp.http.behind_command import CommandLine, Shared, SharedLine
 from proxy.mcp.http.behind_url import UrlLine
 from proxy.mcp.http.child import Child, ChildGone, Command
+from proxy.mcp.http.client_request import Exchange
 from proxy.mcp.http.line import CALL_SECONDS, Line, LineParts
+from proxy.mcp.relay import Deliver, Relay
 from proxy.seams.access import Access, access_of
 from proxy.transport.responses import attempt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from policy.model import Principal
-    from proxy.mcp.http.client_request import Exchange
-    from proxy.mcp.relay import Deliver, Relay
-    from proxy.transport.upstream import Upstream
+from proxy.transport.upstream import Upstream
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 LANES_IDLE_MAX: Final = 8

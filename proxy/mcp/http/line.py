@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Final, Protocol
 
 import msgspec
 
@@ -12,13 +13,8 @@ from proxy.dialects.mcp.heads import status_of_error
 from proxy.dialects.mcp.message import CANCELLED, Era, Kind, Message, Object, RequestId, encode
 from proxy.dialects.sse import EventFields
 from proxy.mcp.http.client_request import Arrived, Exchange, exchange_of
-from proxy.mcp.relay import Relay, Side
+from proxy.mcp.relay import Deliver, Relay, Side
 from proxy.transport.responses import attempt
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-
-    from proxy.mcp.relay import Deliver
 
 PASS_ON_SECONDS: Final = 10.0
 # A call with its stream ends after so many seconds, so that a silent server does not hold it for

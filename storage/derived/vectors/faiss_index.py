@@ -15,8 +15,9 @@ neighbours nor one of equal texts can hide other rows from it. `exact` scans all
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -29,17 +30,13 @@ from storage.derived.vectors.segments import (
     Mask,
     Ordinals,
     Segment,
+    Sketch,
     check_each,
     check_vectors,
     merged,
     seal,
 )
 from storage.derived.vectors.sketches import mergeable, turn, with_sketch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from storage.derived.vectors.segments import Sketch
 
 __all__ = [
     "SEGMENT_LEN",

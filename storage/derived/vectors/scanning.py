@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import faiss  # pyright: ignore[reportMissingTypeStubs] - its stubs cover a part of what is used
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from storage.derived.vectors.segments import Floats, Mask, Ordinals
+from storage.derived.vectors.segments import Floats, Mask, Ordinals
 
 # A bound far above the rounding error of a float32 inner product of unit vectors of any size
 # used here.

@@ -16,7 +16,9 @@ import contextlib
 import hashlib
 import os
 import threading
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
@@ -26,16 +28,12 @@ from policy.verdict import InvariantBroken
 from storage.derived.vectors.faiss_index import (
     SEGMENT_LEN,
     BadVector,
+    Ordinals,
+    Segment,
     VectorIndex,
     check_vectors,
     seal,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from storage.derived.vectors.faiss_index import Ordinals, Segment
 
 SEGMENT_FORMAT: Final = 1
 _HEADER_LEN_MAX: Final = 4_096

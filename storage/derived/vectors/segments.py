@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import faiss  # pyright: ignore[reportMissingTypeStubs] - its stubs cover a part of what is used
 import msgspec
@@ -12,10 +13,6 @@ from numpy.typing import NDArray
 
 from policy.verdict import InvariantBroken
 from storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 Floats = NDArray[np.float32]
 Ordinals = NDArray[np.int64]

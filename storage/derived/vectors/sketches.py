@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import faiss  # pyright: ignore[reportMissingTypeStubs] - its stubs cover a part of what is used
 import msgspec
 import numpy as np
 
-from storage.derived.vectors.segments import Sketch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from storage.derived.vectors.segments import Floats, Segment
+from storage.derived.vectors.segments import Floats, Segment, Sketch
 
 _SEED: Final = 20_240_521
 _QUERY_BITS: Final = 8

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from mcp.server import MCPServer
 from mcp.server.caching import CacheHint
-from mcp.server.mcpserver import Context  # noqa: TC002 - the server reads the annotation
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resolve import Elicit, Resolve, Sample
 from mcp_types import CreateMessageResult, SamplingMessage, TextContent
 from pydantic import BaseModel

@@ -17,7 +17,7 @@ from policy.verdict import Admit, Hold, Reason, Reject
 from tests.property.gate_cases import READINGS, RULESET, Labels, case_of
 
 if TYPE_CHECKING:
-    from policy.labels.derive import Reading
+    from policy.model import Reading
 
 NAMED = Labels(
     source=SourceKind.TOOL_RESULT,

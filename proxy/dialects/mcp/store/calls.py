@@ -6,12 +6,14 @@ each entity, observation, relation and delete is a candidate of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
 from policy.model import ChangeKind, MemoryId
 from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.maps import ToolMap
 from proxy.dialects.mcp.results import refused
 from proxy.dialects.mcp.store.graph import (
     ENTITIES,
@@ -32,16 +34,10 @@ from proxy.dialects.mcp.store.steps import (
     shown_relation,
     written_items,
 )
-from proxy.dialects.strict_json.strict import convert
+from proxy.dialects.mcp.store.tools import Object
+from proxy.dialects.strict_json.strict import JsonValue, convert
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import FindInGraph, Proposal, WrittenItem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from proxy.dialects.mcp.maps import ToolMap
-    from proxy.dialects.mcp.store.tools import Object
-    from proxy.dialects.strict_json.strict import JsonValue
 
 NO_ENTITY: Final = "One of these entities does not exist. Create it first; nothing was stored."
 

@@ -7,19 +7,22 @@ under the entity's name: a person's words stay visible although somebody removed
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
 import msgspec
 
+from policy.model import Memory, MemoryId
 from policy.query import Compare, Field, Test
 from proxy.dialects.strict_json.strict import canonical_json
-from proxy.seams.operation import GraphEntity, GraphShown, InGraph, KnownEntity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from policy.model import Memory, MemoryId
-    from proxy.seams.operation import FindInGraph, Relation
+from proxy.seams.operation import (
+    FindInGraph,
+    GraphEntity,
+    GraphShown,
+    InGraph,
+    KnownEntity,
+    Relation,
+)
 
 ENTITIES: Final = "graph/entities"
 OBSERVATIONS: Final = "graph/observations"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from policy.model import TEXT_LEN_MAX, ChangeKind, MemoryId
-from proxy.dialects.mcp.store.graph import RelationMark  # noqa: TC001 - msgspec reads the annotation
+from proxy.dialects.mcp.store.graph import RelationMark
 from proxy.dialects.mcp.store.steps import (
     Plan,
     Step,
@@ -24,12 +25,7 @@ from proxy.dialects.mcp.store.steps import (
 )
 from proxy.dialects.mcp.store.tools import LIMIT, LIMIT_MAX, QUERY_LEN_MAX, Object
 from proxy.dialects.strict_json.strict import check_text, convert
-from proxy.seams.operation import FindInGraph, Found, Proposal, Search
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from proxy.seams.operation import KnownEntity, WrittenItem
+from proxy.seams.operation import FindInGraph, Found, KnownEntity, Proposal, Search, WrittenItem
 
 GRAPH_URI: Final = "memory://knowledge-graph"
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from proxy.dialects.mcp.known_members import HANDSHAKES, STATELESS
-from proxy.dialects.mcp.message import INVALID_PARAMS, META_SERVER_INFO, META_VERSION, Era
+from proxy.dialects.mcp.message import (
+    INVALID_PARAMS,
+    META_SERVER_INFO,
+    META_VERSION,
+    Era,
+    Message,
+    Object,
+)
+from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.plans import GRAPH_URI, graph_resource
+from proxy.dialects.mcp.store.steps import Plan
 from proxy.dialects.mcp.store.tools import TOOLS
-from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - names the type of constants
-
-if TYPE_CHECKING:
-    from proxy.dialects.mcp.message import Message, Object
-    from proxy.dialects.mcp.store.calls import StoreTools
-    from proxy.dialects.mcp.store.steps import Plan
+from proxy.dialects.strict_json.strict import JsonValue
 
 METHOD_NOT_FOUND: Final = -32601
 UNSUPPORTED_VERSION: Final = -32022

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from collections.abc import Generator, Iterable, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
 from policy.model import ChangeKind, MemoryId
 from proxy.dialects.mcp.results import partly_done, refused
 from proxy.dialects.mcp.store.tools import Object
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     BATCH_LEN_MAX,
@@ -28,11 +29,6 @@ from proxy.seams.operation import (
     Written,
     WrittenItem,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from proxy.dialects.strict_json.strict import JsonValue
 
 Plan: TypeAlias = Generator[Operation | GraphOperation, Result | GraphResult, Object]
 _T = TypeVar("_T")

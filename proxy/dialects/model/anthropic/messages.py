@@ -6,10 +6,11 @@ Source: the published API reference, and the requests of the real clients named 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.dialects.model.reading import (
     AFRESH,
+    Readings,
     call_of,
     list_of,
     object_of,
@@ -20,12 +21,17 @@ from proxy.dialects.model.reading import (
     tool_in,
     unplaced_in,
 )
-from proxy.dialects.model.transcript import ModelRequest, Said, Turn, Voice, reply_of
-
-if TYPE_CHECKING:
-    from proxy.dialects.model.reading import Readings
-    from proxy.dialects.model.transcript import ModelCall, ModelReply, Where
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.model.transcript import (
+    ModelCall,
+    ModelReply,
+    ModelRequest,
+    Said,
+    Turn,
+    Voice,
+    Where,
+    reply_of,
+)
+from proxy.dialects.strict_json.tolerant import Json
 
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 # Blocks of these types are signed by the provider: they may not be changed, and have no text to

@@ -7,7 +7,7 @@ message. The agent sees one reply, and goes on working.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.dialects.model.anthropic.messages import read_reply
 from proxy.dialects.model.reading import (
@@ -18,13 +18,10 @@ from proxy.dialects.model.reading import (
     spelled,
     text_of,
 )
-from proxy.dialects.model.stream import Unread, Waiting, added, event_of, payload, summed
+from proxy.dialects.model.stream import Decided, Unread, Waiting, added, event_of, payload, summed
+from proxy.dialects.model.transcript import ModelReply
 from proxy.dialects.sse import Event
-
-if TYPE_CHECKING:
-    from proxy.dialects.model.stream import Decided
-    from proxy.dialects.model.transcript import ModelReply
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json
 
 _CALL: Final = "tool_use"
 _BEGIN: Final = "content_block_start"

@@ -10,9 +10,11 @@ switched off for this request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
+from proxy.dialects.model.transcript import Where
 from proxy.dialects.model.withheld import (
     SIGNED,
     Asks,
@@ -30,12 +32,7 @@ from proxy.dialects.model.withheld import (
     swept,
     written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from proxy.dialects.model.transcript import Where
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json
 
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _RESULTS: Final = frozenset({"tool_result", "mcp_tool_result"})

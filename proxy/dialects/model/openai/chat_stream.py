@@ -6,20 +6,16 @@ chunks of that choice wait; if nothing is refused, they go on unchanged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from proxy.dialects.model.openai.chat import quoted_in
 from proxy.dialects.model.reading import call_of, list_of, object_of, spelled, text_of
-from proxy.dialects.model.stream import Unread, Waiting, added, event_of, payload, summed
-from proxy.dialects.model.transcript import ModelReply
-
-if TYPE_CHECKING:
-    from proxy.dialects.model.stream import Decided
-    from proxy.dialects.model.transcript import ModelCall
-    from proxy.dialects.sse import Event
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.model.stream import Decided, Unread, Waiting, added, event_of, payload, summed
+from proxy.dialects.model.transcript import ModelCall, ModelReply
+from proxy.dialects.sse import Event
+from proxy.dialects.strict_json.tolerant import Json
 
 DONE: Final = "[DONE]"
 _LEGACY: Final = -1  # the name under which the one call of the older `function_call` member is kept

@@ -6,15 +6,12 @@ conversation instead of a prompt, it is read as a conversation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.dialects.model.openai import chat
-from proxy.dialects.model.reading import AFRESH, list_of, said_in
+from proxy.dialects.model.reading import AFRESH, Readings, list_of, said_in
 from proxy.dialects.model.transcript import ModelRequest, Said, Turn, Voice
-
-if TYPE_CHECKING:
-    from proxy.dialects.model.reading import Readings
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json
 
 _PROMPTS: Final = ("prompt", "suffix")
 

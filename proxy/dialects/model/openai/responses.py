@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from proxy.dialects.model.reading import (
     AFRESH,
+    Readings,
     call_of,
     kind_of,
     list_of,
@@ -17,14 +19,16 @@ from proxy.dialects.model.reading import (
     tool_in,
     unplaced_in,
 )
-from proxy.dialects.model.transcript import ModelRequest, Said, Turn, Voice, reply_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from proxy.dialects.model.reading import Readings
-    from proxy.dialects.model.transcript import ModelCall, ModelReply
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.model.transcript import (
+    ModelCall,
+    ModelReply,
+    ModelRequest,
+    Said,
+    Turn,
+    Voice,
+    reply_of,
+)
+from proxy.dialects.strict_json.tolerant import Json
 
 _VOICES: Final = {
     "system": Voice.SYSTEM,

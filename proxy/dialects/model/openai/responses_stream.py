@@ -6,17 +6,14 @@ out of the stream, the final object and the numbers are rewritten.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.dialects.model.openai.responses import read_reply, read_turn
 from proxy.dialects.model.reading import call_of, object_of, text_of
-from proxy.dialects.model.stream import Waiting, added, event_of, payload, summed
+from proxy.dialects.model.stream import Decided, Waiting, added, event_of, payload, summed
+from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
-
-if TYPE_CHECKING:
-    from proxy.dialects.model.stream import Decided
-    from proxy.dialects.model.transcript import ModelCall, ModelReply
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json
 
 CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 _CALL_DELTAS: Final = ("response.function_call_arguments", "response.custom_tool_call_input")

@@ -6,9 +6,11 @@ by their ids, so these ids are removed, and the API takes the items as new.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
+from proxy.dialects.model.transcript import Where
 from proxy.dialects.model.withheld import (
     SIGNED,
     Asks,
@@ -27,14 +29,10 @@ from proxy.dialects.model.withheld import (
     swept,
     written,
 )
+from proxy.dialects.strict_json.tolerant import Json
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+_Part = Callable[[dict[str, Json], Where, Leave, Asks, Proposing], dict[str, Json]]
 
-    from proxy.dialects.model.transcript import Where
-    from proxy.dialects.strict_json.tolerant import Json
-
-    _Part = Callable[[dict[str, Json], Where, Leave, Asks, Proposing], dict[str, Json]]
 
 # Members of a message, beside its content, in which models return their reasoning.
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from policy.labels.derive import (
     NOTHING_READ,
-    Reading,
     derive_provenance,
     effective_class,
     is_unproven,
@@ -29,6 +28,7 @@ from policy.model import (
     Principal,
     PrincipalId,
     Provenance,
+    Reading,
     Scope,
     SourceKind,
     Tenant,
