@@ -591,10 +591,7 @@ def _version(view: View) -> int:
 
 
 def _differing(before: Ordinals, now: Ordinals) -> tuple[Ordinals, Ordinals]:
-    """Entries that only the second list has, and entries that only the first has.
-
-    Both lists ascend.
-    """
+    """Entries of the second list alone, and of the first alone; both lists ascend."""
     # Usually no entry was removed, and the new ones are at the end, so this case is tried first.
     if len(now) >= len(before) and np.array_equal(now[: len(before)], before):
         return now[len(before) :], before[:0]
