@@ -16,7 +16,7 @@ from policy.model import Channel, Tenant
 from tests.integration.hosts.agents import served
 from tests.integration.hosts.fronted import fronted
 from tests.integration.hosts.guarded import command_table
-from tests.integration.hosts.hosts import CLAUDE_CODE, CLAUDE_CODE_NOW, ClaudeCode, Settings
+from tests.integration.hosts.hosts import ClaudeCode, Settings
 from tests.integration.hosts.messages_model import MessagesModel
 from tests.integration.hosts.scene import Scene, entity
 from tests.integration.hosts.script import calling
@@ -85,14 +85,13 @@ async def _ended(live: Running, incident: str) -> str:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("version", [CLAUDE_CODE, CLAUDE_CODE_NOW])
 async def test_one_feedback_takes_the_lies_out_of_what_claude_code_reads_next(
-    tmp_path: Path, version: str
+    tmp_path: Path,
 ) -> None:
     scene = Scene(tmp_path, "nothing")
     home = tmp_path / "home"
     await asyncio.to_thread(home.mkdir)
-    host = ClaudeCode(version)
+    host = ClaudeCode()
     tables = {"memory": command_table(scene.memory_words(), map="server-memory")}
     async with fronted(tmp_path / "ours", Believer(), mcp=tables) as at:
         live = at.sidecar

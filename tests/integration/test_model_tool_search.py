@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.hosts import hosts
 from tests.integration.hosts.agents import TASK, TEA, HostAgent, Told, plain_servers
 from tests.integration.hosts.fronted import fronted
 from tests.integration.hosts.hosts import ClaudeCode
@@ -25,11 +24,10 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 NEEDED = "select:mcp__memory__create_entities,mcp__memory__read_graph"
 
 
-@pytest.mark.parametrize("version", [hosts.CLAUDE_CODE, hosts.CLAUDE_CODE_NOW])
 async def test_a_search_for_tools_of_claude_code_brings_nothing_that_is_not_placed(
-    tmp_path: Path, version: str
+    tmp_path: Path,
 ) -> None:
-    agent = HostAgent("claude-code", ClaudeCode(version, searches=True), ANTHROPIC)
+    agent = HostAgent("claude-code", ClaudeCode(searches=True), ANTHROPIC)
     scene = Scene(tmp_path, "Nothing of note.")
     told: Told = {
         TASK: [

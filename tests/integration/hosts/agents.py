@@ -14,7 +14,6 @@ import msgspec
 
 from tests.integration.clients.environments import python_environment
 from tests.integration.clients.process import run_client
-from tests.integration.hosts import hosts
 from tests.integration.hosts.chat_model import ChatModel
 from tests.integration.hosts.hosts import (
     Address,
@@ -176,9 +175,9 @@ class OpenaiLoop:
 
 CLAUDE_CODE: Final = HostAgent("claude-code", ClaudeCode(), ANTHROPIC)
 _NEEDED = "select:mcp__web__search,mcp__memory__create_entities,mcp__memory__read_graph"
-CLAUDE_CODE_NOW: Final = HostAgent(
-    "claude-code-now",
-    ClaudeCode(hosts.CLAUDE_CODE_NOW, searches=True),
+CLAUDE_CODE_SEARCHING: Final = HostAgent(
+    "claude-code-searching",
+    ClaudeCode(searches=True),
     ANTHROPIC,
     ("/ToolSearch", {"query": _NEEDED}),
 )

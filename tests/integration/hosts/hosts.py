@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-CLAUDE_CODE = "2.1.197"
-CLAUDE_CODE_NOW = "2.1.330"
-CODEX = "0.169.0"
+CLAUDE_CODE = "2.1.332"
+CODEX = "0.171.0"
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,8 +94,7 @@ async def ask_configured(
 class ClaudeCode:
     """`claude -p`. `searches`: it finds its servers' tools with a tool of its own."""
 
-    def __init__(self, version: str = CLAUDE_CODE, *, searches: bool = False) -> None:
-        self._version = version
+    def __init__(self, *, searches: bool = False) -> None:
         self._searches = searches
 
     def model(self) -> MessagesModel:
@@ -108,7 +106,7 @@ class ClaudeCode:
     async def run(self, prompt: str, home: Path, model: str, settings: Settings) -> Printed:
         words = ("-p", prompt, "--output-format", "json", *self._configured(home, settings))
         code, out, err = await run_client(
-            _claude(self._version),
+            _claude(),
             *words,
             home=home,
             environment=self._environment(model, settings),
@@ -121,7 +119,7 @@ class ClaudeCode:
     ) -> list[str]:
         """One conversation in one process, turn by turn; the last words of each turn."""
         stream = ("--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
-        words = (_claude(self._version), "-p", *stream, *self._configured(home, settings))
+        words = (_claude(), "-p", *stream, *self._configured(home, settings))
         environment = self._environment(model, settings)
         said: list[str] = []
         async with conversing(*words, home=home, environment=environment) as process:
@@ -237,8 +235,8 @@ async def _ended(process: Conversed) -> str:
     raise AssertionError(f"the conversation ended: {await process.complaints()}")
 
 
-def _claude(version: str) -> Path:
+def _claude() -> Path:
     """The program itself: its npm package is a launcher around one file per platform."""
-    environment = node_environment("@anthropic-ai/claude-code", version)
+    environment = node_environment("@anthropic-ai/claude-code", CLAUDE_CODE)
     folder = environment / "node_modules" / "@anthropic-ai"
     return next(folder.glob("claude-code-*/claude"))
