@@ -51,10 +51,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Lexicon(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of one language, with examples that are tested.
-
-    The examples are orders that must be found, and honest texts that must not be flagged.
-    """
+    """The data of one language."""
 
     name: str
     groups: tuple[Group, ...]
@@ -65,9 +62,6 @@ class Lexicon(msgspec.Struct, frozen=True, kw_only=True):
     clauses: re.Pattern[str]
     # The commonest phrases without spaces, for letters that were spaced out and are joined again.
     joined: tuple[tuple[Language, re.Pattern[str]], ...] = ()
-    directives: tuple[str, ...]
-    injections: tuple[str, ...]
-    honest: tuple[str, ...]
 
 
 # Prefixes of a pattern's source that say where in a sentence the pattern may match; `compiled`
@@ -82,6 +76,11 @@ _HEAD_LEN_MAX: Final = 80
 def words_of(text: str) -> frozenset[str]:
     """The words of a text as a set, to be compared with the words that a group of phrases needs."""
     return frozenset(text.split())
+
+
+def either(words: tuple[str, ...]) -> str:
+    """A pattern that matches any one of the words."""
+    return f"(?:{'|'.join(words)})"
 
 
 def compiled(*sources: str, reaching: tuple[Reach, ...] = ()) -> Shapes:

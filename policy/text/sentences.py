@@ -11,10 +11,11 @@ from hashlib import blake2b
 from itertools import islice, pairwise
 from typing import Final
 
-from policy.text.sentence_words import ABBREVIATIONS
 from policy.text.skeleton import skeleton
+from policy.text.word_lists import word_list
 
 _WORD_LEN_MAX: Final = 32
+_ABBREVIATIONS: Final = frozenset(word_list("sentences", "abbreviations"))
 
 _UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _ALIKE: Final = {
@@ -126,4 +127,4 @@ def _is_end(text: str, start: int, mark: re.Match[str]) -> bool:
         return False
     last = word[0]
     number = last.isdecimal() and len(last) <= 2  # noqa: PLR2004 - "the 3. of May", "1. tea"
-    return not (number or len(last) == 1 or last in ABBREVIATIONS or _INITIALS.fullmatch(last))
+    return not (number or len(last) == 1 or last in _ABBREVIATIONS or _INITIALS.fullmatch(last))

@@ -11,13 +11,14 @@ from policy.labels.derive import read_text
 from policy.text.languages import LANGUAGES
 from policy.text.skeleton import skeleton
 from tests.unit.policy import attack_texts
+from tests.unit.policy.text.languages.examples import EXAMPLES
 
 if TYPE_CHECKING:
     from policy.text.phrases import Group, Lexicon
 
-DIRECTIVES = [text for spoken in LANGUAGES for text in spoken.directives]
-INJECTIONS = [text for spoken in LANGUAGES for text in spoken.injections]
-HONEST = [text for spoken in LANGUAGES for text in spoken.honest]
+DIRECTIVES = [text for examples in EXAMPLES.values() for text in examples.directives]
+INJECTIONS = [text for examples in EXAMPLES.values() for text in examples.injections]
+HONEST = [text for examples in EXAMPLES.values() for text in examples.honest]
 FULL = {"en", "de"}
 
 
@@ -50,18 +51,18 @@ def test_no_frame_makes_an_order_harmless(frame: str) -> None:
 
 
 def test_every_language_of_its_own_has_enough_examples() -> None:
-    assert {spoken.name for spoken in LANGUAGES} >= FULL
-    for spoken in LANGUAGES:
-        if spoken.name in FULL:
-            assert min(len(spoken.directives), len(spoken.honest)) >= 30
-            assert len(spoken.injections) >= 20
-        examples = (*spoken.directives, *spoken.injections, *spoken.honest)
-        assert len(set(examples)) == len(examples)
+    assert {spoken.name for spoken in LANGUAGES} == EXAMPLES.keys() >= FULL
+    for name, examples in EXAMPLES.items():
+        if name in FULL:
+            assert min(len(examples.directives), len(examples.honest)) >= 30
+            assert len(examples.injections) >= 20
+        texts = (*examples.flagged, *examples.honest)
+        assert len(set(texts)) == len(texts)
 
 
 @pytest.mark.parametrize("spoken", LANGUAGES, ids=lambda spoken: spoken.name)
 def test_every_pattern_finds_an_example(spoken: Lexicon) -> None:
-    shapes = [skeleton(text) for text in (*spoken.directives, *spoken.injections)]
+    shapes = [skeleton(text) for text in EXAMPLES[spoken.name].flagged]
     starts = [{place.end() for place in spoken.starts.finditer(shape)} for shape in shapes]
     idle = [
         group.words
