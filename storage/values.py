@@ -215,7 +215,7 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True):
     """A statement that an operator registered as a source of truth, with its own questions.
 
     A canary is an anchor without a statement: its questions are put to the search again and again,
-    and `matcher` says what they may find. Anchors of older versions have no matcher.
+    and `matcher` says what they may find.
     """
 
     anchor_id: str

@@ -284,8 +284,8 @@ class Verifier:
             self._problem("leaf", index, "admits a candidate whose row is not there")
 
     def _follows(self, row: Row, leaf: VerdictLeaf) -> bool:
-        """Whether a leaf names the step before that of its own row. Older leaves name none."""
-        if leaf.previous_index is None or row.erased:
+        """Whether a leaf names the step before that of its own row."""
+        if row.erased:
             return True
         within = 0 <= row.prev_ordinal < len(self._admitted_by)
         before = self._admitted_by[row.prev_ordinal] if within else NO_STEP_BEFORE

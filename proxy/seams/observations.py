@@ -227,7 +227,7 @@ def withheld_notice(
         decision: The decision on the memory; after "hold" it waits for a person. `WITHDRAWN` for a
             memory that was admitted, and that no read shows any more.
         reason: The reason of that decision; for a withdrawn memory it is not told.
-        candidate_id: The memory's candidate id; "" if an older log has none.
+        candidate_id: The memory's candidate id; "" where it is not known any more.
         whole: Whether the whole place was withheld.
     """
     what = f"This {noun}" if whole else f"A part of this {noun}"

@@ -53,19 +53,15 @@ class Ruling(NamedTuple):
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
-    """The record of a candidate that is not decided yet, with the hashes of its words.
-
-    Older logs do not say whether the candidate is flagged, nor in which conversation it was
-    written.
-    """
+    """The record of a candidate that is not decided yet, with the hashes of its words."""
 
     principal: str
     candidate_id: str
     prints: tuple[tuple[bytes, bool], ...]
-    flagged: bool = True
-    session: str = ""
-    orders: tuple[bytes, ...] = ()  # the words of each sentence of the text that steers its reader
-    tenant: str = ""  # "" in records of older logs, which do not name the tenant
+    flagged: bool
+    session: str  # "" where none is known
+    orders: tuple[bytes, ...]  # the words of each sentence of the text that steers its reader
+    tenant: str
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):

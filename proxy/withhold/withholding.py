@@ -478,13 +478,10 @@ class Withholding:
         # agent the very memory that the person let in.
         lifted: list[str] = []
         for other in self._kept.values():
-            # Older logs name no tenant, which does no harm: the candidates of one principal are of
-            # one tenant.
-            if begun.tenant or other is kept:
-                denied = other.denied_before(begun, ruling.version)
-                for candidate_id in denied:
-                    self._decide(other, Cleared(other.principal, candidate_id))
-                lifted += denied
+            denied = other.denied_before(begun, ruling.version)
+            for candidate_id in denied:
+                self._decide(other, Cleared(other.principal, candidate_id))
+            lifted += denied
         return tuple(lifted)
 
     async def settled(self, principal: Principal, deadline_s: float) -> None:

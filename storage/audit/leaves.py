@@ -102,7 +102,7 @@ class VerdictLeaf(
     # is known.
     session: Annotated[str, Meta(max_length=64)] | None = None
     # For an admission: the index of the leaf that admitted the memory's previous version, or
-    # NO_STEP_BEFORE. Absent in older leaves.
+    # NO_STEP_BEFORE.
     previous_index: _Index | None = None
 
     @property

@@ -101,10 +101,7 @@ _LOCK_ATTEMPTS: Final = 8
 
 
 class View:
-    """One consistent read of the store. Payloads are returned after their digests were checked.
-
-    A table that the store's format does not have yet reads as an empty one.
-    """
+    """One consistent read of the store. Payloads are returned after their digests were checked."""
 
     __slots__ = ("_tables", "_txn")
 
@@ -118,19 +115,15 @@ class View:
         Raises:
             StoreCorrupt: The stored value does not match its digest.
         """
-        if table not in self._tables:
-            return None
         value = self._txn.get(key, db=self._tables[table])
         return None if value is None else unframe(table, key, bytes(value))
 
     def has(self, table: bytes, key: bytes) -> bool:
         """Whether a key is there; the value is not read."""
-        return table in self._tables and self._txn.get(key, db=self._tables[table]) is not None
+        return self._txn.get(key, db=self._tables[table]) is not None
 
     def scan(self, table: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Every key from `start` on, in byte order, with its payload."""
-        if table not in self._tables:
-            return
         cursor = self._txn.cursor(db=self._tables[table])
         try:
             if cursor.set_range(start):
@@ -141,8 +134,6 @@ class View:
 
     def keys(self, table: bytes, start: bytes = b"") -> Iterator[bytes]:
         """Every key from `start` on, in byte order; the values are not read."""
-        if table not in self._tables:
-            return
         cursor = self._txn.cursor(db=self._tables[table])
         try:
             if cursor.set_range(start):
@@ -152,7 +143,7 @@ class View:
 
     def count(self, table: bytes) -> int:
         """The number of keys in a table."""
-        return self._txn.stat(self._tables[table])["entries"] if table in self._tables else 0
+        return self._txn.stat(self._tables[table])["entries"]
 
     def header(self) -> StoreHeader | None:
         """The header of the store, which describes its generation; None before the first commit."""

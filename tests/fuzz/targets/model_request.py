@@ -43,7 +43,9 @@ def _refused() -> Kept:
     kept = Kept("key:ada")
     prints = prints_of(_PRINTER, ["needle", "one two three four five"])
     pairs = tuple((one.numbers, one.whole) for one in prints)
-    kept.apply(Begun(kept.principal, "a", pairs))
+    kept.apply(
+        Begun(kept.principal, "a", pairs, flagged=True, session="", orders=(), tenant="default")
+    )
     told = Told("reject", Reason.SOURCE_CLASS_FORBIDDEN, MemoryClass.L1)
     kept.apply(Refused(kept.principal, "a", told))
     return kept

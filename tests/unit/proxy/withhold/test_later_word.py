@@ -75,7 +75,7 @@ async def test_a_release_speaks_for_every_agent_of_its_tenant_and_of_no_other(
     prints = ((packed(PRINTER.numbers(POISON)), False),)
     told = Told("reject", Reason.DENIED_BY_PERSON, MemoryClass.L1)
     for record in (
-        Begun("colleague", "c1", prints, flagged=True, tenant=tenant),
+        Begun("colleague", "c1", prints, flagged=True, session="", orders=(), tenant=tenant),
         Refused("colleague", "c1", told, 0),
     ):
         one.withholding.restore(encode(record))

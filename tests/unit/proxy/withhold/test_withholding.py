@@ -251,7 +251,9 @@ async def test_a_reply_says_what_waits_only_where_a_person_typed_it(one: Rig) ->
 
 async def test_a_held_text_that_steers_nobody_is_shown_everywhere(one: Rig) -> None:
     prints = ((packed(PRINTER.numbers(NOTE)), False),)
-    begun = Begun(AGENT.principal_id, "c1", prints, flagged=False)
+    begun = Begun(
+        AGENT.principal_id, "c1", prints, flagged=False, session="", orders=(), tenant="default"
+    )
     told = Told("hold", Reason.PERSON_REQUIRED, MemoryClass.L2)
     for record in (begun, Waits(AGENT.principal_id, "c1", told)):
         one.withholding.restore(encode(record))
@@ -514,7 +516,7 @@ async def test_only_a_class_or_a_label_is_a_matter_of_one_conversation(
     principal = AGENT.principal_id
     numbers = packed(PRINTER.numbers(NOTE))
     for record in (
-        Begun(principal, "c1", ((numbers, False),), flagged, joined),
+        Begun(principal, "c1", ((numbers, False),), flagged, joined, (), "default"),
         Refused(principal, "c1", Told("reject", reason, MemoryClass.L1), 1),
     ):
         one.withholding.restore(encode(record))
