@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, cast
 
 import msgspec
@@ -118,9 +119,8 @@ class Statements:
         A text with more sentences than are compared counts as contradicting every statement: the
         contradiction could stand at its end.
         """
-        if len(_parts(skeleton)) > _SENTENCES_MAX:
-            return self._all
-        return self._denied(_parts(skeleton), math.inf)
+        parts = _parts(skeleton)
+        return self._all if len(parts) > _SENTENCES_MAX else self._denied(parts, math.inf)
 
     def denied_by(self, skeleton: str) -> frozenset[int]:
         """The statements that a stored text denies.
@@ -217,6 +217,7 @@ def _sentence(text: str) -> _Sentence:
     words: list[str] = []
     negations = 0
     numbers: set[str] = set()
+    content: set[str] = set()
     found: list[str] = _WORD.findall(text.replace("\u2019", "'"))
     for word in found:
         plain = _NUMBERS.get(word, word)
@@ -226,14 +227,18 @@ def _sentence(text: str) -> _Sentence:
             numbers.add(plain.replace(",", ""))
             words.append(plain.replace(",", ""))
         else:
-            words.append(_stem(plain))
-    content = frozenset(word for word in words if word not in _EMPTY and not word[0].isdigit())
-    return _Sentence(tuple(words), content, frozenset(numbers), negations)
+            stem = _stem(plain) if len(plain) <= _STEM_LEN_MAX else plain
+            content.add(stem)
+            words.append(stem)
+    return _Sentence(tuple(words), frozenset(content - _EMPTY), frozenset(numbers), negations)
 
 
 _STEM_LEN_MIN: Final = 4
+_STEM_LEN_MAX: Final = 64
+"""A longer word has no other forms; none is kept."""
 
 
+@lru_cache(maxsize=4_096)
 def _stem(word: str) -> str:
     if word in _STATES or word in _EMPTY or word in _OPPOSITE:
         return word

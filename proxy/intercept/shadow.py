@@ -21,31 +21,32 @@ from storage.interfaces import MemoryReader
 from storage.values import Anchor
 
 
-class _Prepared:
-    """One anchor with the vectors of its questions, and their similarity to its statement."""
-
-    __slots__ = ("anchor", "questions", "scores")
-
-    def __init__(self, anchor: Anchor, embedder: Embedder) -> None:
-        self.anchor = anchor
-        vectors = embedder.embed([anchor.statement, *anchor.questions])
-        rows = np.stack([np.frombuffer(vector, dtype="<f4") for vector in vectors])
-        self.questions: NDArray[np.float32] = rows[1:]
-        self.scores: NDArray[np.float32] = self.questions @ rows[0]
-
-
 class _Asked:
     """The anchors of a tenant, embedded for comparison.
 
     They are embedded once for each set of anchors.
     """
 
-    __slots__ = ("anchors", "prepared", "statements")
+    __slots__ = ("_places", "_questions", "_scores", "anchors", "statements")
 
     def __init__(self, anchors: tuple[Anchor, ...], embedder: Embedder) -> None:
         self.anchors = anchors
-        self.prepared = tuple(_Prepared(anchor, embedder) for anchor in anchors)
         self.statements = Statements([skeleton(anchor.statement) for anchor in anchors])
+        # For each question of all anchors the place of its anchor, and how similar the two are.
+        self._places = [at for at, one in enumerate(anchors) for _ in one.questions]
+        texts = [one.statement for one in anchors]
+        texts += [question for one in anchors for question in one.questions]
+        rows = np.stack([np.frombuffer(vector, "<f4") for vector in embedder.embed(texts)])
+        self._questions: NDArray[np.float32] = rows[len(anchors) :]
+        # Computed as those of a text are, so that a text that is the statement does not differ.
+        stated = [self._questions @ row for row in rows[: len(anchors)]]
+        self._scores = [float(stated[place][at]) for at, place in enumerate(self._places)]
+
+    def outranked_by(self, vector: bytes, margin: float) -> set[int]:
+        """The places of the anchors that a text outranks for one of their questions."""
+        scores: list[float] = (self._questions @ np.frombuffer(vector, "<f4")).tolist()
+        compared = zip(self._places, self._scores, scores, strict=True)
+        return {place for place, own, other in compared if outranks(own, other, margin)}
 
 
 class Recallable(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,14 +70,6 @@ def shown_of(candidate: Candidate, vector: bytes, stored: Memory | None) -> Reca
         text = stored.text if text is None else text
         metadata_json = stored.metadata_json if metadata_json is None else metadata_json
     return Recallable(text=text, metadata_json=metadata_json, vector=vector)
-
-
-def _outranks(prepared: _Prepared, vector: bytes, margin: float) -> bool:
-    scores = prepared.questions @ np.frombuffer(vector, dtype="<f4")
-    return any(
-        outranks(float(own), float(other), margin)
-        for own, other in zip(prepared.scores, scores, strict=True)
-    )
 
 
 class Shadow:
@@ -112,14 +105,17 @@ class Shadow:
         if shown.text and not vector:
             vector = self._embedder.embed([shown.text])[0]
         asked = self._of(tenant, anchors)
-        contradicted = [asked.statements.contradicted_by(one) for one in said]
+        contradicted = set[int]().union(*map(asked.statements.contradicted_by, said))
+        outranked = asked.outranked_by(vector, margin) if vector else set[int]()
         return tuple(
-            AnchorProbe(
-                anchor_id=prepared.anchor.anchor_id,
-                outranks=bool(vector) and _outranks(prepared, vector, margin),
-                contradicts=any(place in places for places in contradicted),
-            )
-            for place, prepared in enumerate(asked.prepared)
+            [
+                AnchorProbe(
+                    anchor_id=anchor.anchor_id,
+                    outranks=place in outranked,
+                    contradicts=place in contradicted,
+                )
+                for place, anchor in enumerate(anchors)
+            ]
         )
 
     def _of(self, tenant: Tenant, anchors: tuple[Anchor, ...]) -> _Asked:
