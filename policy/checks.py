@@ -50,8 +50,25 @@ class Objection(msgspec.Struct, frozen=True):
     structural: bool = False
 
 
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
+    """What a candidate is judged as, and by which rules; the same for every step."""
+
+    ruleset: Ruleset
+    # The label that the candidate is judged by; None if it has none.
+    provenance: Provenance | None
+    unproven: bool
+    # Whether a person confirmed it, as `confirmed` has it.
+    confirmed: bool
+    stored: MemoryClass | None
+    # The class that the candidate gets if it is admitted, and the class whose rules apply to it.
+    landing: MemoryClass
+    judged: MemoryClass
+    # What the matrix has for the label and the class whose rules apply.
+    cell: Cell
+
+
 Finding = Objection | None
-Check = Callable[[Candidate, Facts, Ruleset], Finding]
+Check = Callable[[Candidate, Facts, Aim], Finding]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +125,30 @@ def stored_class(facts: Facts) -> MemoryClass | None:
     return facts.stored.memory_class
 
 
-def landing_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryClass:
+def aim_of(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Aim:
+    """What a candidate is judged as, computed once for all steps."""
+    provenance, stored = provenance_of(candidate, facts), stored_class(facts)
+    landing = landing_class(candidate, facts, ruleset, provenance, stored)
+    judged = _judged_as(landing, stored)
+    return Aim(
+        ruleset=ruleset,
+        provenance=provenance,
+        unproven=provenance is not None and is_unproven(provenance),
+        confirmed=confirmed(facts),
+        stored=stored,
+        landing=landing,
+        judged=judged,
+        cell=Cell.REFUSE if provenance is None else ruleset.cell(provenance.source, judged),
+    )
+
+
+def landing_class(
+    candidate: Candidate,
+    facts: Facts,
+    ruleset: Ruleset,
+    provenance: Provenance | None,
+    stored: MemoryClass | None,
+) -> MemoryClass:
     """The class that a candidate gets if it is admitted.
 
     It is the one that the candidate asks for; an unproven text gets knowledge (L3) at most.
@@ -118,31 +158,28 @@ def landing_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Memor
     """
     if facts.reading is None:
         return candidate.memory_class
-    stored = stored_class(facts)
-    provenance = provenance_of(candidate, facts)
-    order = MemoryClass.L1
-    if facts.reading.flagged:
+    order, flagged = MemoryClass.L1, facts.reading.flagged
+    if flagged:
         by_whom = confirmed(facts)
         order = class_of_order(candidate, facts.reading, provenance, confirmed=by_whom)
     asked = effective_class(candidate, facts.reading, stored, order)
-    if facts.reading.flagged or provenance is None or not is_unproven(provenance):
+    if flagged or provenance is None or not is_unproven(provenance):
         return asked
     # An operator's own matrix may open a class to unproven text, or have it wait.
     refused = ruleset.cell(provenance.source, asked) is Cell.REFUSE
     return landing_of(asked, candidate, stored) if refused else asked
 
 
-def _judged_as(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryClass:
+def _judged_as(landing: MemoryClass, stored: MemoryClass | None) -> MemoryClass:
     """The class whose rules apply to a candidate.
 
     It is the class that the candidate would get, or that of the memory it replaces if that class is
     more powerful.
     """
-    landing, stored = landing_class(candidate, facts, ruleset), stored_class(facts)
     return landing if stored is None else more_powerful(landing, stored)
 
 
-def audit_cross_check(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
+def audit_cross_check(candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:
     """Pass if the interceptor recorded this candidate with the same id, principal and target."""
     # (7) A row in staging that the interceptor never saw was put there by somebody else (MWP 3.2,
     #     bypass and staging injection). It is no structural violation: an attacker in staging could
@@ -159,7 +196,7 @@ def audit_cross_check(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> 
     return None if same else Objection(Reason.AUDIT_MISMATCH)
 
 
-def digest_integrity(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
+def digest_integrity(candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:
     """Pass if the judged bytes, the staged bytes and the intercepted bytes are the same."""
     # (4) Recompute here: staging is memory that the agent's request can still influence (MWP 3.2,
     #     attack A5).
@@ -171,7 +208,7 @@ def digest_integrity(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> F
     return Objection(Reason.DIGEST_MISMATCH, structural=True)
 
 
-def nonce_uniqueness(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
+def nonce_uniqueness(_candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:
     """Pass if the nonce is new, or this candidate alone used it and a person confirmed it."""
     # (5) A replayed nonce with other content, principal or target is attack A4 (MWP 3.2).
     match facts.nonce:
@@ -189,11 +226,11 @@ def nonce_uniqueness(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> 
             return Objection(Reason.NONCE_INCARNATION)
 
 
-def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+def source_class(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     """Pass if the matrix lets this source write this class, and change the stored memory."""
     # (1) Source-class compatibility (MWP 3.2; attacks A1, A2), the class floor and the update and
     #     delete rules (docs/architecture.md).
-    provenance = provenance_of(candidate, facts)
+    provenance = aim.provenance
     if provenance is None or facts.reading is None:
         return UNAVAILABLE
     if candidate.change is ChangeKind.PURGE and provenance.source is not SourceKind.OPERATOR:
@@ -206,12 +243,12 @@ def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Findin
     # nobody saw it.
     if _approved(facts) and _moved(facts):
         return Objection(Reason.PERSON_REQUIRED)
-    pair = _matrix_finding(candidate, provenance, facts, ruleset)
-    below = _below_stored(provenance, facts)
+    pair = _matrix_finding(candidate, provenance, facts, aim)
+    below = _below_stored(provenance, facts, aim)
     for finding in (pair, below):
         if finding is not None and not finding.holds:
             return finding
-    waits = _instruction_place(candidate, provenance) or _removal_after_reading(provenance, facts)
+    waits = _instruction_place(candidate, aim) or _removal_after_reading(provenance, facts)
     return unseen or below or waits or pair
 
 
@@ -252,14 +289,14 @@ def _unseen(candidate: Candidate, provenance: Provenance, facts: Facts) -> Findi
     return Objection(Reason.PERSON_REQUIRED, holds=True)
 
 
-def _below_stored(provenance: Provenance, facts: Facts) -> Finding:
+def _below_stored(provenance: Provenance, facts: Facts, aim: Aim) -> Finding:
     stored = facts.stored
-    if stored_class(facts) is None or stored is None:
+    if aim.stored is None or stored is None:
         return None
     if provenance.source.trust >= stored.source.trust:
         return None
     # Unproven writes differ in nothing that proves anything, so only what is proven is guarded.
-    if is_unproven(provenance) and not stored.source.proven:
+    if aim.unproven and not stored.source.proven:
         return None
     return Objection(Reason.SOURCE_BELOW_STORED, holds=_may_wait(provenance))
 
@@ -272,9 +309,9 @@ def _may_wait(provenance: Provenance) -> bool:
     return provenance.basis not in {Basis.VOUCHED, Basis.CHANNEL}
 
 
-def _instruction_place(candidate: Candidate, provenance: Provenance) -> Finding:
+def _instruction_place(candidate: Candidate, aim: Aim) -> Finding:
     """Hold an unproven write into a file or block that a host puts into every prompt as rules."""
-    held = candidate.instructions and is_unproven(provenance)
+    held = candidate.instructions and aim.unproven
     return Objection(Reason.INSTRUCTION_PLACE, holds=True) if held else None
 
 
@@ -292,7 +329,7 @@ def _removal_after_reading(provenance: Provenance, facts: Facts) -> Finding:
 
 
 def _matrix_finding(
-    candidate: Candidate, provenance: Provenance, facts: Facts, ruleset: Ruleset
+    candidate: Candidate, provenance: Provenance, facts: Facts, aim: Aim
 ) -> Finding:
     source = provenance.source
     if candidate.change in _REMOVALS and source is SourceKind.OPERATOR:
@@ -300,15 +337,14 @@ def _matrix_finding(
     reading = facts.reading
     if reading is None:
         return UNAVAILABLE
-    cell = ruleset.cell(source, _judged_as(candidate, facts, ruleset))
-    if cell is Cell.HOLD:
+    if aim.cell is Cell.HOLD:
         return Objection(Reason.SOURCE_CLASS_FORBIDDEN, holds=True)
-    if cell is not Cell.REFUSE:
+    if aim.cell is not Cell.REFUSE:
         return None
     named = None if candidate.change in _REMOVALS else named_class(candidate)
     # What an unproven text names above knowledge is lowered, and only a policy (L1) is refused.
-    counts = named is MemoryClass.L1 or not is_unproven(provenance)
-    if named is not None and counts and ruleset.cell(source, named) is Cell.REFUSE:
+    counts = named is MemoryClass.L1 or not aim.unproven
+    if named is not None and counts and aim.ruleset.cell(source, named) is Cell.REFUSE:
         # A web page can have a model name any class, so a forbidden pair alone proves nothing about
         # the sender's program. Only a harness that says both source and class, or a program that
         # forges a token, has done what moves the trust ladder (MWP 3.4).
@@ -318,11 +354,11 @@ def _matrix_finding(
     return Objection(reason, holds=_may_wait(provenance))
 
 
-def promotion(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+def promotion(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     """Pass if no promotion token is needed, the token is valid, or a person confirmed it."""
     # (6) Promotion token for class upgrades (MWP 3.2, attack A3). A forged or spent token is
     #     refused even where none was needed: an honest client does not have one.
-    provenance = provenance_of(candidate, facts)
+    provenance = aim.provenance
     if provenance is None or facts.reading is None or facts.token is None:
         return UNAVAILABLE
     match facts.token:
@@ -333,19 +369,17 @@ def promotion(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
         case TokenState.SPENT:
             return Objection(Reason.PROMOTION_TOKEN_SPENT, structural=True)
         case TokenState.EXPIRED | TokenState.ABSENT:
-            return _without_token(candidate, provenance, facts, ruleset)
+            return _without_token(candidate, provenance, facts, aim)
 
 
-def _without_token(
-    candidate: Candidate, provenance: Provenance, facts: Facts, ruleset: Ruleset
-) -> Finding:
-    if confirmed(facts) or not _needs_token(candidate, provenance.source, facts, ruleset):
+def _without_token(candidate: Candidate, provenance: Provenance, facts: Facts, aim: Aim) -> Finding:
+    if aim.confirmed or not _needs_token(candidate, provenance.source, facts, aim):
         return None
     if facts.token is TokenState.EXPIRED:
         return Objection(Reason.PROMOTION_TOKEN_EXPIRED)
     # Where only the text, or a tool map, raised the class, a person may decide: the client did not
     # name that class.
-    raised = landing_class(candidate, facts, ruleset).power > candidate.memory_class.power
+    raised = aim.landing.power > candidate.memory_class.power
     floored = facts.reading is not None and facts.reading.flagged
     unasked = not candidate.class_named or (floored and raised)
     vouched = provenance.basis is Basis.VOUCHED
@@ -353,57 +387,53 @@ def _without_token(
     return Objection(Reason.PROMOTION_TOKEN_MISSING, holds=holds)
 
 
-def _needs_token(candidate: Candidate, source: SourceKind, facts: Facts, ruleset: Ruleset) -> bool:
+def _needs_token(candidate: Candidate, source: SourceKind, facts: Facts, aim: Aim) -> bool:
     if facts.reading is None or (candidate.change in _REMOVALS and source is SourceKind.OPERATOR):
         return False
-    if ruleset.cell(source, _judged_as(candidate, facts, ruleset)) is Cell.TOKEN:
-        return True
-    stored, landing = stored_class(facts), landing_class(candidate, facts, ruleset)
-    return stored is not None and landing.power > stored.power
+    raises = aim.stored is not None and aim.landing.power > aim.stored.power
+    return raises or aim.cell is Cell.TOKEN
 
 
-def language(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+def language(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     """Pass if the matrix asks for no check of the text, or the text has no order and no attack."""
     # (2) Suspicious language, for pairs that the matrix marks "checked"; it is never the only
     #     protection (MWP 3.2). With the default matrix the class floor of step 1 refuses such texts
     #     earlier; this step is for matrices that let agents write L1.
-    provenance = provenance_of(candidate, facts)
-    if provenance is None or facts.reading is None:
+    if aim.provenance is None or facts.reading is None:
         return UNAVAILABLE
-    judged = _judged_as(candidate, facts, ruleset)
-    if ruleset.cell(provenance.source, judged) is not Cell.ENHANCED:
+    if aim.cell is not Cell.ENHANCED:
         return None
     if facts.reading.injection:
         return Objection(Reason.INJECTION_LANGUAGE)
     # A confirmed order is the person's own wish, so it passes. An injection never does.
-    if facts.reading.directive and not confirmed(facts):
+    if facts.reading.directive and not aim.confirmed:
         return Objection(Reason.DIRECTIVE_LANGUAGE)
     return None
 
 
-def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+def trust_level(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     """Pass if the principal's trust is high enough for the class."""
     # (3) Trust verification (MWP 3.2, 3.4): an untrusted principal writes L4 and nothing else.
     if facts.trust is None or facts.reading is None:
         return UNAVAILABLE
-    judged = _judged_as(candidate, facts, ruleset)
-    if facts.trust.level is TrustLevel.UNTRUSTED and judged is not MemoryClass.L4:
+    rules = aim.ruleset.trust
+    if facts.trust.level is TrustLevel.UNTRUSTED and aim.judged is not MemoryClass.L4:
         return Objection(Reason.TRUST_INSUFFICIENT)
     # The ruleset says which trust score each class needs. A class that it leaves out needs a score
     # that nobody can reach.
-    least = ruleset.trust.soft_score_min.get(judged, 1.0)
-    if known_score(facts.trust, ruleset.trust.scoring) < least:
+    least = rules.soft_score_min.get(aim.judged, 1.0)
+    if known_score(facts.trust, rules.scoring) < least:
         return Objection(Reason.TRUST_SOFT_SCORE, holds=True)
     return None
 
 
-def latches(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+def latches(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     """Pass if neither the principal nor the tool that the text came from is latched."""
     # (10) Slow poisoning (docs/architecture.md): bad outcomes closed the latch, and a good score
     #      alone releases no one. Removals wait as well; episodes (L4) do not.
     if facts.trust is None or facts.reading is None:
         return UNAVAILABLE
-    if _judged_as(candidate, facts, ruleset) is MemoryClass.L4:
+    if aim.judged is MemoryClass.L4:
         return None
     latched = any(one is not None and one.latched for one in (facts.trust, facts.origin_trust))
     return Objection(Reason.TRUST_LATCHED, holds=True) if latched else None
@@ -411,50 +441,46 @@ def latches(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
 
 def contradicted_anchors(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> tuple[str, ...]:
     """The anchors (registered truths) that a candidate of step 8 contradicts in a trial search."""
-    if facts.shadow is None or not _is_shadowed(candidate, facts, ruleset):
+    if facts.shadow is None or not _is_shadowed(candidate, aim_of(candidate, facts, ruleset)):
         return ()
     return tuple(probe.anchor_id for probe in facts.shadow if probe.contradicts)
 
 
-def _is_shadowed(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> bool:
+def _is_shadowed(candidate: Candidate, aim: Aim) -> bool:
     """Whether step 8 asks the anchors: for L1, L2 and unproven text, and for no removal."""
-    provenance = provenance_of(candidate, facts)
-    if candidate.change in _REMOVALS:
-        return False
-    low = provenance is None or is_unproven(provenance)
-    return low or _judged_as(candidate, facts, ruleset) in _SHADOWED
+    low = aim.provenance is None or aim.unproven
+    return candidate.change not in _REMOVALS and (low or aim.judged in _SHADOWED)
 
 
-def cognitive_staging(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+def cognitive_staging(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     """Pass if the candidate repeats nothing hidden, and displaces no anchor in a trial search."""
     # (8) Cognitive staging for L1 and L2 (MWP 3.2, policy override), and for every unproven text:
     #     a note that no one vouches for may displace a registered truth too. A removal passes: it
     #     adds nothing that a retrieval could find.
-    provenance = provenance_of(candidate, facts)
-    if facts.reading is None or provenance is None:
+    if facts.reading is None or aim.provenance is None:
         return UNAVAILABLE
-    proven = provenance.source.proven or confirmed(facts)
+    proven = aim.provenance.source.proven or aim.confirmed
     if facts.repeats_hidden and candidate.change not in _REMOVALS and not proven:
         return Objection(Reason.REPEATS_HIDDEN)
-    return _displacement(candidate, facts, ruleset)
+    return _displacement(candidate, facts, aim)
 
 
-def _displacement(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    if not _is_shadowed(candidate, facts, ruleset):
+def _displacement(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
+    if not _is_shadowed(candidate, aim):
         return None
     if facts.shadow is None:
         return UNAVAILABLE
-    if contradicted_anchors(candidate, facts, ruleset):
+    if any(probe.contradicts for probe in facts.shadow):
         return Objection(Reason.CONTRADICTS_ANCHOR, holds=True)
     if any(probe.outranks for probe in facts.shadow):
         return Objection(Reason.OUTRANKS_ANCHOR, holds=True)
     return None
 
 
-def budgets(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+def budgets(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     """Pass if the budgets for size, rate and topics leave room for this candidate."""
     # (9) Floods (docs/architecture.md). Sizes are measured here and not taken from the facts.
-    state, limits = facts.budget, ruleset.budgets
+    state, limits = facts.budget, aim.ruleset.budgets
     if state is None:
         return UNAVAILABLE
     text_bytes = max(state.text_bytes, _bytes_len(candidate.text))

@@ -11,11 +11,12 @@ from typing import Final
 from policy.checks import (
     STEPS,
     UNAVAILABLE,
+    Aim,
     Finding,
     Objection,
     Step,
+    aim_of,
     confirmed,
-    landing_class,
     provenance_of,
 )
 from policy.facts import Facts
@@ -66,22 +67,22 @@ class Gate:
         the candidate is admitted. A person's confirmation of these very bytes turns a hold into an
         admit, and never a reject. No steps, an empty matrix and a step that raises all reject.
         """
-        landing = landing_class(candidate, facts, ruleset)
+        aim = aim_of(candidate, facts, ruleset)
+        landing = aim.landing
         if not self._steps or not ruleset.matrix:
             return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
         # A model request that waited for this candidate went on without it and withheld its text.
         # To admit it now would make a memory of a text that was treated as refused.
         if facts.overdue:
             return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
-        approved = confirmed(facts)
         passed: list[int] = []
         held: tuple[int, Objection] | None = None
         for step in self._steps:
             try:
-                finding = _understood(step.check(candidate, facts, ruleset))
+                finding = _understood(step.check(candidate, facts, aim))
             except Exception:  # noqa: BLE001 - a check that raises is a check that refused
                 finding = UNAVAILABLE
-            if finding is None or (finding.holds and approved):
+            if finding is None or (finding.holds and aim.confirmed):
                 passed.append(step.number)
             elif not finding.holds:
                 return Reject(
@@ -93,7 +94,7 @@ class Gate:
                 )
             elif held is None:
                 held = (step.number, finding)
-        refused = None if approved else _said_no(candidate, facts, waits=held is not None)
+        refused = None if aim.confirmed else _said_no(facts, aim, waits=held is not None)
         if refused is not None:
             step_number = _NO_ASKING if held is None else held[0]
             return Reject(
@@ -110,9 +111,9 @@ class Gate:
         return _admit(candidate, facts, ruleset, landing, frozenset(passed))
 
 
-def _said_no(candidate: Candidate, facts: Facts, *, waits: bool) -> Reason | None:
+def _said_no(facts: Facts, aim: Aim, *, waits: bool) -> Reason | None:
     """The reason why a person is not asked, or not asked again."""
-    provenance = provenance_of(candidate, facts)
+    provenance = aim.provenance
     if provenance is None:
         return None
     # What somebody accountable may write anyhow is no proposal of the agent's.

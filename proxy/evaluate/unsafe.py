@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
-from policy.checks import Finding, Step, digest_integrity
+from policy.checks import Aim, Finding, Step, digest_integrity
 from policy.facts import Facts, TokenState
 from policy.gate import GATE, Gate
 from policy.labels.derive import NOTHING_READ
@@ -25,7 +25,7 @@ Verifier = Callable[[Submission], "Hold | Reject | None"]
 Between = Callable[[Submission], Awaitable[None]]
 
 
-def _passes(_candidate: Candidate, _facts: Facts, _ruleset: Ruleset) -> Finding:
+def _passes(_candidate: Candidate, _facts: Facts, _aim: Aim) -> Finding:
     return None
 
 
@@ -86,8 +86,8 @@ class UnsafeMislabelledGate(Gate):
             )
         )
 
-    def _digest(self, _shown: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-        return digest_integrity(self._true[facts.candidate_id], facts, ruleset)
+    def _digest(self, _shown: Candidate, facts: Facts, aim: Aim) -> Finding:
+        return digest_integrity(self._true[facts.candidate_id], facts, aim)
 
     def decide(self, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Verdict:
         """Judge the candidate and facts as the noise has changed them."""

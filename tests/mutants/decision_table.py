@@ -148,8 +148,8 @@ DECISION: Final = (
         invariant="a person passes what was held and nothing that was refused",
         where="policy.gate:Gate.decide",
         operator=Operator.REPLACE,
-        at="finding.holds and approved",
-        by="approved",
+        at="finding.holds and aim.confirmed",
+        by="aim.confirmed",
         tests=(at(_GATE, "test_a_confirmation_passes_what_was_held_and_nothing_that_was_refused"),),
     ),
     Mutant(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from policy.canonical import canonical_bytes, digest_of
+from policy.checks import Check, Finding, aim_of
 from policy.facts import (
     AnchorProbe,
     Approval,
@@ -31,7 +32,7 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from policy.ruleset import parse_ruleset
+from policy.ruleset import Ruleset, parse_ruleset
 from policy.trust.ladder import TrustLevel, TrustState
 
 if TYPE_CHECKING:
@@ -257,6 +258,11 @@ ELSEWHERE: dict[str, tuple[Any, ...]] = {
     "reading": READINGS,
     "approval": (None, "same", "moved"),
 }
+
+
+def finding_of(check: Check, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+    """What one step alone has to object, as the gate asks it."""
+    return check(candidate, facts, aim_of(candidate, facts, ruleset))
 
 
 def size(space: dict[str, tuple[Any, ...]]) -> int:

@@ -12,7 +12,7 @@ from policy.model import Basis, ChangeKind, MemoryClass, MemoryStatus, SourceKin
 from policy.ruleset import OverBudget
 from policy.trust.ladder import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reason, Reject
-from tests.property.gate_cases import RULESET, Labels, case_of
+from tests.property.gate_cases import RULESET, Labels, case_of, finding_of
 
 OWN = TargetState(
     source=SourceKind.UNKNOWN,
@@ -160,7 +160,7 @@ def test_a_raise_of_a_stored_class_needs_a_token_even_from_an_operator() -> None
 def test_a_quarantined_memory_does_not_exist_for_the_agent() -> None:
     hidden = msgspec.structs.replace(OWN, status=MemoryStatus.QUARANTINED)
     candidate, facts = case_of(Labels(change=ChangeKind.DELETE, stored=hidden))
-    finding = source_class(candidate, facts, RULESET)
+    finding = finding_of(source_class, candidate, facts, RULESET)
     assert finding is not None
     assert finding.reason is Reason.TARGET_MISSING
 
@@ -197,7 +197,7 @@ def test_budgets_answer_as_the_ruleset_says(
     ruleset = msgspec.structs.replace(
         RULESET, budgets=msgspec.structs.replace(RULESET.budgets, **limits)
     )
-    finding = budgets(candidate, facts, ruleset)
+    finding = finding_of(budgets, candidate, facts, ruleset)
     assert (finding and finding.reason) is reason
     assert finding is None or finding.holds is holds
 
@@ -205,7 +205,7 @@ def test_budgets_answer_as_the_ruleset_says(
 def test_size_is_measured_in_bytes_on_the_candidate_itself() -> None:
     candidate, facts = case_of(Labels())
     large = msgspec.structs.replace(candidate, text="\u20ac" * 30_000)
-    finding = budgets(large, facts, RULESET)
+    finding = finding_of(budgets, large, facts, RULESET)
     assert finding is not None
     assert finding.reason is Reason.OVERSIZE
 
@@ -236,9 +236,11 @@ def test_a_latch_holds_changes_of_any_kind_but_scratch(
         stored=msgspec.structs.replace(OWN, memory_class=memory_class),
     )
     candidate, facts = case_of(labels)
-    assert latches(candidate, facts, RULESET) is None
+    assert finding_of(latches, candidate, facts, RULESET) is None
     known = TrustState(good=1_000.0, latched_at_ms=0)
-    found = latches(candidate, msgspec.structs.replace(facts, **{whose: known}), RULESET)
+    found = finding_of(
+        latches, candidate, msgspec.structs.replace(facts, **{whose: known}), RULESET
+    )
     if memory_class is MemoryClass.L4:
         assert found is None
     else:
@@ -251,10 +253,14 @@ def test_a_bad_soft_score_holds_and_a_good_one_opens_nothing() -> None:
     good = TrustState(level=TrustLevel.UNTRUSTED, good=20.0)
     few, bad = TrustState(good=1.0, bad=19.0), TrustState(good=1.0, bad=20.0)
     known = msgspec.structs.replace(facts, trust=few)
-    assert trust_level(candidate, known, RULESET) is None, "four bad outcomes are no rate"
-    held = trust_level(candidate, msgspec.structs.replace(facts, trust=bad), RULESET)
+    assert finding_of(trust_level, candidate, known, RULESET) is None, (
+        "four bad outcomes are no rate"
+    )
+    held = finding_of(trust_level, candidate, msgspec.structs.replace(facts, trust=bad), RULESET)
     assert held is not None
     assert (held.reason, held.holds) == (Reason.TRUST_SOFT_SCORE, True)
-    refused = trust_level(candidate, msgspec.structs.replace(facts, trust=good), RULESET)
+    refused = finding_of(
+        trust_level, candidate, msgspec.structs.replace(facts, trust=good), RULESET
+    )
     assert refused is not None
     assert refused.reason is Reason.TRUST_INSUFFICIENT

@@ -22,9 +22,8 @@ from tests.property.gate_cases import (
 )
 
 if TYPE_CHECKING:
-    from policy.checks import Finding
+    from policy.checks import Aim, Finding
     from policy.facts import Facts
-    from policy.ruleset import Ruleset
 
 # A write at L1 by an operator: it needs every fact there is, and lands when all are there.
 FULL = Labels(
@@ -90,7 +89,7 @@ class SilentlyBrokenError(Exception):
     """What a step with a fault in it might raise."""
 
 
-def broken(_candidate: Candidate, _facts: Facts, _ruleset: Ruleset) -> Finding:
+def broken(_candidate: Candidate, _facts: Facts, _aim: Aim) -> Finding:
     raise SilentlyBrokenError
 
 
@@ -106,7 +105,7 @@ def test_a_step_that_raises_is_a_step_that_refused() -> None:
 def test_a_step_that_answers_nonsense_admits_nothing() -> None:
     candidate, facts = case_of(FULL)
 
-    def nonsense(_candidate: Candidate, _facts: Facts, _ruleset: Ruleset) -> Finding:
+    def nonsense(_candidate: Candidate, _facts: Facts, _aim: Aim) -> Finding:
         return True  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
     gate = Gate((*STEPS, Step(number=11, name="nonsense", check=nonsense)))

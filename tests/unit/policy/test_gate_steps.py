@@ -12,7 +12,7 @@ from policy.model import CandidateId, MemoryClass, PrincipalId, SourceKind, Tena
 from policy.ruleset import Cell
 from policy.trust.ladder import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reason, Reject
-from tests.property.gate_cases import RULESET, Labels, case_of
+from tests.property.gate_cases import RULESET, Labels, case_of, finding_of
 
 CANDIDATE, FACTS = case_of(Labels())
 
@@ -92,10 +92,10 @@ NEEDS = {
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 def test_a_step_without_a_fact_it_needs_objects_whatever_stood_before_it(step: Step) -> None:
     """Through the gate an earlier step speaks first; each one is a wall of its own."""
-    assert step.check(CANDIDATE, FACTS, RULESET) is None
+    assert finding_of(step.check, CANDIDATE, FACTS, RULESET) is None
     for fact in NEEDS[step.number]:
         missing = msgspec.structs.replace(FACTS, **{fact: None})
-        finding = step.check(CANDIDATE, missing, RULESET)
+        finding = finding_of(step.check, CANDIDATE, missing, RULESET)
         assert finding is not None, fact
         assert not finding.holds, fact
 
@@ -103,9 +103,9 @@ def test_a_step_without_a_fact_it_needs_objects_whatever_stood_before_it(step: S
 def test_a_shadow_that_could_not_be_asked_is_no_consent() -> None:
     candidate, facts = case_of(Labels(memory_class=MemoryClass.L2, source=SourceKind.USER_INPUT))
     (shadowed,) = [step for step in STEPS if step.number == 8]
-    assert shadowed.check(candidate, facts, RULESET) is None
+    assert finding_of(shadowed.check, candidate, facts, RULESET) is None
     missing = msgspec.structs.replace(facts, shadow=None)
-    assert shadowed.check(candidate, missing, RULESET) is not None
+    assert finding_of(shadowed.check, candidate, missing, RULESET) is not None
 
 
 def test_a_pair_that_the_matrix_holds_waits_for_a_person() -> None:
