@@ -14,6 +14,7 @@ import msgspec
 
 from tests.integration.clients.environments import python_environment
 from tests.integration.clients.process import run_client
+from tests.integration.hosts import hosts
 from tests.integration.hosts.chat_model import ChatModel
 from tests.integration.hosts.hosts import (
     Address,
@@ -182,6 +183,7 @@ CLAUDE_CODE_SEARCHING: Final = HostAgent(
     ("/ToolSearch", {"query": _NEEDED}),
 )
 CODEX: Final = HostAgent("codex", Codex(), OPENAI)
+CODEX_PROGRAMS: Final = HostAgent("codex-programs", Codex(hosts.CODEX_OWN_MODEL), OPENAI)
 HOSTS: Final[tuple[Agent, ...]] = (CLAUDE_CODE, CODEX)
 SDKS: Final[tuple[Agent, ...]] = (
     *(AnthropicRunner(mode) for mode in ("whole", "stream")),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 CLAUDE_CODE = "2.1.332"
 CODEX = "0.171.0"
+# The first of the catalogue that this Codex has in it.
+CODEX_OWN_MODEL = "gpt-6.2-sol"
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +150,10 @@ class ClaudeCode:
 
 
 class Codex:
-    """`codex exec`."""
+    """`codex exec`. `model`: one of its catalogue calls tools from inside programs alone."""
+
+    def __init__(self, model: str = "gpt-5") -> None:
+        self._model = model
 
     def model(self) -> ResponsesModel:
         return ResponsesModel()
@@ -157,7 +162,7 @@ class Codex:
         return codex_servers(servers)
 
     async def run(self, prompt: str, home: Path, model: str, settings: Settings) -> Printed:
-        config = CODEX_MODEL.format(model=model) + settings.text
+        config = CODEX_MODEL.format(model=self._model, url=model) + settings.text
         (home / ".codex" / "config.toml").write_text(config, encoding="utf-8")
         environment = node_environment("@openai/codex", CODEX)
         # Nobody is there to approve a call, and the one prompt waits for every server.
@@ -179,11 +184,11 @@ class Codex:
 
 
 CODEX_MODEL = """\
-model = "gpt-5"
+model = "{model}"
 model_provider = "scripted"
 [model_providers.scripted]
 name = "scripted"
-base_url = "{model}/v1"
+base_url = "{url}/v1"
 wire_api = "responses"
 env_key = "SCRIPTED_KEY"
 """

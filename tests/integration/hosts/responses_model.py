@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 Json = dict[str, Any]
+# How a program of code mode makes a call and prints what came of it.
+_PROGRAM = """\
+const result = await tools.{name}({arguments});
+for (const part of result.content ?? [{{ text: JSON.stringify(result) }}]) text(part.text);
+"""
+_CALLS = {
+    "function_call": ("function_call_arguments", "arguments"),
+    "custom_tool_call": ("custom_tool_call_input", "input"),
+}
+_NESTED = re.compile(r"tools\.(\w+)\(")
 _USAGE = {
     "input_tokens": 1,
     "output_tokens": 1,
@@ -92,13 +103,15 @@ class ResponsesModel:
     def _next_item(self, body: Json) -> Json:
         results = _results(body["input"])
         begun = any(
-            item.get("type") == "function_call" or item.get("role") == "assistant"
-            for item in body["input"]
+            item.get("type") in _CALLS or item.get("role") == "assistant" for item in body["input"]
         )
         move = self._script.next(_user_texts(body["input"]), results, begun=begun)
         if move.call is None:
             return _message(move.text)
-        found = _find(move.call, _offered(body.get("tools", ())))
+        offered = _offered(body.get("tools", ()))
+        found = _find(move.call, offered)
+        if found is None and _runs_programs(body["input"]):
+            return _program(move.call, move.arguments, self._script.made())
         if found is None:
             return _message(f"NO TOOL {move.call.server}/{move.call.tool}")
         space, name = found
@@ -112,6 +125,24 @@ class ResponsesModel:
             "status": "completed",
         }
         return {**item, "namespace": space} if space else item
+
+
+def _runs_programs(items: list[Json]) -> bool:
+    """Whether the host's tools are called from inside programs alone."""
+    brought = [item["tools"] for item in items if item.get("type") == "additional_tools"]
+    return any(name == "exec" for tools in brought for _, name in _offered(tools))
+
+
+def _program(call: Directive, arguments: str, made: int) -> Json:
+    name = f"mcp__{call.server}__{call.tool}" if call.server else call.tool
+    return {
+        "type": "custom_tool_call",
+        "id": f"ctc_{made}",
+        "call_id": f"call_{made:020d}",
+        "name": "exec",
+        "input": _PROGRAM.format(name=name, arguments=arguments),
+        "status": "completed",
+    }
 
 
 def _message(text: str) -> Json:
@@ -154,13 +185,14 @@ def _streamed(item: Json) -> Iterator[tuple[str, Json]]:
         yield "response.output_text.done", {**part, "text": text, "logprobs": []}
         yield "response.content_part.done", {**part, "part": item["content"][0]}
     else:
-        empty = {**item, "arguments": "", "status": "in_progress"}
+        event, field = _CALLS[item["type"]]
+        empty = {**item, field: "", "status": "in_progress"}
         yield "response.output_item.added", {"output_index": 0, "item": empty}
-        whole: str = item["arguments"]
+        whole: str = item[field]
         for start in range(0, len(whole), 40):
             delta = {**at, "delta": whole[start : start + 40]}
-            yield "response.function_call_arguments.delta", delta
-        yield "response.function_call_arguments.done", {**at, "arguments": whole}
+            yield f"response.{event}.delta", delta
+        yield f"response.{event}.done", {**at, field: whole}
     yield "response.output_item.done", {"output_index": 0, "item": item}
 
 
@@ -179,16 +211,17 @@ def _user_texts(items: list[Json]) -> list[str]:
 
 
 def _results(items: list[Json]) -> list[ToolResult]:
-    names = {
-        item["call_id"]: f"{item.get('namespace', '')}/{item['name']}"
-        for item in items
-        if item.get("type") == "function_call"
-    }
+    names = {item["call_id"]: _named(item) for item in items if item.get("type") in _CALLS}
     return [
         ToolResult(names[item["call_id"]], _text(item["output"]), None)
         for item in items
-        if item.get("type") == "function_call_output"
+        if str(item.get("type")).endswith("_call_output")
     ]
+
+
+def _named(item: Json) -> str:
+    nested = _NESTED.search(item.get("input", ""))
+    return nested[1] if nested else f"{item.get('namespace', '')}/{item['name']}"
 
 
 def _text(output: str | list[Json]) -> str:
