@@ -65,6 +65,11 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(piece for number, piece in enumerate(came) if number not in left)
 
     @property
+    def gone(self) -> tuple[str, ...]:
+        """The pieces that a deletion names; none where all under its key goes."""
+        return self.said if self.came == NOTHING else self.pieces[self.came :]
+
+    @property
     def sets_all(self) -> bool:
         """Whether nothing of what stood under the key is left after the call."""
         return self.effect is not None and self.effect.how is How.SET

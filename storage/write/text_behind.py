@@ -7,7 +7,14 @@ from typing import Final
 import msgspec
 
 from policy.facts import TargetState
-from policy.labels.editing import EDITS_MAX, Lines, changed_lines, lines_of, text_after
+from policy.labels.editing import (
+    EDITS_MAX,
+    NEWLINE,
+    Lines,
+    changed_lines,
+    lines_of,
+    text_after,
+)
 from policy.labels.forwarded_call import ForwardedCall, call_of
 from policy.model import Candidate, ChangeKind, MemoryStatus, SourceKind, Tenant
 from storage.tables.keys import KeyedNames
@@ -82,7 +89,10 @@ def state_of(thing: Thing, candidate: Candidate) -> TargetState | None:
     lines = None if call is None else _lines(thing, candidate, call)
     if not _is_known(thing, lines):
         return None
-    altered = [one for one in thing.rows if _is_altered(one, candidate, lines)]
+    # A server removes the observation that is named, and nothing longer; of a file a part of a line
+    # may go.
+    exactly = candidate.change is ChangeKind.DELETE and call is not None and not call.place
+    altered = [one for one in thing.rows if _is_altered(one, lines, exactly=exactly)]
     whole = call is not None and call.sets_all
     removing = candidate.change is ChangeKind.DELETE or lines is None or not lines.keeps_half
     return TargetState(
@@ -107,7 +117,7 @@ def state_of(thing: Thing, candidate: Candidate) -> TargetState | None:
 def _lines(thing: Thing, candidate: Candidate, call: ForwardedCall) -> Lines | None:
     if candidate.change is not ChangeKind.DELETE:
         return changed_lines(thing.text, call.pieces, call.effect)
-    named = _said_lines(call)
+    named = _lines_in(call, call.gone)
     return Lines(named, frozenset()) if named else None
 
 
@@ -126,13 +136,12 @@ def _is_known(thing: Thing, lines: Lines | None) -> bool:
     )
 
 
-def _is_altered(one: GuardedRow, candidate: Candidate, lines: Lines | None) -> bool:
+def _is_altered(one: GuardedRow, lines: Lines | None, *, exactly: bool) -> bool:
     """Whether a change alters or removes what one row brought."""
     own = _own_lines(one)
     if lines is None:
         return True
-    if candidate.change is ChangeKind.DELETE:
-        # A server removes what is named word for word, and nothing longer.
+    if exactly:
         return not own or not own.isdisjoint(lines.gone)
     # A part of a line that goes takes the line with it.
     return bool(lines.gone) and (
@@ -146,8 +155,8 @@ def _own_lines(one: GuardedRow) -> frozenset[str]:
     if call is None:
         return frozenset()
     # An entry that has no name but its text is filed under its text.
-    return _said_lines(call) or frozenset(line for piece in call.said for line in lines_of(piece))
+    return _lines_in(call, call.said) or lines_of(NEWLINE.join(call.said))
 
 
-def _said_lines(call: ForwardedCall) -> frozenset[str]:
-    return frozenset(line for piece in call.said if piece != call.key for line in lines_of(piece))
+def _lines_in(call: ForwardedCall, pieces: tuple[str, ...]) -> frozenset[str]:
+    return lines_of(NEWLINE.join(piece for piece in pieces if piece != call.key))

@@ -335,6 +335,26 @@ async def test_a_session_that_had_read_removes_nothing_that_another_one_wrote(
         assert await third.edits(f"- {NOTE}", "", NOTES) is None, "control"
 
 
+async def test_of_one_file_a_session_that_had_read_removes_its_own_lines_alone(
+    tmp_path: Path,
+) -> None:
+    own = "- The queue has two workers."
+    async with desk(tmp_path) as at:
+        first, second, third = (Editor(at, AGENT, ()) for _ in range(3))
+        assert await first.writes(f"# Notes\n- {NOTE}\n", NOTES) is None
+        second.messages = [user("Good evening, this is Ada too.")]
+        await second.tool("fetch", PAGE, url="https://harbour.example")
+        await second.reads(f"# Notes\n- {NOTE}\n", NOTES)
+        assert await second.edits(f"- {NOTE}\n", f"- {NOTE}\n{own}\n", NOTES) is None
+        assert _is_held(await second.edits(f"- {NOTE}\n", "", NOTES), "removal_after_reading")
+        third.messages = [user("And a good night.")]
+        await third.tool("fetch", PAGE, url="https://harbour.example")
+        # It has not seen the file, so it names a part of a line.
+        part = await third.edits(" leaves on Thursday at noon.", "", NOTES)
+        assert _is_held(part, "removal_after_reading")
+        assert await second.edits(f"{own}\n", "", NOTES) is None
+
+
 IMPORTING: Final = f"{RULES}\nSee @docs/style.md and @~/own.md.\n"
 
 
