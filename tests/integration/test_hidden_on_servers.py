@@ -1,0 +1,319 @@
+"""Hiding by identity on servers that run: the hidden memory is in no answer, all others are.
+
+The servers are `@modelcontextprotocol/server-memory` and Chroma, each a process of its own. With
+nothing hidden each answer shows every memory: that is the control of each case.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from policy.model import Memory, Tenant
+from policy.query import EVERYTHING
+from storage.cases import Accused, CaseMode, CaseSignal, Opening, Progress
+from tests.integration.clients.environments import node_environment
+from tests.integration.mcp_bench import Answer, call, notification, request
+from tests.integration.memory_servers.chroma import chroma_python, chroma_server
+from tests.integration.memory_servers.chroma_behind import Behind, behind, vector
+from tests.integration.running import AGENT_KEY, Running, running
+from tests.integration.test_http_admin import Admin
+from tests.unit.proxy.guarded import STEERING
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+
+LIE: Final = "Zebra Analytics keeps all the accounts of Ada since April."
+HONEST: Final = (
+    "Ada keeps bees.",
+    "Ada keeps bees in Graz.",
+    "She paints in winter, and tea is at four.",
+)
+SAID: Final = (HONEST[0], LIE, *HONEST[1:])
+TENANT: Final = Tenant("default")
+
+
+def lines_in(answer: str) -> list[str]:
+    """Which of the texts an answer has, whatever their blanks."""
+    words = " ".join(answer.replace("\\n", " ").split())
+    return [line for line in SAID if line in words]
+
+
+def stored(live: Running, text: str) -> Memory:
+    """The newest memory that the gate let in with this text among its own."""
+    listed = live.sidecar.store.reader.page(TENANT, EVERYTHING, 0, 99).memories
+    return max((one for one in listed if text in one.text.split("\n")), key=lambda one: one.version)
+
+
+async def hide(live: Running, memory: Memory, how: str = "quarantine") -> None:
+    await Admin(live).ask("POST", f"/memories/{memory.memory_id}/{how}", {})
+
+
+async def convict(live: Running, memory: Memory) -> None:
+    """A rule of the operator convicts the sentence about Zebra Analytics, and no more."""
+    statement = {"statement": "Ada keeps her accounts herself.", "questions": ["Who keeps them?"]}
+    made = await Admin(live).ask("POST", "/anchors", {**statement, "must_not": ["Zebra Analytics"]})
+    cases, by = live.sidecar.store.cases, memory.principal_id
+    opening = Opening(
+        tenant=TENANT, signal=CaseSignal.ANCHOR, by=by, anchor_id=str(made["anchor_id"])
+    )
+    case = await cases.open(opening)
+    accused = Accused(memory_id=memory.memory_id, ordinal=memory.ordinal)
+    await cases.convict(case.case_id, (accused,), by, Progress(mode=CaseMode.RETRIEVAL))
+
+
+class Graph:
+    """An agent with server-memory behind `/mcp/memory`."""
+
+    def __init__(self, live: Running) -> None:
+        self.live = live
+        self.session: dict[str, str] = {}
+        self.file = ""
+
+    async def post(self, body: object) -> Answer:
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            "X-Api-Key": AGENT_KEY,
+            **self.session,
+        }
+        url = f"{self.live.url}/mcp/memory"
+        async with self.live.client.post(url, json=body, headers=headers) as got:
+            return Answer(got.status, dict(got.headers), await got.read())
+
+    async def begin(self) -> None:
+        hello = request(0, "initialize", protocolVersion="2025-11-25", capabilities={})
+        self.session = {"Mcp-Session-Id": (await self.post(hello)).headers["mcp-session-id"]}
+        await self.post(notification("notifications/initialized"))
+
+    async def asks(self, tool: str, **arguments: object) -> str:
+        """The answer to a call, as the agent gets it."""
+        return (await self.post(call(1, tool, **arguments))).body.decode()
+
+    async def keeps(self, name: str, *observations: str) -> str:
+        entity = {"name": name, "entityType": "person", "observations": [*observations]}
+        return await self.asks("create_entities", entities=[entity])
+
+    async def adds(self, name: str, *contents: str) -> str:
+        more = {"entityName": name, "contents": [*contents]}
+        return await self.asks("add_observations", observations=[more])
+
+    async def reads(self) -> dict[str, list[str]]:
+        """The texts that each kind of read shows."""
+        answers = {
+            "read_graph": await self.asks("read_graph"),
+            "search_nodes": await self.asks("search_nodes", query="Ada"),
+            "open_nodes": await self.asks("open_nodes", names=["Ada"]),
+        }
+        assert all("isError" not in one for one in answers.values()), answers
+        return {name: lines_in(one) for name, one in answers.items()}
+
+
+@asynccontextmanager
+async def graph(base: Path) -> AsyncGenerator[Graph]:
+    package = "@modelcontextprotocol/server-memory"
+    script = node_environment(package, "2026.8.31") / "node_modules" / package / "dist/index.js"
+    table = f'[[mcp]]\nname = "memory"\nmap = "server-memory"\ncommand = ["node", "{script}"]\n'
+    table += f'env = {{ MEMORY_FILE_PATH = "{base}/graph.jsonl" }}\n'
+    async with running(base, tables=table) as live:
+        one = Graph(live)
+        await one.begin()
+        yield one
+
+
+def everywhere(*lines: str) -> dict[str, list[str]]:
+    return {read: [*lines] for read in ("read_graph", "search_nodes", "open_nodes")}
+
+
+async def test_a_hidden_observation_is_in_no_answer_of_server_memory(tmp_path: Path) -> None:
+    async with graph(tmp_path) as at:
+        await at.keeps("Ada", HONEST[0])
+        for text in SAID[1:]:
+            await at.adds("Ada", text)
+        assert await at.reads() == everywhere(*SAID), "control"
+        lie = stored(at.live, LIE)
+        await hide(at.live, lie)
+        assert await at.reads() == everywhere(*HONEST)
+        answers = [await at.adds("Ada", "It rains in May."), await at.keeps("Ada", "It snows.")]
+        assert lines_in("".join(answers)) == []
+        assert await at.reads() == everywhere(*HONEST), "after an append"
+        assert "isError" in await at.adds("Ada", LIE), "a later equal text is refused"
+    file = tmp_path / "graph.jsonl"
+    assert file.read_text().count(LIE) == 1, "control: the server has it"
+    file.write_text(file.read_text().replace(LIE, LIE.replace(" of ", r"\n of  ")))
+    async with graph(tmp_path) as at:
+        assert await at.reads() == everywhere(*HONEST), "after a restart and a re-wrap at blanks"
+        await hide(at.live, lie, "purge")
+        assert await at.reads() == everywhere(*HONEST), "after a purge"
+    async with graph(tmp_path) as at:
+        assert await at.reads() == everywhere(*HONEST), "after a purge and a restart"
+
+
+async def test_the_honest_observations_of_a_convicted_row_stay(tmp_path: Path) -> None:
+    async with graph(tmp_path) as at:
+        await at.keeps("Ada", *SAID)
+        assert await at.reads() == everywhere(*SAID), "control"
+        await convict(at.live, stored(at.live, LIE))
+        assert await at.reads() == everywhere(*HONEST)
+
+
+async def test_a_sentence_inside_a_longer_one_is_another_observation(tmp_path: Path) -> None:
+    async with graph(tmp_path) as at:
+        await at.keeps("Ada", HONEST[1])
+        await at.adds("Ada", HONEST[0])
+        await hide(at.live, stored(at.live, HONEST[0]))
+        graph_shown = await at.asks("read_graph")
+        assert HONEST[1] in graph_shown
+        assert f'"{HONEST[0]}' not in graph_shown.replace("\\", "")
+
+
+async def test_what_waits_or_was_denied_hides_nothing_on_server_memory(tmp_path: Path) -> None:
+    async with graph(tmp_path) as at:
+        await at.keeps("Ada", "The user", *HONEST)
+        for pieces in (("The user", STEERING), (HONEST[1], STEERING), ("Ada", STEERING)):
+            assert "isError" in await at.adds("Ada", *pieces)
+        admin = Admin(at.live)
+        held = (await admin.ask("GET", "/review"))["held"]
+        assert len(held) == 3, "control: each waits"
+        for denied in (False, True):
+            if denied:
+                for one in held:
+                    await admin.ask("POST", f"/review/{one['candidate_id']}/deny", {})
+            assert await at.reads() == everywhere(*HONEST)
+            assert "The user" in await at.asks("read_graph")
+
+
+async def test_an_older_copy_shows_an_observation_and_a_younger_one_goes_with_it(
+    tmp_path: Path,
+) -> None:
+    async with graph(tmp_path) as at:
+        await at.keeps("Grace", LIE)
+        older = stored(at.live, LIE)
+        await at.keeps("Ada", LIE, HONEST[0])
+        await at.adds("Ada", HONEST[1])
+        newer = stored(at.live, LIE)
+        await at.keeps("Joan", LIE)
+        await hide(at.live, newer)
+        assert LIE in lines_in(await at.asks("read_graph")), "it was there before the hidden one"
+        await hide(at.live, older)
+        assert lines_in(await at.asks("read_graph")) == [HONEST[1]]
+
+
+class Server(NamedTuple):
+    url: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def chroma(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+    folder = tmp_path_factory.mktemp("chroma") / "server"
+    with chroma_server(chroma_python(), folder) as url:
+        yield Server(url, folder)
+
+
+class Records(NamedTuple):
+    """An agent with one collection of a Chroma server behind the sidecar."""
+
+    gate: Behind
+    path: str
+
+    async def ask(self, operation: str, **body: object) -> str:
+        status, said = await self.gate.ask(f"{self.path}/{operation}", body)
+        assert status < 300, said
+        return said.decode()
+
+    async def adds(self, record: str, text: str, near: float = 0.5) -> int:
+        body = {"ids": [record], "documents": [text], "embeddings": [vector(near, 1, 0)]}
+        return (await self.gate.ask(f"{self.path}/add", body))[0]
+
+    async def reads(self) -> dict[str, list[str]]:
+        """The texts that each kind of read shows."""
+        near = [[0.5, 1, 0]]
+        holds = {"$contains": "e"}
+        answers = {
+            "get": await self.ask("get"),
+            "get by ids": await self.ask("get", ids=["r0", "r1", "r2", "r3"]),
+            "get with all": await self.ask("get", include=["documents", "metadatas", "embeddings"]),
+            "get a page": await self.ask("get", limit=4),
+            "get by a document": await self.ask("get", where_document=holds),
+            "query": await self.ask("query", query_embeddings=near, n_results=4),
+            "query by a document": await self.ask(
+                "query", query_embeddings=near, n_results=4, where_document=holds
+            ),
+        }
+        return {name: lines_in(one) for name, one in answers.items()}
+
+    async def counts(self) -> str:
+        return (await self.gate.ask(f"{self.path}/count", method="GET"))[1].decode()
+
+
+async def filled(gate: Behind, name: str) -> Records:
+    records = Records(gate, await gate.made(name))
+    for number, text in enumerate(SAID):
+        assert await records.adds(f"r{number}", text) == 201
+    return records
+
+
+def shown(found: dict[str, list[str]]) -> set[tuple[str, ...]]:
+    """The different sets of texts that the reads show."""
+    return {tuple(sorted(one)) for one in found.values()}
+
+
+async def test_a_hidden_record_is_in_no_answer_of_chroma(chroma: Server, tmp_path: Path) -> None:
+    honest = {tuple(sorted(HONEST))}
+    async with behind(tmp_path, chroma.url) as gate:
+        at = await filled(gate, "hidden")
+        assert (shown(await at.reads()), await at.counts()) == ({tuple(sorted(SAID))}, "4")
+        lie = stored(gate.sidecar, LIE)
+        await hide(gate.sidecar, lie)
+        assert (shown(await at.reads()), await at.counts()) == (honest, "3")
+        assert await at.adds("r9", "It rains.", 0.9) == 201
+        assert (shown(await at.reads()), await at.counts()) == (honest, "4"), "after an append"
+        assert await at.adds("r8", LIE) == 403, "a later equal text is refused"
+        wrapped = {"ids": ["r1"], "documents": [LIE.replace(" of ", "\n of  ")]}
+        assert (await gate.ask(f"{at.path}/update", wrapped, key=None))[0] == 200
+        assert (shown(await at.reads()), await at.counts()) == (honest, "4"), "re-wrapped"
+    for purges in (False, True):
+        async with behind(tmp_path, chroma.url) as gate:
+            again = Records(gate, at.path)
+            assert (shown(await again.reads()), await again.counts()) == (honest, "4")
+            if not purges:
+                await hide(gate.sidecar, lie, "purge")
+                assert (shown(await again.reads()), await again.counts()) == (honest, "4")
+            direct = await gate.documents(at.path, key=None)
+            assert any("Zebra" in str(one) for one in direct), "control: the server has it"
+
+
+async def test_what_is_hidden_on_chroma_hides_no_other_record(
+    chroma: Server, tmp_path: Path
+) -> None:
+    async with behind(tmp_path, chroma.url) as gate:
+        at = await filled(gate, "others")
+        for number, text in enumerate((f"{STEERING} {HONEST[1]}", STEERING)):
+            assert await at.adds(f"held{number}", text) == 403
+        held = (await gate.operate("GET", "/review"))["held"]
+        assert len(held) == 2, "control: each waits"
+        assert shown(await at.reads()) == {tuple(sorted(SAID))}
+        for one in held:
+            await gate.operate("POST", f"/review/{one['candidate_id']}/deny", {})
+        assert shown(await at.reads()) == {tuple(sorted(SAID))}
+        await hide(gate.sidecar, stored(gate.sidecar, HONEST[0]))
+        documents = await gate.documents(at.path)
+        assert sorted(documents, key=str) == sorted(SAID[1:], key=str)
+
+
+async def test_on_chroma_the_same_text_under_another_key_is_another_record(
+    chroma: Server, tmp_path: Path
+) -> None:
+    async with behind(tmp_path, chroma.url) as gate:
+        at = Records(gate, await gate.made("copies"))
+        assert [await at.adds(record, LIE) for record in ("older", "hidden")] == [201] * 2
+        hidden = stored(gate.sidecar, LIE)
+        assert await at.adds("younger", LIE) == 201
+        assert await gate.documents(at.path) == [LIE] * 3, "control"
+        await hide(gate.sidecar, hidden)
+        assert json.loads(await at.ask("get"))["ids"] == ["older", "younger"]
