@@ -14,13 +14,14 @@ NOT_LOCKED := annotated-types anyio certifi charset-normalizer click filelock fs
 	truststore typing-inspection urllib3
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev install-minilm run test test-full bench figures lint lock clean
+.PHONY: help install install-dev install-minilm run test test-full bench evaluate figures lint lock clean
 
 help:
 	@echo 'make run        install what is locked, then start the sidecar (ARGS="--listen ...")'
 	@echo 'make test       the quick suite'
 	@echo 'make test-full  everything, with the heavy share'
 	@echo 'make bench      the figures, as ratios measured in one run'
+	@echo 'make evaluate   what the promises are worth on this system (ARGS="--only core")'
 	@echo 'make figures    statements, names, tables and paths, counted'
 	@echo 'make lint       ruff, mypy, pyright, import contracts, wheel check'
 	@echo 'make lock       write the lock files anew from pyproject.toml'
@@ -73,6 +74,9 @@ test-full: install-dev install-minilm
 
 bench: install-dev
 	$(BIN)/python -P -m tests.benchmarks $(ARGS)
+
+evaluate: install
+	@$(BIN)/python -P -m tests.evaluate $(ARGS)
 
 figures: install-dev
 	@$(BIN)/python -P -m tests.figures $(ARGS)

@@ -595,7 +595,7 @@ class SessionLog(Protocol):
 
 
 class Staged(Protocol):
-    """The staged candidates. The evaluation alters them here (MWP 3.2, attack A5)."""
+    """The staged candidates. Tests alter them here (MWP 3.2, attack A5)."""
 
     def staged_ids(self) -> frozenset[CandidateId]:
         """The ids of the undecided candidates."""

@@ -55,8 +55,6 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     act: Act
     arguments: Arguments | None = None
-    # True: the command has an option `--json FILE` of its own, instead of the common `--json`.
-    names_json_file: bool = False
     # Words that may follow the command and that its own function reads, each with the effect that
     # it has.
     below: tuple[tuple[str, str], ...] = ()

@@ -1,170 +1,23 @@
-"""`mnemogate evaluate`: measures this very system, in temporary directories.
-
-It touches no running sidecar and no state.
-"""
+"""`mnemogate evaluate`: names the command that measures the promises, from a clone."""
 
 from __future__ import annotations
 
-import argparse
-import logging
-from contextlib import ExitStack, chdir, suppress
-from pathlib import Path
-from typing import Annotated, BinaryIO
-
-import msgspec
-from msgspec import Meta
-
 from proxy.cli.command import Command, Context
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import leaf_of
-from proxy.cli.progress import working
-from proxy.evaluate.names import GUARDS, LONG, SECTIONS
-from storage.errors import StorageError
-from storage.trusted_files import reason
 
 
-class _EvaluateArguments(msgspec.Struct, frozen=True, kw_only=True):
-    trials: Annotated[int, Meta(ge=1, le=100_000)] = 30
-    seed: Annotated[int, Meta(ge=0, le=2**31)] = 1
-    json_file: str | None = None
-    html: str | None = None
-    trials_out: str | None = None
-    only: tuple[str, ...] = ()
-
-
-def _written(stack: ExitStack, name: str | None) -> BinaryIO | None:
-    """Open a file for results before the work, which takes minutes."""
-    if name is None:
-        return None
-    try:
-        file = Path(name).open("wb")  # noqa: SIM115 - the stack closes it
-    except OSError as error:
-        raise CommandFailed(
-            Exit.UNREACHABLE,
-            f"cannot write {name}: {error.strerror}",
-            then="name a file that you may write",
-        ) from error
-    stack.callback(_closed, file)
-    return file
-
-
-def _closed(file: BinaryIO) -> None:
-    # An error of the last write was reported already, so one at closing is ignored.
-    with suppress(OSError):
-        file.close()
-
-
-def _put(file: BinaryIO | None, data: bytes = b"") -> None:
-    """Write the last part of a result file.
-
-    Raises:
-        CommandFailed: The disk refused the write.
-    """
-    if file is None:
-        return
-    try:
-        file.write(data)
-        file.flush()
-    except OSError as error:
-        raise CommandFailed(
-            Exit.UNREACHABLE, f"cannot write {file.name}: {error.strerror}", then="make room"
-        ) from error
-
-
-def _failed(error: Exception, broken: type[Exception]) -> Exception:
-    """The exception that caused a failure; task groups may have wrapped it several times."""
-    leaf = leaf_of(error)
-    if isinstance(leaf, broken):
-        return CommandFailed(Exit.FAILED, f"the pipeline does not work: {leaf}")
-    if isinstance(leaf, StorageError):
-        # The disk is full or the machine too busy, which says nothing about the measured figures.
-        return CommandFailed(
-            Exit.UNREACHABLE,
-            f"a store of the evaluation does not answer: {leaf}",
-            then="mend that, or try when the machine is less busy",
-        )
-    if isinstance(leaf, OSError):
-        return CommandFailed(
-            Exit.UNREACHABLE, f"the evaluation cannot go on: {reason(leaf)}", then="mend that"
-        )
-    return error
-
-
-async def _evaluate(context: Context) -> Exit:
-    asked = context.arguments(_EvaluateArguments)
-    if GUARDS in asked.only:
-        raise CommandFailed(
-            Exit.USAGE, "the neighbours run from a checkout: make bench ARGS='--only guards'"
-        )
-    # This import stands here because no other command may load code that is wrong on purpose.
-    from proxy.cli.evaluate_tables import show  # noqa: PLC0415
-    from proxy.evaluate.attacks import Broken  # noqa: PLC0415
-    from proxy.evaluate.book import Book  # noqa: PLC0415
-    from proxy.evaluate.report import report  # noqa: PLC0415
-    from proxy.evaluate.sections import document, evaluate  # noqa: PLC0415
-    from proxy.evaluate.tables import as_json  # noqa: PLC0415
-
-    terminal = context.terminal
-    with ExitStack() as stack:
-        out = _written(stack, asked.trials_out)
-        into = _written(stack, asked.json_file)
-        page = _written(stack, asked.html)
-        book = Book(trials=asked.trials, seed=asked.seed, progress=terminal.progress, out=out)
-        # A sidecar refuses a state directory inside its working directory, so this command leaves
-        # its own.
-        stack.enter_context(chdir(Path.cwd().anchor))
-        # The evaluation makes disks fail on purpose: log lines about them would look like real
-        # trouble.
-        logging.disable(logging.CRITICAL)
-        try:
-            async with working(terminal, "evaluating"):
-                await evaluate(book, asked.only)
-        except (Broken, StorageError, OSError, ExceptionGroup) as error:
-            raise _failed(error, Broken) from error
-        finally:
-            logging.disable(logging.NOTSET)
-        found = document(book)
-        try:
-            _put(out)
-            _put(into, as_json(found))
-            _put(page, b"" if page is None else report(found).encode())
-        finally:
-            # The tables are printed even if a file cannot be written, because they took minutes.
-            show(terminal, book)
-    return Exit.OK if book.sound else Exit.FAILED
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--trials", type=int, metavar="N", help="trials of each attack on each system (30)"
-    )
-    parser.add_argument("--seed", type=int, metavar="N", help="of everything that is drawn (1)")
-    parser.add_argument(
-        "--json", dest="json_file", metavar="FILE", help="write every figure, with its interval"
-    )
-    parser.add_argument("--html", metavar="FILE", help="write a report that needs nothing else")
-    parser.add_argument("--trials-out", metavar="FILE", help="write one JSON line for each trial")
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=(*SECTIONS, *LONG, GUARDS),
-        help="one experiment; may be given again (default: all but the long ones)",
-    )
-    parser.add_argument(
-        "--mutants",
-        dest="only",
-        action="append_const",
-        const="mutants",
-        help="put each fault of the conformance suite into a copy of this code: it must be noticed",
+def _evaluate(_context: Context) -> Exit:
+    raise CommandFailed(
+        Exit.USAGE,
+        "the evaluation is not installed with the program",
+        then="from a clone of its source: make evaluate ARGS=--help",
     )
 
 
 COMMANDS = (
     Command(
         words=("evaluate",),
-        summary="measure what the promises are worth on this very system, beside the paper",
+        summary="say how to measure, from a clone (make evaluate), what the promises are worth",
         act=_evaluate,
-        arguments=_arguments,
-        names_json_file=True,
     ),
 )

@@ -102,7 +102,7 @@ def build_parser(first: str | None = None) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"mnemogate {version()}")
-    common, common_but_json = _common(), _common(json=False)
+    common = _common()
     words: _Words = parser.add_subparsers(metavar="COMMAND", required=True)
     groups: dict[str, _Words] = {}
     for command in commands(first):
@@ -120,7 +120,7 @@ def build_parser(first: str | None = None) -> argparse.ArgumentParser:
             name,
             help=command.summary,
             description=command.summary,
-            parents=[common_but_json if command.names_json_file else common],
+            parents=[common],
             allow_abbrev=False,
         )
         if command.arguments is not None:
@@ -129,17 +129,11 @@ def build_parser(first: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
-def _common(*, json: bool = True) -> argparse.ArgumentParser:
-    """The options that every command has.
-
-    A command with its own `--json` does not get the common one.
-    """
+def _common() -> argparse.ArgumentParser:
+    """The options that every command has."""
     common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     group = common.add_argument_group("everywhere")
-    if json:
-        group.add_argument("--json", action="store_true", help="one JSON document, stable keys")
-    else:
-        common.set_defaults(json=False)
+    group.add_argument("--json", action="store_true", help="one JSON document, stable keys")
     group.add_argument("--state", metavar="DIR", help="the sidecar's state directory")
     group.add_argument("--config", metavar="FILE", help="mnemogate.toml to read")
     group.add_argument("--checkpoint", metavar="FILE", help="the checkpoint outside the store")

@@ -75,7 +75,7 @@ def gate_first(store: Store) -> Submits:
 
 
 class Composition(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that tests and the evaluation replace; `run` uses the defaults.
+    """The parts that tests replace; `run` uses the defaults.
 
     No flag, variable or file sets these fields.
     """

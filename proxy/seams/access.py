@@ -57,7 +57,7 @@ class Access:
             one()
 
 
-# The access of principals without a credential: the operator's own uid, a command, the evaluation.
+# The access of principals without a credential: the operator's own uid, a command.
 _OWN = Access()
 
 

@@ -48,8 +48,6 @@ from telemetry.settings import TelemetrySettings
 
 CONFIG_ENV = "MNEMOGATE_CONFIG"
 OTEL_ENV = "OTEL_EXPORTER_OTLP_ENDPOINT"
-# Variables that `evaluate` alone reads; a sidecar ignores them.
-EVALUATION_ENV = frozenset({"MNEMOGATE_CORPORA", "MNEMOGATE_CACHE"})
 _CONFIG_BYTES_MAX = 1024 * 1024
 RULESET_BYTES_MAX = 1024 * 1024
 _TLS_BYTES_MAX = 16 * 1024 * 1024
@@ -170,7 +168,7 @@ def load_settings(
         SettingsError: Anything is unknown, missing or out of range.
     """
     env = dict(os.environ if environment is None else environment)
-    known = {setting.env for setting in SETTINGS} | {CONFIG_ENV, *EVALUATION_ENV}
+    known = {setting.env for setting in SETTINGS} | {CONFIG_ENV}
     for name in sorted(env):
         if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
             raise SettingsError(f"{name}: no such setting; see `mnemogate run --help`")

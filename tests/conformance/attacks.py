@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from proxy.evaluate.attacks import ATTACKS, WALLS, Tamperer, directive, statement
+from tests.evaluate.attacks import ATTACKS, WALLS, Tamperer, directive, statement
 
 if TYPE_CHECKING:
-    from proxy.evaluate.attacks import Trial
-    from proxy.evaluate.wire import Write
+    from tests.evaluate.attacks import Trial
+    from tests.evaluate.wire import Write
     from tests.integration.running import Json, Running
 
 __all__ = ["ATTACKS", "TRIALS", "WALLS", "Tamperer", "attempt", "directive", "statement"]

@@ -22,9 +22,9 @@ from yarl import URL
 
 from policy.gate import GATE
 from proxy.compose.app import Composition
-from proxy.evaluate.attacks import Tamperer, directive
-from proxy.evaluate.canary import files_below, found_in, new_canary
-from proxy.evaluate.unsafe import unsafe_gate_that_admits_all
+from tests.evaluate.attacks import Tamperer, directive
+from tests.evaluate.canary import files_below, found_in, new_canary
+from tests.evaluate.unsafe import unsafe_gate_that_admits_all
 from tests.fault.backend_kills.__main__ import SERVERS
 from tests.integration.memory_servers.chroma_behind import DEFAULT, TENANTS, vector
 from tests.integration.memory_servers.kinds import KINDS, Asked

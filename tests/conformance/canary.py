@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from proxy.evaluate.canary import disguises, new_canary, traces, traces_in
+from tests.evaluate.canary import disguises, new_canary, traces, traces_in
 
 __all__ = ["disguises", "new_canary", "traces", "traces_in"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model import Candidate, MemoryClass, SourceKind
-from proxy.evaluate.points import Killer
 from storage.embedded import EmbeddedOptions
+from tests.evaluate.points import Killer
 from tests.unit.storage.opening import AGENT, VOUCHED, Bench, candidate_of, submission_of, write
 
 if TYPE_CHECKING:

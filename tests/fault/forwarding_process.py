@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import CandidateId, Forwarded, MemoryClass, SourceKind
-from proxy.evaluate.points import Killer
 from storage.values import Behind
+from tests.evaluate.points import Killer
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import (
     AGENT,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from policy.query import EVERYTHING
-from proxy.evaluate.points import POINTS
 from storage.values import Decision
 from tests.conformance.canary import new_canary, traces
+from tests.evaluate.points import POINTS
 from tests.fault.crashing import OPTIONS, candidates, submission
 from tests.unit.storage.opening import TENANT, Bench, write
 

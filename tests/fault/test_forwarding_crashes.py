@@ -13,9 +13,9 @@ import pytest
 
 from policy.model import CandidateId, Forwarded
 from policy.query import EVERYTHING
-from proxy.evaluate.points import POINTS
 from storage.audit import ResultLeaf, decode_leaf
 from tests.conformance.canary import new_canary, traces
+from tests.evaluate.points import POINTS
 from tests.fault.crashing import OPTIONS
 from tests.fault.forwarding_process import BEHIND, STEPS, settle, submission
 from tests.unit.storage.opening import TENANT, Bench, write

@@ -181,19 +181,6 @@ def test_odd_files_are_one_line(
     assert (heard.out, len(heard.err.splitlines())) == ("", 1)
 
 
-def test_an_evaluation_that_cannot_be_written_is_shown_and_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir("/")
-    code = main(["evaluate", "--only", "roc", "--trials", "1", "--json", str(FULL)])
-    heard = capsys.readouterr()
-
-    assert code == Exit.UNREACHABLE
-    assert heard.err.startswith("mnemogate: cannot write /dev/full: No space left on device")
-    assert len(heard.err.splitlines()) == 1
-    assert heard.out
-
-
 def test_ctrl_c_while_modules_load_needs_no_traceback() -> None:
     loading = (
         # A shell makes its background programs ignore this signal, and children inherit that.

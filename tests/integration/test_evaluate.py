@@ -1,4 +1,4 @@
-"""`mnemogate evaluate`: its tables come out, and what it composes cannot be reached by `run`."""
+"""`make evaluate`: its tables come out, and what it composes is not installed with the program."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.evaluate.blame import blame
-from proxy.evaluate.book import Book
-from proxy.evaluate.core import core
-from proxy.evaluate.everyday import everyday
-from proxy.evaluate.figures import Figure, share
-from proxy.evaluate.forged import corpora
-from proxy.evaluate.heal import heal
-from proxy.evaluate.honest import honest
-from proxy.evaluate.isolating import isolate
-from proxy.evaluate.labels import labels
-from proxy.evaluate.meanings import MEANINGS
-from proxy.evaluate.month import NOTES_A_DAY, month
-from proxy.evaluate.names import LONG, SECTIONS
-from proxy.evaluate.sections import EXPERIMENTS, evaluate
-from proxy.evaluate.sleepers import trust
-from proxy.evaluate.trials import parole
-from tests.benchmarks.__main__ import sections as bench_sections
+from proxy.cli.exits import Exit
+from tests.evaluate.__main__ import main
+from tests.evaluate.blame import blame
+from tests.evaluate.book import Book
+from tests.evaluate.core import core
+from tests.evaluate.everyday import everyday
+from tests.evaluate.figures import Figure, share
+from tests.evaluate.forged import corpora
+from tests.evaluate.heal import heal
+from tests.evaluate.honest import honest
+from tests.evaluate.isolating import isolate
+from tests.evaluate.labels import labels
+from tests.evaluate.meanings import MEANINGS
+from tests.evaluate.month import NOTES_A_DAY, month
+from tests.evaluate.sections import EXPERIMENTS, LONG, SECTIONS, evaluate
+from tests.evaluate.sleepers import trust
+from tests.evaluate.trials import parole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+FULL = Path("/dev/full")
 
 
 def silent(_label: str) -> Callable[[int, int], None]:
@@ -82,9 +84,9 @@ async def test_an_agent_that_edits_files_for_200_turns_beside_20_refused_notes_e
 ) -> None:
     # Four conversations of the twenty, after refused notes and after attacks, through both APIs, in
     # pieces and whole: no call but a memory's may be another one than was made.
-    monkeypatch.setattr("proxy.evaluate.honest._DAYS", ((20, 0), (0, 20)))
+    monkeypatch.setattr("tests.evaluate.honest._DAYS", ((20, 0), (0, 20)))
     shapes = (("anthropic", True), ("openai", False))
-    monkeypatch.setattr("proxy.evaluate.honest._SHAPES", shapes)
+    monkeypatch.setattr("tests.evaluate.honest._SHAPES", shapes)
     found = book()
     await honest(found)
     assert found.broken == ()
@@ -102,7 +104,7 @@ async def test_an_agent_that_edits_files_for_200_turns_beside_20_refused_notes_e
 async def test_who_caused_a_wrong_answer_is_found_where_the_usual_way_is_blind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("proxy.evaluate.blame.RUNS", 40)
+    monkeypatch.setattr("tests.evaluate.blame.RUNS", 40)
     monkeypatch.delenv("MNEMOGATE_CORPORA", raising=False)
     found = book()
     await blame(found)
@@ -125,8 +127,8 @@ async def test_who_caused_a_wrong_answer_is_found_where_the_usual_way_is_blind(
 async def test_a_sleeper_is_latched_by_the_sixth_and_honest_agents_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("proxy.evaluate.sleepers.AGENTS", 20)
-    monkeypatch.setattr("proxy.evaluate.sleepers.OUTCOMES", 500)
+    monkeypatch.setattr("tests.evaluate.sleepers.AGENTS", 20)
+    monkeypatch.setattr("tests.evaluate.sleepers.OUTCOMES", 500)
     found = book()
     await trust(found)
     assert found.broken == ()
@@ -163,7 +165,7 @@ async def test_a_trial_gives_back_what_was_true_once_and_no_lie() -> None:
 async def test_a_lie_against_a_registered_truth_reaches_nobody_as_it_does_the_usual_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("proxy.evaluate.heal.SIZES", (20,))
+    monkeypatch.setattr("tests.evaluate.heal.SIZES", (20,))
     # On a loaded machine an incident may take longer than a reply waits.
     monkeypatch.setattr("proxy.aftermath.reply_checks.HEALED_S", 600.0)
     found = book()
@@ -186,10 +188,10 @@ async def test_a_lie_against_a_registered_truth_reaches_nobody_as_it_does_the_us
 async def test_real_groups_of_lies_are_found_in_a_real_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("proxy.evaluate.blame.RUNS", 20)
-    monkeypatch.setattr("proxy.evaluate.blame_groups.GROUPS", 6)
-    monkeypatch.setattr("proxy.evaluate.blame_anchors.ANCHORS", 10)
-    monkeypatch.setattr("proxy.evaluate.blame_groups.TEXTS", 100)
+    monkeypatch.setattr("tests.evaluate.blame.RUNS", 20)
+    monkeypatch.setattr("tests.evaluate.blame_groups.GROUPS", 6)
+    monkeypatch.setattr("tests.evaluate.blame_anchors.ANCHORS", 10)
+    monkeypatch.setattr("tests.evaluate.blame_groups.TEXTS", 100)
     found = book()
     await blame(found)
     assert found.broken == ()
@@ -226,8 +228,7 @@ def test_it_works_where_its_own_files_lie_below_the_working_directory() -> None:
                 sys.executable,
                 "-P",
                 "-m",
-                "proxy",
-                "evaluate",
+                "tests.evaluate",
                 "--only",
                 "everyday",
                 "--json",
@@ -256,7 +257,7 @@ def test_a_disk_that_takes_no_more_is_said_in_one_line(
         done = subprocess.run(
             (
                 *("prlimit", f"--fsize={file_bytes_max}"),
-                *(sys.executable, "-B", "-P", "-m", "proxy", "evaluate", "--only", "everyday"),
+                *(sys.executable, "-B", "-P", "-m", "tests.evaluate", "--only", "everyday"),
             ),
             capture_output=True,
             text=True,
@@ -267,6 +268,21 @@ def test_a_disk_that_takes_no_more_is_said_in_one_line(
     assert done.returncode == code, done.stderr
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
+@pytest.mark.usefixtures("no_settings")
+def test_figures_that_cannot_be_written_are_shown_and_the_failure_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir("/")
+    code = main(["--only", "roc", "--trials", "1", "--json", str(FULL)])
+    heard = capsys.readouterr()
+
+    assert code == Exit.UNREACHABLE
+    assert heard.err.startswith("evaluate: cannot write /dev/full: No space left on device")
+    assert len(heard.err.splitlines()) == 1
+    assert heard.out
 
 
 @pytest.mark.heavy
@@ -317,12 +333,9 @@ def test_an_evaluation_without_a_promise_or_a_control_is_not_sound() -> None:
     assert sound == [False, False, True, False]
 
 
-@pytest.mark.parametrize("words", [(), ("--only", "core")])
-def test_the_neighbours_are_said_to_run_from_a_checkout(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_the_program_names_the_command_that_a_clone_has(tmp_path: Path) -> None:
     done = subprocess.run(
-        (sys.executable, "-P", "-m", "proxy", "evaluate", "--only", "neighbours", *words),
+        (sys.executable, "-P", "-m", "proxy", "evaluate"),
         capture_output=True,
         text=True,
         check=False,
@@ -331,14 +344,16 @@ def test_the_neighbours_are_said_to_run_from_a_checkout(
     )
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
-    assert "the neighbours run from a checkout: make bench ARGS='--only guards'" in line
-    assert "guards" in bench_sections(), "control: that is a table of the benchmarks"
+    assert line.endswith("from a clone of its source: make evaluate ARGS=--help")
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text("utf-8")
+    assert "-P -m tests.evaluate $(ARGS)" in makefile
+    assert not list(tmp_path.iterdir())
 
 
 LOADED = (
     "import sys; from proxy.cli.parser import build_parser; "
     "build_parser(); import proxy.cli.run, proxy.compose.app, proxy.cli.mcp; "
-    "sys.stdout.write(' '.join(m for m in sys.modules if m.startswith('proxy.evaluate')))"
+    "sys.stdout.write(' '.join(m for m in sys.modules if m.partition('.')[0] == 'tests'))"
 )
 
 
@@ -346,9 +361,8 @@ def test_a_sidecar_never_loads_a_gate_that_is_wrong_on_purpose() -> None:
     done = subprocess.run(
         (sys.executable, "-P", "-c", LOADED), capture_output=True, text=True, check=True
     )
-    # The names of the experiments, which the command line lists, and nothing that runs one.
-    assert set(done.stdout.split()) == {"proxy.evaluate", "proxy.evaluate.names"}
-    assert "proxy.evaluate.unsafe" in sys.modules, "control: this process did load it"
+    assert done.stdout == ""
+    assert "tests.evaluate.unsafe" in sys.modules, "control: this process did load it"
 
 
 # The longest sections have tests of this file, which run them with and without the corpora and look
@@ -388,7 +402,7 @@ def test_the_command_writes_each_figure_with_its_interval(tmp_path: Path, corpor
     out, trials = tmp_path / "out.json", tmp_path / "trials.jsonl"
     named = [word for one in SECTIONS if one not in OF_THEIR_OWN for word in ("--only", one)]
     command = (
-        *(sys.executable, "-P", "-m", "proxy", "evaluate", "--trials", "3"),
+        *(sys.executable, "-P", "-m", "tests.evaluate", "--trials", "3"),
         *("--json", str(out), "--trials-out", str(trials), *named),
     )
     done = subprocess.run(

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.evaluate.suite.ours import OurAdapter
-from proxy.evaluate.suite.protocol import Reply, Request
-from proxy.evaluate.suite.scenario import Scenario, play, scenarios
-from proxy.evaluate.suite.trying import try_mutants
-from proxy.evaluate.systems import BY_NAME
+from tests.evaluate.suite.ours import OurAdapter
+from tests.evaluate.suite.protocol import Reply, Request
+from tests.evaluate.suite.scenario import Scenario, play, scenarios
+from tests.evaluate.suite.trying import try_mutants
+from tests.evaluate.systems import BY_NAME
 
 if TYPE_CHECKING:
-    from proxy.evaluate.suite.protocol import Adapter
+    from tests.evaluate.suite.protocol import Adapter
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = scenarios()

@@ -17,8 +17,8 @@ import pytest
 from aiohttp import ClientConnectorError, ClientSession, web
 
 from proxy.compose.app import Composition
-from proxy.evaluate.free_port import on_free_port
 from proxy.reporting.webhook import signature
+from tests.evaluate.free_port import on_free_port
 from tests.integration.cli_process import ROOT
 from tests.integration.models.script import Move, Proposed
 from tests.integration.models.server import scripted_model

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from policy.model import Claims
-from proxy.evaluate.canary import files_below, found_in
 from tests.conformance.attacks import TRIALS, directive, statement
 from tests.conformance.canary import new_canary
+from tests.evaluate.canary import files_below, found_in
 from tests.integration.cli_process import ROOT
 from tests.integration.clients.environments import python_environment
 from tests.integration.clients.mcp_clients import MCP1

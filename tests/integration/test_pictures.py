@@ -86,7 +86,7 @@ def test_a_report_says_first_what_it_does_not_show(tmp_path: Path) -> None:
     chromium = browser(tmp_path)
     page = tmp_path / "report.html"
     only = [word for name in ("core", "leakage", "forged") for word in ("--only", name)]
-    command = [sys.executable, "-m", "proxy", "evaluate", "--trials", "3", *only]
+    command = [sys.executable, "-m", "tests.evaluate", "--trials", "3", *only]
     subprocess.run([*command, "--html", str(page)], cwd=ROOT, capture_output=True, check=True)
     document = chromium.shown(page.as_uri())
     assert document.index("What this does not show") < document.index("Promises: ")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from proxy.cli.exits import Exit
-from proxy.evaluate.canary import files_below, found_in
 from tests.conformance.canary import new_canary
+from tests.evaluate.canary import files_below, found_in
 from tests.integration.cli_process import Place
 from tests.integration.model_bench import APIS, MODEL_KEY, asking, call, fronted
 from tests.integration.models.script import Move, Proposed, next_move

@@ -280,7 +280,7 @@ def test_the_picture_of_the_rooms_is_the_one_that_the_import_contracts_hold() ->
 
 def test_control_a_picture_with_two_layers_exchanged_or_a_room_left_out_is_another() -> None:
     text = _text("docs/architecture.md")
-    exchanged = re.sub(r"(?m)^(  cli .*\n)(  evaluate .*\n)", r"\2\1", text)
+    exchanged = re.sub(r"(?m)^(  cli .*\n)(  compose .*\n)", r"\2\1", text)
     assert _pictured(exchanged)["proxy"] != _contracts()["proxy"]
     left_out = re.sub(r"(?m)^  settle .*\n", "", text)
     assert _pictured(left_out)["proxy"] != _contracts()["proxy"]

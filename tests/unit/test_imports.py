@@ -71,8 +71,6 @@ ALLOWED: dict[str, frozenset[str]] = {
 
 # The one sink whose SDK is an extra.
 ALLOWED["proxy/reporting"] = ALLOWED["proxy"] | {"sentry_sdk"}
-# Its disk refuses as LMDB tells that a disk does.
-ALLOWED["proxy/evaluate"] = ALLOWED["proxy"] | {"lmdb"}
 
 # Attribute -> the one file that may use it.
 ONE_PLACE = {
@@ -123,6 +121,36 @@ def _dotted(node: ast.Attribute) -> str:
 def test_each_module_imports_only_what_its_package_may(path: str) -> None:
     allowed = ALLOWED[_folder(path)]
     assert {name for name in _imports(TREES[path]) if not _covered(name, allowed)} == set()
+
+
+def _of_tests(tree: ast.Module) -> set[str]:
+    """What a module names of the tests: in an import, or in a text that may become one."""
+    texts = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return {name for name in _imports(tree) | texts if _covered(name, frozenset({"tests"}))}
+
+
+def test_no_product_code_names_a_module_of_the_tests() -> None:
+    # What is wrong on purpose is there, and is not installed with the program.
+    assert {path: names for path, tree in TREES.items() if (names := _of_tests(tree))} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import tests.evaluate.unsafe",
+        "from tests.evaluate import unsafe",
+        "def f():\n    from tests import evaluate",
+        "if TYPE_CHECKING:\n    import tests",
+        "importlib.import_module('tests.evaluate.unsafe')",
+        "run(sys.executable, '-m', 'tests.evaluate')",
+    ],
+)
+def test_control_a_module_of_the_tests_is_seen_however_it_is_named(line: str) -> None:
+    assert _of_tests(ast.parse(line)) != set()
 
 
 @pytest.mark.parametrize(

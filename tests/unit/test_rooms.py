@@ -23,7 +23,7 @@ REPEATED_NAMES_MAX = 25
 REPEATED_NAMES = {
     "proxy": frozenset({
         "answers", "backend", "bodies", "calls", "catalogue", "client", "connection",
-        "core", "dry_run", "mcp", "memory", "model", "protocol", "reading", "responses",
+        "dry_run", "mcp", "memory", "model", "reading", "responses",
         "retention", "state", "stream", "texts", "tools", "views", "wire", "withheld",
         "withholding",
     }),
@@ -34,8 +34,8 @@ ALIKE = "proxy.backends."
 
 # A class name that three rooms use says in none of them what it is.
 SAME_CLASS_NAME_MAX = 2
-# Their names are read beside the wire or the table that they describe.
-NAMES_OF_THEIR_OWN = ("proxy/evaluate/", "proxy/admin/wire/")
+# Their names are read beside the wire that they describe.
+NAMES_OF_THEIR_OWN = ("proxy/admin/wire/",)
 
 
 def _module(path: Path) -> str:

@@ -40,7 +40,6 @@ NO_UNIT_TESTS_OF_ITS_OWN = {
     "proxy/compose": "tests/integration/test_write_path.py",
     "proxy/dialects/mcp/store": "tests/unit/proxy/mcp/test_store_server.py",
     "proxy/dialects/model/openai": "tests/unit/proxy/dialects/model/test_reading.py",
-    "proxy/evaluate/suite": "tests/integration/test_evaluate_suite.py",
     "proxy/mcp/http": "tests/integration/test_mcp_http.py",
 }
 

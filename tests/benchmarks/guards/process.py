@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.evaluate.attacks import Broken
-from proxy.evaluate.suite.protocol import Reply, Request
 from proxy.settings.load import child_environment
+from tests.evaluate.attacks import Broken
+from tests.evaluate.suite.protocol import Reply, Request
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process

@@ -18,23 +18,23 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pytest
 
-from proxy.evaluate.attacks import ATTACKS, Broken
-from proxy.evaluate.book import Book
-from proxy.evaluate.canary import found_in, new_canary
-from proxy.evaluate.figures import Figure, share, skipped, text_of
-from proxy.evaluate.forged import corpora_directory
-from proxy.evaluate.normal import leaning_writes, normal_writes
-from proxy.evaluate.suite.ours import OurAdapter
-from proxy.evaluate.suite.protocol import ADMITTED, Request
-from proxy.evaluate.suite.scenario import below, play, scenarios
-from proxy.evaluate.wire import Write
 from proxy.version import version
 from tests.benchmarks.guards.process import ProcessAdapter
+from tests.evaluate.attacks import ATTACKS, Broken
+from tests.evaluate.book import Book
+from tests.evaluate.canary import found_in, new_canary
+from tests.evaluate.figures import Figure, share, skipped, text_of
+from tests.evaluate.forged import corpora_directory
+from tests.evaluate.normal import leaning_writes, normal_writes
+from tests.evaluate.suite.ours import OurAdapter
+from tests.evaluate.suite.protocol import ADMITTED, Request
+from tests.evaluate.suite.scenario import below, play, scenarios
+from tests.evaluate.wire import Write
 from tests.integration.clients.environments import python_environment
 
 if TYPE_CHECKING:
-    from proxy.evaluate.suite.protocol import Adapter
-    from proxy.evaluate.tables import Figures
+    from tests.evaluate.suite.protocol import Adapter
+    from tests.evaluate.tables import Figures
 
 _DRIVES: Final = Path(__file__).parent / "drives"
 _TEXTS: Final = 60

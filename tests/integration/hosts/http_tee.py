@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from proxy.evaluate.free_port import on_free_port
+from tests.evaluate.free_port import on_free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from proxy.evaluate.free_port import on_free_port
+from tests.evaluate.free_port import on_free_port
 from tests.integration.memory_servers.recorder import Fault, Recorded
 
 if TYPE_CHECKING:

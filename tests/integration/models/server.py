@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from aiohttp import web
 
-from proxy.evaluate.free_port import on_free_port
+from tests.evaluate.free_port import on_free_port
 from tests.integration.models import chat, messages, responses
 from tests.integration.models.script import next_move
 

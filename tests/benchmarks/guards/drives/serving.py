@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# As `proxy/evaluate/suite/protocol.py` has them, without what only that process has. Two of the
+# As `tests/evaluate/suite/protocol.py` has them, without what only that process has. Two of the
 # keys are words of the language.
 Request = TypedDict(
     "Request",

@@ -14,13 +14,13 @@ from policy.model import ChangeKind
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from policy.withheld.pieces import pieces_of
-from proxy.evaluate.canary import files_below
 from proxy.seams.guard import Forwarded
 from proxy.seams.operation import Proposal
 from storage.errors import StoreCorrupt
 from storage.tables.forgotten_texts import forgotten_texts
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import FORGOTTEN, TABLES
+from tests.evaluate.canary import files_below
 from tests.unit.proxy.guarded import (
     AGENT,
     BY,

@@ -56,10 +56,6 @@ def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None
     assert settings.telemetry.log_level == "error"
 
 
-def test_names_that_only_the_evaluation_reads_stop_no_sidecar(tmp_path: Path) -> None:
-    load(tmp_path, env={"MNEMOGATE_CORPORA": "/corpora", "MNEMOGATE_CACHE": "/cache"})
-
-
 def test_unknown_names_are_errors_that_name_them(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="MNEMOGATE_LISTNE"):
         load(tmp_path, env={"MNEMOGATE_LISTNE": "x"})

@@ -1,1 +1,0 @@
-"""The conformance suite: scenarios as data, for any program that stores memories for an agent."""
