@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-from policy.model import Memory, Principal, PrincipalId, Tenant
-from proxy.admin.wire.upkeep import AdoptedView, AdoptRequest, AdoptView
+from policy.model import Memory, PrincipalId, Tenant
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.upkeep import ADOPT, AdoptedView, AdoptRequest, AdoptView
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item
 from proxy.seams.operation import WrittenItem
@@ -48,7 +49,8 @@ class Adopting:
         self._reader = reader
         self._writer = writer
 
-    async def adopt(self, by: Principal, server: str, asked: AdoptRequest) -> AdoptView:
+    @route(ADOPT)
+    async def adopt(self, call: OperatorCall[AdoptRequest]) -> AdoptView:
         """Take in the items; each change leaves a leaf.
 
         Taking in the same items again changes nothing, so an interrupted call is completed by
@@ -59,9 +61,9 @@ class Adopting:
                 at once; none was taken in.
             StorageError: Not every item is recorded.
         """
-        tenant = Tenant(asked.tenant)
+        asked, server, tenant = call.asked, call.argument, Tenant(call.asked.tenant)
         if asked.vouch:
-            return await self._vouched(by, tenant, server, asked)
+            return await self._vouched(call.operator, tenant, server, asked)
         written = await self._guard.adopt(tenant, server, asked.tool, asked.items)
         taken = [one.memory_id if one.decision == _ADMIT else None for one in written]
         found = await asyncio.to_thread(
@@ -72,7 +74,7 @@ class Adopting:
         )
 
     async def _vouched(
-        self, by: Principal, tenant: Tenant, server: str, asked: AdoptRequest
+        self, by: PrincipalId, tenant: Tenant, server: str, asked: AdoptRequest
     ) -> AdoptView:
         """Take in one item as a person's own words, after that person was shown all of it."""
         if len(asked.items) != 1:
@@ -80,13 +82,12 @@ class Adopting:
         (one,) = await self._guard.adopt(tenant, server, asked.tool, asked.items)
         # An item that is held already waits in review, and is decided there once.
         if one.decision == Decision.REJECT.value:
-            words = by.principal_id
-            (one,) = await self._guard.adopt(tenant, server, asked.tool, asked.items, words)
+            (one,) = await self._guard.adopt(tenant, server, asked.tool, asked.items, by)
         memory = None
         if one.decision == _ADMIT and one.memory_id is not None:
             memory = await asyncio.to_thread(self._reader.get, tenant, one.memory_id)
         if memory is not None and memory.candidate_id == one.candidate_id:
-            await self._writer.vouch(memory.memory_id, tenant, by.principal_id, memory.version)
+            await self._writer.vouch(memory.memory_id, tenant, by, memory.version)
             memory = await asyncio.to_thread(self._reader.get, tenant, memory.memory_id)
         return AdoptView(adopted=(_view(one, memory),))
 

@@ -7,8 +7,18 @@ import asyncio
 import msgspec
 
 from policy.after.signals import Grade, SignalKind
-from policy.model import Principal, Tenant
-from proxy.admin.wire.wrong_answers import BlameRequest, BlameView, CaseView, NamedView
+from policy.model import Tenant
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.route import Empty, NoQuery
+from proxy.admin.wire.wrong_answers import (
+    BLAME,
+    CLOSE,
+    INCIDENT,
+    BlameRequest,
+    BlameView,
+    CaseView,
+    NamedView,
+)
 from proxy.aftermath.blaming import Blaming
 from proxy.aftermath.replay import NothingKept
 from proxy.seams.cases import Signal
@@ -27,19 +37,18 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
     blaming: Blaming
     surroundings: Surroundings
 
-    async def all(self) -> tuple[CaseView, ...]:
-        """Every incident of a wrong answer, oldest first."""
-        return tuple(map(case_view, await asyncio.to_thread(self.cases.all)))
-
-    async def one(self, incident_id: str) -> CaseView:
+    @route(INCIDENT)
+    async def one(self, call: OperatorCall[NoQuery]) -> CaseView:
         """The incident of one wrong answer."""
-        return case_view(await asyncio.to_thread(self.cases.get, incident_id))
+        return case_view(await asyncio.to_thread(self.cases.get, call.argument))
 
-    async def close(self, by: Principal, incident_id: str) -> CaseView:
+    @route(CLOSE)
+    async def close(self, call: OperatorCall[Empty]) -> CaseView:
         """Note that a person has dealt with an incident; no memory that it hid is shown again."""
-        return case_view(await self.cases.move(incident_id, CaseStep.CLOSED, by.principal_id))
+        return case_view(await self.cases.move(call.argument, CaseStep.CLOSED, call.operator))
 
-    async def blame(self, by: Principal, asked: BlameRequest) -> BlameView:
+    @route(BLAME)
+    async def blame(self, call: OperatorCall[BlameRequest]) -> BlameView:
         """Search for who caused a wrong answer, and hide it; `dry_run` only names it.
 
         Raises:
@@ -47,6 +56,7 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
                 for, or no judge or model has this name.
             NotFound: No record of the answer is kept.
         """
+        asked = call.asked
         named = (asked.reply_id, asked.recall_id, asked.memory_id)
         if sum(one is not None for one in named) != 1:
             raise MalformedRequest("name one of reply_id, recall_id, memory_id")
@@ -56,7 +66,7 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
             kind=SignalKind.OPERATOR,
             grade=Grade.WRONG,
             tenant=Tenant(asked.tenant),
-            by=by.principal_id,
+            by=call.operator,
             at_ms=now_ms,
             reply_id=asked.reply_id,
             recall_id=asked.recall_id,

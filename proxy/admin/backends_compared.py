@@ -7,9 +7,20 @@ from collections.abc import Mapping
 from typing import Final
 
 from policy.labels.forwarded_call import HTTP, call_of, target_of
-from policy.model import ChangeKind, Principal, Tenant
+from policy.model import ChangeKind, Tenant
 from proxy.admin.adopting import FLAGGED, Adopting
-from proxy.admin.wire.backend_comparison import ComparedView, CompareView, KeptList, KeptView
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.backend_comparison import (
+    ADOPT_FOUND,
+    COMPARE,
+    KEPT,
+    ComparedView,
+    CompareRequest,
+    CompareView,
+    KeptList,
+    KeptQuery,
+    KeptView,
+)
 from proxy.admin.wire.upkeep import AdoptRequest, AdoptView
 from proxy.seams.backend_listing import ListsAll
 from proxy.seams.faults import MalformedRequest, NotFound
@@ -50,13 +61,17 @@ class BackendsCompared:
         self._forwards = forwards
         self._adapters = adapters
 
-    async def compare(self, backend: str, items: tuple[Item, ...]) -> CompareView:
+    @route(COMPARE)
+    async def compare(self, call: OperatorCall[CompareRequest]) -> CompareView:
         """How memories that a server has stand here, whosever they are.
 
         Raises:
             NotFound: No server of that name is configured.
             MalformedRequest: An item was not made by the server's adapter.
         """
+        return CompareView(compared=await self._compare(call.argument, call.asked.items))
+
+    async def _compare(self, backend: str, items: tuple[Item, ...]) -> tuple[ComparedView, ...]:
         adapter = self._adapter(backend)
         keys = tuple(one.key for one in items)
         target = target_of(HTTP, backend)
@@ -72,21 +87,23 @@ class BackendsCompared:
                 views.append(_UNSETTLED if mark in on_their_way else _MARKED)
             else:
                 views.append(_compared(adapter, item, kept))
-        return CompareView(compared=tuple(views))
+        return tuple(views)
 
-    async def kept(self, backend: str, after: int) -> KeptList:
+    @route(KEPT)
+    async def kept(self, call: OperatorCall[KeptQuery]) -> KeptList:
         """Some of the live memories that the server should have.
 
         Raises:
             NotFound: No server of that name is configured.
         """
-        self._adapter(backend)
-        target = target_of(HTTP, backend)
+        self._adapter(call.argument)
+        target, after = target_of(HTTP, call.argument), call.asked.after
         found, following = await asyncio.to_thread(self._kept.after, target, after, _ROWS_AT_ONCE)
         live = (_kept_view(one) for one in found if one.stands is Stands.LIVE)
         return KeptList(kept=tuple(one for one in live if one is not None), next=following)
 
-    async def adopt(self, by: Principal, backend: str, asked: AdoptRequest) -> AdoptView:
+    @route(ADOPT_FOUND)
+    async def adopt(self, call: OperatorCall[AdoptRequest]) -> AdoptView:
         """Take in what the server has and no verdict let in; see `Adopting.adopt`.
 
         What is flagged is hidden from everybody, until its key is written or deleted by the gate.
@@ -97,16 +114,17 @@ class BackendsCompared:
                 was taken in.
             StorageError: Not every item is recorded.
         """
+        asked, backend = call.asked, call.argument
         adapter = self._adapter(backend)
         if asked.vouch:
             raise MalformedRequest("vouch: no one can vouch for what was found on a server")
         if any(adapter.mark_of(one) is not None for one in asked.items):
             raise MalformedRequest(_SENT)
         # An agent may have written since the caller compared them.
-        views = (await self.compare(backend, asked.items)).compared
+        views = await self._compare(backend, asked.items)
         if any(one.tenant not in {None, asked.tenant} for one in views):
             raise MalformedRequest(_TAKEN, status=409)
-        done = await self._adopting.adopt(by, backend, asked)
+        done = await self._adopting.adopt(call)
         # An order that stood on the server is no memory here, so nothing else would hide it.
         flagged = tuple(
             item.key

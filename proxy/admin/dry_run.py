@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -27,7 +28,8 @@ from policy.ruleset import Ruleset
 from policy.text.fired import words_that_fired
 from policy.trust.ladder import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reason, Reject, Verdict
-from proxy.admin.wire.dry_run import ExplainRequest, ExplainStep, ExplainView
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.dry_run import EXPLAIN, ExplainRequest, ExplainStep, ExplainView
 from proxy.seams.observations import observation_for
 
 # The id that a dry run gives its candidate. Real candidates have random ids, so 32 zeros are never
@@ -140,6 +142,20 @@ def _view(verdict: Verdict, candidate: Candidate, facts: Facts) -> ExplainView:
         steps=tuple(steps),
         observation=observation_for(decision, reason, memory_class, lowered=lowered),
     )
+
+
+class DryRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """Judges hypothetical writes by the rules in force. Event loop only."""
+
+    explainer: Explainer
+    in_force: Callable[[], Ruleset]
+    now_ms: Callable[[], int]
+
+    @route(EXPLAIN)
+    async def explain(self, call: OperatorCall[ExplainRequest]) -> ExplainView:
+        """Judge a hypothetical write; nothing is staged, logged or stored."""
+        view = self.explainer.explain(call.asked, self.in_force(), self.now_ms())
+        return await asyncio.to_thread(with_words, view, call.asked)
 
 
 def with_words(view: ExplainView, asked: ExplainRequest) -> ExplainView:

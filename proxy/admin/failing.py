@@ -12,8 +12,18 @@ import msgspec
 
 from policy.after.matchers import Matcher, check_matcher
 from policy.after.signals import Grade
-from policy.model import Principal, Tenant
-from proxy.admin.wire.said import FailureList, FailureRequest, FailureView
+from policy.model import Tenant
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.queries import TenantQuery
+from proxy.admin.wire.route import NoQuery
+from proxy.admin.wire.said import (
+    FAILURE,
+    FAILURE_FILE,
+    FAILURES,
+    FailureList,
+    FailureRequest,
+    FailureView,
+)
 from proxy.seams.cases import TakesFeedback
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import GiveFeedback
@@ -29,23 +39,31 @@ class Failing:
         self._failures = failures
         self._feedback = feedback
 
-    async def all(self, tenant: Tenant) -> FailureList:
+    @route(FAILURES)
+    async def all(self, call: OperatorCall[TenantQuery]) -> FailureList:
         """The newest failures (reports of wrong answers) of a tenant."""
-        found = await asyncio.to_thread(self._failures.newest, tenant, _SHOWN_MAX)
+        found = await asyncio.to_thread(
+            self._failures.newest, Tenant(call.asked.tenant), _SHOWN_MAX
+        )
         return FailureList(failures=tuple(map(_view, found)))
 
-    async def one(self, failure_id: str) -> FailureView:
+    @route(FAILURE)
+    async def one(self, call: OperatorCall[NoQuery]) -> FailureView:
         """One failure (a report of a wrong answer).
 
         Raises:
             NotFound: No failure of that id is kept.
         """
+        return await self._one(call.argument)
+
+    async def _one(self, failure_id: str) -> FailureView:
         found = await asyncio.to_thread(self._failures.get, failure_id)
         if found is None:
             raise NotFound("no failure of that id is kept")
         return _view(found)
 
-    async def file(self, by: Principal, asked: FailureRequest) -> FailureView:
+    @route(FAILURE_FILE)
+    async def file(self, call: OperatorCall[FailureRequest]) -> FailureView:
         """Record, for an operator, that an answer of a tenant was wrong.
 
         Raises:
@@ -53,6 +71,7 @@ class Failing:
                 cannot be looked for.
             NotFound: The answer is not known; the message says since when answers are recorded.
         """
+        asked = call.asked
         if asked.expect or asked.forbid:
             try:
                 check_matcher(Matcher(must=asked.expect, must_not=asked.forbid))
@@ -66,9 +85,9 @@ class Failing:
             expect=asked.expect,
             forbid=asked.forbid,
         )
-        of_tenant = msgspec.structs.replace(by, tenant=Tenant(asked.tenant))
+        of_tenant = msgspec.structs.replace(call.by, tenant=Tenant(asked.tenant))
         noted = await self._feedback.take(of_tenant, said)
-        return await self.one(noted.failure_id)
+        return await self._one(noted.failure_id)
 
 
 def _view(failure: Failure) -> FailureView:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.admin.wire.judging import JudgeAnswerView, JudgeTestView
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.judging import JUDGE_TEST, JudgeAnswerView, JudgeTestView
+from proxy.admin.wire.route import Empty
 from proxy.seams.cases import AsksJudges, ShownMemory
 from proxy.seams.faults import NotFound
 
@@ -21,12 +23,14 @@ class JudgeTests:
     def __init__(self, judges: AsksJudges) -> None:
         self._judges = judges
 
-    async def test(self, name: str) -> JudgeTestView:
+    @route(JUDGE_TEST)
+    async def test(self, call: OperatorCall[Empty]) -> JudgeTestView:
         """Ask a judge the same built-in question twice, one after the other.
 
         Raises:
             NotFound: No judge has this name.
         """
+        name = call.argument
         if name not in self._judges.names():
             raise NotFound("no [[judge]] table has that name")
         opinions = [

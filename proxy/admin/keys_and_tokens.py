@@ -5,8 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from policy.model import Candidate, ChangeKind, MemoryId, Principal, PrincipalId, Scope, Tenant
+from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import key_view
+from proxy.admin.wire.route import Empty, NoQuery
 from proxy.admin.wire.store import (
+    KEY_ADD,
+    KEY_REVOKE,
+    KEY_ROTATE,
+    KEYS,
+    TOKEN,
     KeyList,
     KeyRequest,
     KeyView,
@@ -45,7 +52,8 @@ class Credentials:
         self._authenticator = authenticator
         self._surroundings = surroundings
 
-    def all(self) -> KeyList:
+    @route(KEYS)
+    async def all(self, _call: OperatorCall[NoQuery]) -> KeyList:
         """The records of every API key, revoked ones included."""
         records = self._reader.keys()
         return KeyList(keys=tuple(key_view(record) for record in records))
@@ -57,12 +65,14 @@ class Credentials:
             record.principal.principal_id == principal_id for record in records
         )
 
-    async def add(self, by: Principal, asked: KeyRequest) -> NewKeyView:
+    @route(KEY_ADD)
+    async def add(self, call: OperatorCall[KeyRequest]) -> NewKeyView:
         """A key for a new principal, or one more for a known one.
 
         Raises:
             MalformedRequest: A principal with other rights has the name (status 409).
         """
+        asked = call.asked
         principal = Principal(
             principal_id=PrincipalId(asked.name),
             tenant=Tenant(asked.tenant or asked.name),
@@ -80,29 +90,31 @@ class Credentials:
                 raise MalformedRequest(
                     "name: taken by a principal with another tenant, channel or claims", status=409
                 )
-        return await self._put_new_key(by, principal)
+        return await self._put_new_key(call.by, principal)
 
-    async def rotate(self, by: Principal, key_id: str, asked: RotateRequest) -> NewKeyView:
+    @route(KEY_ROTATE)
+    async def rotate(self, call: OperatorCall[RotateRequest]) -> NewKeyView:
         """A new key for the same principal; the old one ends now or after the grace.
 
         Raises:
             NotFound: No key has this id.
             MalformedRequest: The key has ended; a revocation is final.
         """
-        old = self._key(key_id)
+        old = self._key(call.argument)
         if old.revoked_at_ms is not None and old.revoked_at_ms <= self._surroundings.now_ms():
             raise MalformedRequest("key: it has ended; add another one", status=409)
-        made = await self._put_new_key(by, old.principal)
-        await self._end_key(by, old, asked.grace_seconds * 1_000)
+        made = await self._put_new_key(call.by, old.principal)
+        await self._end_key(call.by, old, call.asked.grace_seconds * 1_000)
         return made
 
-    async def revoke(self, by: Principal, key_id: str) -> KeyView:
+    @route(KEY_REVOKE)
+    async def revoke(self, call: OperatorCall[Empty]) -> KeyView:
         """End a key now.
 
         Raises:
             NotFound: No key has this id.
         """
-        return key_view(await self._end_key(by, self._key(key_id), 0))
+        return key_view(await self._end_key(call.by, self._key(call.argument), 0))
 
     async def _put_new_key(self, by: Principal, principal: Principal) -> NewKeyView:
         made = mint_key(principal, self._surroundings.now_ms())
@@ -130,13 +142,14 @@ class Credentials:
                 return record
         raise NotFound("there is no key of that id")
 
-    def mint_token(self, asked: TokenRequest) -> TokenView:
+    @route(TOKEN)
+    async def mint_token(self, call: OperatorCall[TokenRequest]) -> TokenView:
         """A token that lets one write land in a class that its source may not write.
 
         Raises:
             MalformedRequest: The principal is unknown, or the classes do not fit the write.
         """
-        now_ms = self._surroundings.now_ms()
+        asked, now_ms = call.asked, self._surroundings.now_ms()
         nonce = asked.nonce or (
             f"{self._reader.status().incarnation}:{self._surroundings.random_hex(16)}"
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from policy.after.parole import Trial
-from policy.model import MemoryId, Principal, Tenant
-from proxy.admin.wire.upkeep import ParoleRequest, ParoleView, TrialStepView, TrialView
+from policy.model import Tenant
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.upkeep import PAROLE, ParoleRequest, ParoleView, TrialStepView, TrialView
 from proxy.aftermath.paroling import Paroled, Paroling
 from proxy.seams.faults import MalformedRequest
 from storage.interfaces import MemoryWriter
@@ -18,7 +19,8 @@ class ParolesAsked(msgspec.Struct, frozen=True, kw_only=True):
     paroling: Paroling
     writer: MemoryWriter
 
-    async def parole(self, by: Principal, memory_id: MemoryId, asked: ParoleRequest) -> ParoleView:
+    @route(PAROLE)
+    async def parole(self, call: OperatorCall[ParoleRequest]) -> ParoleView:
         """Show a hidden memory again if it passes its trial, or without one.
 
         Raises:
@@ -27,13 +29,13 @@ class ParolesAsked(msgspec.Struct, frozen=True, kw_only=True):
             UnknownMemory: The tenant has no such memory, or it was deleted.
             MemoryMoved: The memory was changed during its trial; nothing was done.
         """
-        tenant = Tenant(asked.tenant)
+        asked, memory_id, tenant = call.asked, call.memory_id, Tenant(call.asked.tenant)
         if asked.without_trial is not bool(asked.reason):
             raise MalformedRequest("a parole without a trial, and no other, needs a reason")
         if asked.without_trial:
-            standing = await self.writer.parole(memory_id, tenant, by.principal_id, asked.reason)
+            standing = await self.writer.parole(memory_id, tenant, call.operator, asked.reason)
             return _view(Paroled(standing=standing))
-        return _view(await self.paroling.parole(tenant, memory_id, by.principal_id))
+        return _view(await self.paroling.parole(tenant, memory_id, call.operator))
 
 
 def _view(done: Paroled) -> ParoleView:

@@ -15,11 +15,16 @@ import msgspec
 from policy.labels.forwarded_call import call_of
 from policy.lines import lines_of, place_of
 from policy.model import Candidate, CandidateId, ChangeKind, PrincipalId
+from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.persons_word import REVIEW, Deciding
 from proxy.admin.views import held_view
 from proxy.admin.wire.ids import BEGINNING_LEN_MIN
 from proxy.admin.wire.review_queue import (
+    DENY_LINES,
+    GROUP,
     LINES_SHOWN,
+    RELEASE_LINES,
+    WAITING,
     Act,
     ActView,
     GroupView,
@@ -27,6 +32,7 @@ from proxy.admin.wire.review_queue import (
     ReviewFilter,
     ReviewPage,
 )
+from proxy.admin.wire.route import NoQuery
 from proxy.admin.wire.store import HeldView
 from proxy.seams.delivery import Way
 from proxy.seams.faults import MalformedRequest, NotFound
@@ -95,13 +101,30 @@ class Queue:
         self._out = surroundings
         self._settle = settle
 
-    async def page(self, asked: ReviewFilter) -> ReviewPage:
+    @route(WAITING)
+    async def page(self, call: OperatorCall[ReviewFilter]) -> ReviewPage:
         """Held candidates that fit the filter, oldest first, each with its first characters."""
+        asked = call.asked
         held = await asyncio.to_thread(self._reader.held)
         found = [one for one in held if asked.fits(one)]
         shown = found[: min(asked.limit, PAGE_LEN_MAX)]
         rows = await asyncio.to_thread(self._rows, shown)
         return ReviewPage(held=rows, total=len(found), waiting=len(held), fits=asked.said)
+
+    @route(GROUP)
+    async def group_asked(self, call: OperatorCall[NoQuery]) -> GroupView:
+        """What waits in a group, for an operator."""
+        return await self.group(call.argument)
+
+    @route(RELEASE_LINES)
+    async def release_asked(self, call: OperatorCall[Act]) -> ActView:
+        """Let in the lines that an operator was shown."""
+        return await self.release(call.argument, call.asked, call.operator)
+
+    @route(DENY_LINES)
+    async def deny_asked(self, call: OperatorCall[Act]) -> ActView:
+        """Refuse the lines that an operator was shown."""
+        return await self.deny(call.argument, call.asked, call.operator)
 
     async def group(self, subject: str) -> GroupView:
         """What waits in a group; for the id of a candidate, what waits of that candidate.

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from policy.model import MemoryId, Tenant
-from proxy.admin.wire.queries import RecallsQuery
-from proxy.admin.wire.recalled import RecalledView, RecallList, RecallView, ReplyView, SeenView
+from proxy.admin.id_search import IdSearch
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.ids import SESSION_ID_LEN, IdKind
+from proxy.admin.wire.queries import RecallsQuery, TenantQuery
+from proxy.admin.wire.recalled import (
+    RECALL,
+    RECALLS,
+    REPLY,
+    RecalledView,
+    RecallList,
+    RecallView,
+    ReplyView,
+    SeenView,
+)
+from proxy.admin.wire.route import NoQuery
 from proxy.seams.faults import NotFound
 from storage.recalls import Recall, Recalls
 
@@ -17,11 +32,21 @@ class RecalledReads:
     Event loop only; the ledger's files are read in a thread.
     """
 
-    def __init__(self, ledger: Recalls) -> None:
+    def __init__(self, ledger: Recalls, ids: IdSearch) -> None:
         self._ledger = ledger
+        self._ids = ids
 
-    async def all(self, asked: RecallsQuery) -> RecallList:
+    @route(RECALLS)
+    async def all(self, call: OperatorCall[RecallsQuery]) -> RecallList:
         """The newest reads of a tenant, of a session, or those that showed one memory."""
+        asked, tenant = call.asked, Tenant(call.asked.tenant)
+        if asked.memory_id is not None:
+            whole = await self._ids.whole(IdKind.MEMORY, asked.memory_id, tenant)
+            asked = msgspec.structs.replace(asked, memory_id=whole)
+        # The ledger of sessions may have lost one that the recall ledger still names.
+        if asked.session is not None and len(asked.session) < SESSION_ID_LEN:
+            whole = await self._ids.whole(IdKind.SESSION, asked.session, tenant)
+            asked = msgspec.structs.replace(asked, session=whole)
         return await asyncio.to_thread(self._all, asked)
 
     def _all(self, asked: RecallsQuery) -> RecallList:
@@ -34,24 +59,27 @@ class RecalledReads:
         since_ms = self._ledger.kept_since_ms
         return RecallList(kept_since_ms=since_ms, recalls=tuple(map(recall_view, found)))
 
-    async def one(self, recall_id: str) -> RecallView:
+    @route(RECALL)
+    async def one(self, call: OperatorCall[NoQuery]) -> RecallView:
         """One recorded read of memories.
 
         Raises:
             NotFound: The read is not kept; the error's detail says since when reads are kept.
         """
-        found = await asyncio.to_thread(self._ledger.recall, recall_id)
+        found = await asyncio.to_thread(self._ledger.recall, call.argument)
         if found is None:
             raise await self._not_kept("recall")
         return recall_view(found)
 
-    async def reply(self, tenant: str, reply_id: str) -> ReplyView:
+    @route(REPLY)
+    async def reply(self, call: OperatorCall[TenantQuery]) -> ReplyView:
         """One reply of a model, by the id that its API gave it.
 
         Raises:
             NotFound: The reply is not kept; the error's detail says since when replies are kept.
         """
-        found = await asyncio.to_thread(self._ledger.reply, Tenant(tenant), reply_id)
+        tenant = Tenant(call.asked.tenant)
+        found = await asyncio.to_thread(self._ledger.reply, tenant, call.argument)
         if found is None:
             raise await self._not_kept("reply")
         return ReplyView(

@@ -7,10 +7,17 @@ from typing import Final
 
 from policy.after.matchers import Applies, Matcher, check_matcher
 from policy.anchors import content_words, contradicts
-from policy.model import Principal, Tenant
+from policy.model import PrincipalId, Tenant
 from policy.text.skeleton import skeleton
 from policy.text.whole_words import PATTERN_PREFIX, compiled
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.queries import TenantQuery
 from proxy.admin.wire.registered import (
+    ANCHOR_PUT,
+    ANCHORS,
+    CANARIES,
+    CANARIES_RUN,
+    CANARY_PUT,
     AnchorList,
     AnchorRequest,
     AnchorView,
@@ -50,16 +57,20 @@ class Registering:
         self._writer = writer
         self._out = surroundings
 
-    def anchors(self, tenant: Tenant) -> AnchorList:
+    @route(ANCHORS)
+    async def anchors(self, call: OperatorCall[TenantQuery]) -> AnchorList:
         """The anchors (registered truths) of a tenant."""
-        return AnchorList(anchors=tuple(map(anchor_view, self._reader.anchors(tenant))))
+        known = self._reader.anchors(Tenant(call.asked.tenant))
+        return AnchorList(anchors=tuple(map(anchor_view, known)))
 
-    async def put_anchor(self, by: Principal, asked: AnchorRequest) -> AnchorView:
+    @route(ANCHOR_PUT)
+    async def put_anchor(self, call: OperatorCall[AnchorRequest]) -> AnchorView:
         """Register an anchor, or replace the anchor with the same id.
 
         Raises:
             MalformedRequest: An entry of the matcher cannot be tried; nothing was changed.
         """
+        asked = call.asked
         matcher = Matcher(
             must=asked.must,
             must_not=asked.must_not,
@@ -75,15 +86,18 @@ class Registering:
             created_at_ms=self._out.now_ms(),
             matcher=kept,
         )
-        await self._put(by, anchor)
+        await self._put(call.operator, anchor)
         return anchor_view(anchor)
 
-    async def canaries(self, tenant: Tenant) -> CanaryList:
+    @route(CANARIES)
+    async def canaries(self, call: OperatorCall[TenantQuery]) -> CanaryList:
         """The canaries (questions for retrieval) of a tenant."""
+        tenant = call.asked.tenant
         known = await asyncio.to_thread(self._reader.canaries)
         return CanaryList(canaries=tuple(canary_view(one) for one in known if one.tenant == tenant))
 
-    async def run_canaries(self, by: Principal, asked: CanaryRunRequest) -> CanaryRunView:
+    @route(CANARIES_RUN)
+    async def run_canaries(self, call: OperatorCall[CanaryRunRequest]) -> CanaryRunView:
         """Ask retrieval the questions of a tenant's canaries.
 
         Raises:
@@ -91,7 +105,7 @@ class Registering:
         """
         if self._canaries is None:
             raise MalformedRequest("this store embeds no text: its canaries cannot be asked")
-        found = await self._canaries.run(Tenant(asked.tenant), by.principal_id)
+        found = await self._canaries.run(Tenant(call.asked.tenant), call.operator)
         return CanaryRunView(
             outcomes=tuple(
                 CanaryOutcomeView(
@@ -105,12 +119,14 @@ class Registering:
             )
         )
 
-    async def put_canary(self, by: Principal, asked: CanaryRequest) -> CanaryView:
+    @route(CANARY_PUT)
+    async def put_canary(self, call: OperatorCall[CanaryRequest]) -> CanaryView:
         """Register a canary (questions for retrieval), or replace the canary with the same id.
 
         Raises:
             MalformedRequest: An entry of the matcher cannot be tried; nothing was changed.
         """
+        asked = call.asked
         matcher = Matcher(
             must=asked.must,
             must_not=asked.must_not,
@@ -125,10 +141,10 @@ class Registering:
             created_at_ms=self._out.now_ms(),
             matcher=_checked(matcher),
         )
-        await self._put(by, canary)
+        await self._put(call.operator, canary)
         return canary_view(canary)
 
-    async def _put(self, by: Principal, anchor: Anchor) -> None:
+    async def _put(self, by: PrincipalId, anchor: Anchor) -> None:
         # Anchors and canaries are rows of one table, so registering one under an id of the other
         # kind would replace that row unnoticed.
         known = await asyncio.to_thread(self._reader.canaries)
@@ -137,7 +153,7 @@ class Registering:
         if any((one.tenant, one.anchor_id) == named for one in others):
             other = "an anchor" if anchor.is_canary else "a canary"
             raise MalformedRequest(f"{other} of this tenant has that id: choose another one")
-        await self._writer.put_anchor(anchor, by.principal_id)
+        await self._writer.put_anchor(anchor, by)
 
 
 def anchor_view(anchor: Anchor) -> AnchorView:

@@ -6,9 +6,16 @@ import asyncio
 
 import msgspec
 
-from policy.model import Principal, PrincipalId, Tenant
+from policy.model import PrincipalId, Tenant
+from proxy.admin.answers_blamed import case_view
+from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.incidents import (
     CAUGHT_NAMED_MAX,
+    INCIDENTS,
+    ISOLATE,
+    RESUME,
+    REWIND,
+    UNDO,
     CaughtView,
     IncidentList,
     IncidentView,
@@ -18,8 +25,9 @@ from proxy.admin.wire.incidents import (
     RewindView,
     TouchedView,
 )
-from proxy.admin.wire.wrong_answers import CaseView
+from proxy.admin.wire.route import Empty, NoQuery
 from proxy.seams.faults import MalformedRequest
+from storage.cases import Cases
 from storage.incidents import Contained, Incident, Incidents, Past, Reach
 
 
@@ -27,27 +35,31 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
     """Isolates and rewinds memories. Event loop only; the store is searched in a thread."""
 
     incidents: Incidents
+    cases: Cases
 
-    def all(self, wrong_answers: tuple[CaseView, ...] = ()) -> IncidentList:
+    @route(INCIDENTS)
+    async def all(self, _call: OperatorCall[NoQuery]) -> IncidentList:
         """Every isolation and rewind, oldest first, with the incidents of wrong answers."""
         incidents = tuple(_incident_view(one) for one in self.incidents.all())
-        return IncidentList(incidents=incidents, wrong_answers=wrong_answers)
+        cases = await asyncio.to_thread(self.cases.all)
+        return IncidentList(incidents=incidents, wrong_answers=tuple(map(case_view, cases)))
 
-    async def isolate(self, by: Principal, asked: IsolateRequest) -> IsolationView:
+    @route(ISOLATE)
+    async def isolate(self, call: OperatorCall[IsolateRequest]) -> IsolationView:
         """Hide all memories that fit the request, or with `dry_run` only name them.
 
         Raises:
             MalformedRequest: The request names only a tenant, so every memory of it would be
                 hidden.
         """
-        reach = _reach_of(asked)
+        asked, reach = call.asked, _reach_of(call.asked)
         if reach.whole_tenant:
             raise MalformedRequest(
                 "name a principal, an origin, a session, a target or a time: without one of them "
                 "every memory of the tenant would be hidden"
             )
         if not asked.dry_run:
-            done = await self.incidents.isolate(reach, by.principal_id, asked.reason)
+            done = await self.incidents.isolate(reach, call.operator, asked.reason)
             return _isolation_view(done)
         found = await asyncio.to_thread(self.incidents.reached, reach)
         return IsolationView(
@@ -68,19 +80,21 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
             ),
         )
 
-    async def rewind(self, by: Principal, asked: RewindRequest) -> RewindView:
+    @route(REWIND)
+    async def rewind(self, call: OperatorCall[RewindRequest]) -> RewindView:
         """Put memories that fit back into an earlier state, or with `dry_run` only count them.
 
         Raises:
             MalformedRequest: The request names no earlier state, or two.
         """
+        asked = call.asked
         if (asked.to_version is None) is (asked.to_ms is None):
             raise MalformedRequest("name a version or a time to go back to, and not both")
         reach, to = _reach_of(asked), Past(version=asked.to_version, at_ms=asked.to_ms)
         if asked.dry_run:
             done = await asyncio.to_thread(self.incidents.planned, reach, to)
         else:
-            done = await self.incidents.rewind(reach, to, by.principal_id, asked.reason)
+            done = await self.incidents.rewind(reach, to, call.operator, asked.reason)
         return RewindView(
             incident=None if done.incident is None else _incident_view(done.incident),
             version=done.version,
@@ -100,17 +114,19 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
             lost=done.lost[:CAUGHT_NAMED_MAX],
         )
 
-    async def undo(self, by: Principal, incident_id: str) -> IsolationView:
+    @route(UNDO)
+    async def undo(self, call: OperatorCall[Empty]) -> IsolationView:
         """Undo an isolation or a rewind.
 
         What an isolation hid is shown again, except memories that are hidden for another reason
         too. The memories of a rewind get back the state that they had right before it.
         """
-        return _isolation_view(await self.incidents.undo(incident_id, by.principal_id))
+        return _isolation_view(await self.incidents.undo(call.argument, call.operator))
 
-    async def resume(self, by: Principal, incident_id: str) -> IsolationView:
+    @route(RESUME)
+    async def resume(self, call: OperatorCall[Empty]) -> IsolationView:
         """Finish an isolation, or the undoing of one, that a crash interrupted."""
-        return _isolation_view(await self.incidents.resume(incident_id, by.principal_id))
+        return _isolation_view(await self.incidents.resume(call.argument, call.operator))
 
 
 def _reach_of(asked: IsolateRequest | RewindRequest) -> Reach:

@@ -17,6 +17,9 @@ import msgspec
 from policy.after.retention import Due, Pass
 from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
 from policy.ruleset import Ruleset
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.views import due_view
+from proxy.admin.wire.upkeep import RETENTION, RetentionRequest, RetentionView
 from proxy.seams.operation import Proposal, Write, Written
 from proxy.seams.performs import Performs
 from proxy.seams.surroundings import Surroundings
@@ -30,6 +33,7 @@ DIALECT: Final = "retention"
 # The most memories purged per sweep: one batch of the writer, and so the files are rewritten once.
 BATCH_LEN_MAX: Final = 256
 SLICE_LEN: Final = 1_000
+_DUE_NAMED_MAX: Final = 1_000
 _PAUSE_S: Final = 0.002
 
 
@@ -73,6 +77,16 @@ class Retaining:
             purged = await self._purge(due[:BATCH_LEN_MAX])
         _LOG.info("retention sweep", extra={"fields": {"due": len(due), "purged": purged}})
         return Swept(due=due, purged_count=purged)
+
+    @route(RETENTION)
+    async def sweep_asked(self, call: OperatorCall[RetentionRequest]) -> RetentionView:
+        """Erase a batch of memories that the ruleset no longer keeps, or only list them."""
+        swept = await self.sweep(dry_run=call.asked.dry_run)
+        return RetentionView(
+            due_count=len(swept.due),
+            purged_count=swept.purged_count,
+            due=tuple(map(due_view, swept.due[:_DUE_NAMED_MAX])),
+        )
 
     async def _find(self) -> tuple[Due, ...]:
         found = Pass(self._ruleset().retention, self._out.now_ms())

@@ -11,10 +11,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from policy.model import PrincipalId
 from policy.ruleset import Ruleset, RulesetError, parse_ruleset
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.route import NoQuery
+from proxy.admin.wire.store import POLICY, PolicyView
+from proxy.admin.wire.upkeep import RELOAD, PolicyReloadRequest, PolicyReloadView
 from proxy.seams.faults import RulesetRefused
 from proxy.settings.load import SettingsError
 from proxy.settings.wider import wider_rules
@@ -27,17 +29,6 @@ MEM0: Final = "mem0"
 # Seconds between two readings of the file, which must be equal: a file that is being written may be
 # cut off at a place where it is still valid TOML.
 SETTLE_S: Final = 0.05
-
-
-class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
-    """The ruleset in force after a reload.
-
-    `changed` tells whether its text differs from the old one.
-    """
-
-    digest: str
-    epoch: int
-    changed: bool
 
 
 def parse_rules(text: str) -> Ruleset:
@@ -72,7 +63,7 @@ class Rules:
         self._settle_s = settle_s
         self._one_at_a_time = asyncio.Lock()
 
-    async def reload(self, by: PrincipalId, digest: str | None = None) -> Reloaded:
+    async def reload(self, by: PrincipalId, digest: str | None = None) -> PolicyReloadView:
         """Read the file again and put its rules in force; its digest has to be `digest`.
 
         A candidate that waits for the writer is judged by the rules that are in force on its turn;
@@ -100,11 +91,22 @@ class Rules:
             "ruleset in force",
             extra={"fields": {"digest": adopted.digest, "epoch": adopted.epoch}},
         )
-        return Reloaded(
+        return PolicyReloadView(
             digest=adopted.digest,
             epoch=adopted.epoch,
             changed=adopted.digest != before.digest,
         )
+
+    @route(POLICY)
+    async def shown(self, _call: OperatorCall[NoQuery]) -> PolicyView:
+        """The ruleset in force."""
+        rules = self.in_force()
+        return PolicyView(digest=rules.digest, epoch=rules.epoch, text=self.text)
+
+    @route(RELOAD)
+    async def reload_asked(self, call: OperatorCall[PolicyReloadRequest]) -> PolicyReloadView:
+        """Put the ruleset's file in force as it is now, for an operator; as `reload` does."""
+        return await self.reload(call.operator, call.asked.digest)
 
     async def reload_by_signal(self) -> None:
         """Reload for a signal; an error goes into the log, because no caller waits for it."""

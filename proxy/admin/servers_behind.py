@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from policy.model import CandidateId, Forwarded, Principal, PrincipalId, Tenant
+from policy.model import CandidateId, Forwarded, PrincipalId, Tenant
+from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import server_view, unsettled_view
-from proxy.admin.wire.upkeep import ServerList, ServerView, UnsettledList
+from proxy.admin.wire.queries import AnyTenantQuery, TenantQuery
+from proxy.admin.wire.upkeep import (
+    APPROVE,
+    SERVERS,
+    SETTLE,
+    UNSETTLED,
+    ApproveRequest,
+    ServerList,
+    ServerView,
+    SettleRequest,
+    UnsettledList,
+)
 from proxy.seams.faults import NotFound
 from storage.interfaces import Forwards, Pins
 from storage.values import Behind
@@ -17,24 +29,37 @@ class ServersBehind:
         self._pins = pins
         self._forwards = forwards
 
-    def servers(self, tenant: Tenant) -> ServerList:
+    @route(SERVERS)
+    async def servers(self, call: OperatorCall[TenantQuery]) -> ServerList:
         """Every MCP server of a tenant whose tools were listed at least once."""
-        return ServerList(servers=tuple(server_view(one) for one in self._pins.all(tenant)))
+        pinned = self._pins.all(Tenant(call.asked.tenant))
+        return ServerList(servers=tuple(map(server_view, pinned)))
 
-    async def approve(
-        self, by: Principal, tenant: Tenant, server: str, digest: str | None
-    ) -> ServerView:
+    @route(APPROVE)
+    async def approve(self, call: OperatorCall[ApproveRequest]) -> ServerView:
         """Approve a server's tools as they were listed last; leaves a leaf.
 
         Raises:
             UnknownPins: There is no such server, or its tools are not those of the digest.
         """
-        return server_view(await self._pins.approve(tenant, server, by.principal_id, digest))
+        tenant, digest = Tenant(call.asked.tenant), call.asked.digest
+        done = await self._pins.approve(tenant, call.argument, call.operator, digest)
+        return server_view(done)
 
-    def unsettled(self, tenant: Tenant | None) -> UnsettledList:
+    @route(UNSETTLED)
+    async def unsettled(self, call: OperatorCall[AnyTenantQuery]) -> UnsettledList:
         """Admitted changes that may be missing on their servers, oldest first."""
+        tenant = call.asked.tenant
+        return self._unsettled(None if tenant is None else Tenant(tenant))
+
+    def _unsettled(self, tenant: Tenant | None) -> UnsettledList:
         pending = self._forwards.pending(tenant)
-        return UnsettledList(unsettled=tuple(unsettled_view(one) for one in pending))
+        return UnsettledList(unsettled=tuple(map(unsettled_view, pending)))
+
+    @route(SETTLE)
+    async def settle_asked(self, call: OperatorCall[SettleRequest]) -> UnsettledList:
+        """Record what an operator found out, as `settle` does."""
+        return await self.settle(call.operator, call.candidate_id, done=call.asked.done)
 
     async def settle(
         self, by: PrincipalId, candidate_id: CandidateId, *, done: bool
@@ -53,4 +78,4 @@ class ServersBehind:
         behind = Behind(tenant=candidate.tenant, target=candidate.target, by=by)
         result = Forwarded.DONE if done else Forwarded.FAILED
         await self._forwards.settle(behind, ((candidate_id, result),))
-        return self.unsettled(None)
+        return self._unsettled(None)

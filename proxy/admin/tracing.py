@@ -9,8 +9,10 @@ from typing import Final
 import msgspec
 
 from policy.model import ChangeKind, HistoryEntry, Memory, MemoryId, SourceKind, Tenant
+from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import proof_view
-from proxy.admin.wire.provenance import ProvenanceNode, ProvenanceStep, ProvenanceView
+from proxy.admin.wire.provenance import PROVENANCE, ProvenanceNode, ProvenanceStep, ProvenanceView
+from proxy.admin.wire.queries import TenantQuery
 from proxy.ledger.sessions import Sessions
 from proxy.ledger.wire import OriginView, SegmentView
 from proxy.seams.faults import NotFound
@@ -38,12 +40,14 @@ class Tracing(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     ledger: Sessions
 
-    async def trace(self, tenant: Tenant, memory_id: MemoryId) -> ProvenanceView:
+    @route(PROVENANCE)
+    async def trace(self, call: OperatorCall[TenantQuery]) -> ProvenanceView:
         """A memory and all that it came from, breadth first, up to `MEMORIES_MAX`.
 
         Raises:
             NotFound: The tenant never had a memory with this id.
         """
+        tenant, memory_id = Tenant(call.asked.tenant), call.memory_id
         waiting, seen = deque([memory_id]), {memory_id}
         nodes: list[ProvenanceNode] = []
         while waiting and len(nodes) < MEMORIES_MAX:

@@ -7,7 +7,7 @@ import argparse
 import msgspec
 
 from proxy.admin.wire.judging import JudgeAnswerView, JudgeTestView
-from proxy.admin.wire.store import Empty
+from proxy.admin.wire.route import Empty
 from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit

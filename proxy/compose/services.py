@@ -19,14 +19,19 @@ from policy.model import Tenant
 from proxy.admin.adopting import Adopting
 from proxy.admin.answers_blamed import WrongAnswers
 from proxy.admin.backends_compared import BackendsCompared
-from proxy.admin.commands import Operate
+from proxy.admin.candidates import Candidates
 from proxy.admin.confirm_links import Confirming
-from proxy.admin.dry_run import Explainer
+from proxy.admin.dry_run import DryRuns, Explainer
 from proxy.admin.failing import Failing
+from proxy.admin.id_search import IdSearch
 from proxy.admin.judge_tests import JudgeTests
 from proxy.admin.keys_and_tokens import Credentials
+from proxy.admin.memories import Memories
+from proxy.admin.operator_call import handlers
+from proxy.admin.overview import Overview
 from proxy.admin.paroles_asked import ParolesAsked
 from proxy.admin.persons_word import Deciding
+from proxy.admin.principal_trust import PrincipalTrust
 from proxy.admin.queue import Queue
 from proxy.admin.recalled_reads import RecalledReads
 from proxy.admin.registering import Registering
@@ -35,6 +40,7 @@ from proxy.admin.retention import Retaining
 from proxy.admin.rules_in_force import Rules
 from proxy.admin.servers_behind import ServersBehind
 from proxy.admin.tracing import Tracing
+from proxy.admin.wire.operator_routes import ROUTES
 from proxy.aftermath.blaming import Blaming
 from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.feedback import TakingFeedback
@@ -133,6 +139,47 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             authenticator=authenticator,
             surroundings=self.surroundings,
         )
+
+    def ids(self, ledger: Sessions) -> IdSearch:
+        """What finds whole ids by their beginnings."""
+        store = self.store
+        return IdSearch(
+            reader=store.reader,
+            under_quarantine=store.quarantined,
+            incidents=store.incidents,
+            forwards=store.forwards,
+            ledger=ledger,
+            withholding=None if self.memory is None else self.memory.withholding,
+        )
+
+    def of_memories(
+        self, operations: Operations, deciding: Deciding, ledger: Sessions, graphs: Graphs
+    ) -> tuple[Memories, Candidates, Overview]:
+        """What an operator may do about memories, held candidates, and the store."""
+        store = self.store
+        memories = Memories(
+            writer=store.writer,
+            reader=store.reader,
+            objections=store.objections,
+            under_quarantine=store.quarantined,
+            operations=operations,
+            ledger=ledger,
+        )
+        candidates = Candidates(
+            reader=store.reader,
+            writer=store.writer,
+            deciding=deciding,
+            ledger=ledger,
+            withholding=None if self.memory is None else self.memory.withholding,
+        )
+        overview = Overview(
+            writer=store.writer,
+            reader=store.reader,
+            audit=store.audit,
+            graphs=graphs,
+            ledger=ledger,
+        )
+        return memories, candidates, overview
 
     def registering(self, canaries: Canaries | None) -> Registering:
         """The commands that register anchors, and canaries if texts are embedded."""
@@ -350,8 +397,7 @@ class Services:
     def __init__(self, foundation: Foundation, executor: ThreadPoolExecutor, rules: Rules) -> None:
         settings, store, embedder = foundation.settings, foundation.store, foundation.embedder
         surroundings, memory = foundation.surroundings, foundation.memory
-        ledger, withholding = foundation.ledger(), None if memory is None else memory.withholding
-        keys, now_ms = store.reader.keys, surroundings.now_ms
+        ledger, keys, now_ms = foundation.ledger(), store.reader.keys, surroundings.now_ms
         self.authenticator = Authenticator(keys, settings.bindings, now_ms)
         signer, shadow = TokenSigner(store.token_key), Shadow(store.reader, embedder)
         self.confirming = Confirming(store.token_key, store.reader.held_candidate, surroundings)
@@ -379,37 +425,33 @@ class Services:
         self.deciding = foundation.deciding()
         store.expired = self.deciding.expired
         behind = ServersBehind(store.pins, store.forwards)
-        self.operate = Operate(
-            writer=store.writer,
-            reader=store.reader,
-            audit=store.audit,
-            objections=store.objections,
-            under_quarantine=store.quarantined,
-            operations=self.operations,
-            graphs=graphs,
-            deciding=self.deciding,
-            queue=Queue(
-                store.reader, self.deciding, surroundings, partial(behind.settle, done=True)
-            ),
-            credentials=foundation.credentials(signer, self.authenticator),
-            # Dry runs ask the enforcing gate, also in observe mode.
-            explainer=Explainer(gate=foundation.gate, probe=_TextProbe(shadow, embedder)),
-            rules=rules,
-            retaining=self.retaining,
-            behind=behind,
-            adopting=Adopting(self.guard, store.reader, store.writer),
-            backends=foundation.backends(self.guards.http),
-            failing=Failing(store.failures, self.feedback),
-            judge_tests=JudgeTests(Judges(settings.judges)),
-            registering=foundation.registering(canaries),
-            recalled=RecalledReads(store.recalls),
-            repairing=Repairing(incidents=store.incidents),
-            wrong_answers=foundation.wrong_answers(self.blaming),
-            tracing=Tracing(store=store, ledger=ledger),
-            paroles=ParolesAsked(paroling=self._paroling, writer=store.writer),
-            ledger=ledger,
-            surroundings=surroundings,
-            withholding=withholding,
+        self.queue = Queue(
+            store.reader, self.deciding, surroundings, partial(behind.settle, done=True)
+        )
+        credentials = foundation.credentials(signer, self.authenticator)
+        # Dry runs ask the enforcing gate, also in observe mode.
+        explainer = Explainer(gate=foundation.gate, probe=_TextProbe(shadow, embedder))
+        self.ledger, ids = ledger, foundation.ids(ledger)
+        self.features: tuple[object, ...] = (
+            ids,
+            self.queue,
+            credentials,
+            rules,
+            self.retaining,
+            behind,
+            *foundation.of_memories(self.operations, self.deciding, ledger, graphs),
+            PrincipalTrust(reader=store.reader, writer=store.writer, credentials=credentials),
+            DryRuns(explainer=explainer, in_force=rules.in_force, now_ms=now_ms),
+            Adopting(self.guard, store.reader, store.writer),
+            foundation.backends(self.guards.http),
+            Failing(store.failures, self.feedback),
+            JudgeTests(Judges(settings.judges)),
+            foundation.registering(canaries),
+            RecalledReads(store.recalls, ids),
+            Repairing(incidents=store.incidents, cases=store.cases),
+            foundation.wrong_answers(self.blaming),
+            Tracing(store=store, ledger=ledger),
+            ParolesAsked(paroling=self._paroling, writer=store.writer),
         )
 
     @property
@@ -419,7 +461,7 @@ class Services:
 
     def unmapped_tools(self) -> tuple[str, ...]:
         """Names of tools that seem to be about memory although no tool map describes them."""
-        return tuple(one.tool for one in self.operate.ledger.unmapped.all())[:_NAMED_MAX]
+        return tuple(one.tool for one in self.ledger.unmapped.all())[:_NAMED_MAX]
 
     def unbound_uids(self) -> tuple[int, ...]:
         """The uids of relays that are bound to no principal.
@@ -435,7 +477,7 @@ class Services:
 
         In a stopped sidecar, only what is asked for.
         """
-        ledger, retaining = self.operate.ledger, self.retaining
+        ledger, retaining = self.ledger, self.retaining
         retention_s = self._foundation.settings.retention_seconds
         async with self.blaming.working(resumes=listens):
             if not listens:
@@ -481,10 +523,12 @@ class Services:
             confirming=self.confirming,
             reader=self._foundation.store.reader,
             followed=self._foundation.store.followed,
-            queue=self.operate.queue,
+            queue=self.queue,
             authenticator=self.authenticator,
         )
-        return AdminFront(self.operate, self.authenticator, health, confirm_page, halt)
+        return AdminFront(
+            handlers(self.features, ROUTES), self.authenticator, health, confirm_page, halt
+        )
 
     async def model_front(
         self,
@@ -502,7 +546,7 @@ class Services:
             if self._foundation.settings.heal is Heal.ANSWER:
                 healing = self._foundation.memory.healing(self.reply_checks, halt)
             coupling = self._foundation.memory.coupled(coupling, checks)
-        ledger = self.operate.ledger
+        ledger = self.ledger
         coupling = Vetoing(coupling, veto, ledger.unmapped)
         upstreams = self._foundation.settings.models if couple else ()
         return ModelFront(

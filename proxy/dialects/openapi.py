@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
 
 import msgspec
 
+from proxy.dialects.described import ARGUMENT, Described
 from proxy.dialects.problem import PROBLEM_TYPE, Problem
-from proxy.dialects.query import NoQuery
 from proxy.dialects.strict_json.strict import JsonValue
 
 Schema = Mapping[str, JsonValue]
@@ -18,54 +17,12 @@ Schema = Mapping[str, JsonValue]
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
-_ARGUMENT: Final = re.compile(r"\{([a-z_]*)\}")
 _NONCE: Final[Schema] = {
     "name": "Idempotency-Key",
     "in": "header",
     "description": "The nonce of this write, where its body has none.",
     "schema": {"type": "string"},
 }
-
-
-class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """What a routing table says about one route.
-
-    `{name}` in the route's template is its variable segment.
-    """
-
-    method: str
-    template: str
-    summary: str
-    # The structs of query, body and answer, which the route's handler also uses.
-    takes: type[msgspec.Struct] = NoQuery
-    asks: type[msgspec.Struct] | None = None
-    answers: type[msgspec.Struct]
-    status: int = 200
-    # Members of the request's struct (`asks`) that are given in the path, not in the body.
-    in_path: tuple[str, ...] = ()
-    # The statuses of answers to a write that was not admitted; they carry problem details.
-    refuses: type[msgspec.Struct] | None = None
-    refused: tuple[int, ...] = ()
-
-    @property
-    def counted_as(self) -> str:
-        """The template without names of variables, under which telemetry counts requests."""
-        return _ARGUMENT.sub("{}", self.template)
-
-    def match(self, path: str) -> str | None:
-        """The variable segment of a path that fits the template; None if the path does not fit.
-
-        "" where the template has no variable segment.
-        """
-        found = _pattern(self.template).fullmatch(path)
-        if found is None:
-            return None
-        return found[1] if found.re.groups else ""
-
-
-@cache
-def _pattern(template: str) -> re.Pattern[str]:
-    return re.compile(_ARGUMENT.sub("([^/]{1,256})", re.sub(r"[.]", r"\\.", template)))
 
 
 class _Media(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +115,7 @@ class _Schemas:
         """The parameters that a request has in its path, query and head."""
         found: list[Schema] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-            for name in _ARGUMENT.findall(route.template)
+            for name in ARGUMENT.findall(route.template)
         ]
         whole = self._components[route.takes.__name__]
         properties, required = whole["properties"], whole.get("required", [])

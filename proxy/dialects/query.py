@@ -17,10 +17,6 @@ _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 _DIGITS: Final = re.compile(r"[0-9]{1,15}")
 
 
-class NoQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A query without parameters."""
-
-
 def query_as(given: Iterable[tuple[str, str]], shape: type[_Shape]) -> _Shape:
     """The query as this struct: each parameter must be known, and given once.
 

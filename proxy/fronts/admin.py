@@ -1,23 +1,24 @@
-"""The admin front: health, metrics, and the operator API. Routing only; `Operate` works."""
+"""The admin front: health, metrics, and the operator API. Routing only."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from policy.model import Channel, Principal, PrincipalId, Tenant
-from proxy.admin.commands import Operate
+from proxy.admin.operator_call import Handler, OperatorCall
+from proxy.admin.wire.operator_routes import API, ROUTES
+from proxy.admin.wire.route import AnyRoute
 from proxy.dialects.openapi import document
 from proxy.dialects.problem import problem
-from proxy.dialects.query import NoQuery, query_as
+from proxy.dialects.query import query_as
+from proxy.dialects.strict_json.strict import decode_as
 from proxy.fronts.confirm_page import ROUTE as CONFIRM_ROUTE
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.health import HEALTH_PATHS, READING, UNKNOWN_ROUTE, Health
-from proxy.fronts.operator_call import OperatorCall
-from proxy.fronts.operator_routes import API, ROUTES, Route
 from proxy.seams.faults import MethodNotAllowed, NotFound, Unauthenticated, UnknownWrite
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.seams.tenants import DEFAULT_TENANT
@@ -36,7 +37,7 @@ def admin_routes() -> frozenset[str]:
     return frozenset(fixed | {API + route.counted_as for route in ROUTES})
 
 
-def _matching(path: str) -> Iterator[tuple[Route, str]]:
+def _matching(path: str) -> Iterator[tuple[AnyRoute, str]]:
     """The routes that match a path, whatever their method, each with its variable segment."""
     if path.startswith(API):
         for route in ROUTES:
@@ -52,14 +53,14 @@ class AdminFront:
 
     def __init__(
         self,
-        operate: Operate,
+        handlers: Mapping[AnyRoute, Handler],
         authenticator: Authenticator,
         health: Health,
         confirm: ConfirmPage,
         halt: Callable[[], None],
     ) -> None:
         self._confirm = confirm
-        self._operate = operate
+        self._handlers = handlers
         self._authenticator = authenticator
         self._health = health
         self._halt = halt
@@ -80,14 +81,14 @@ class AdminFront:
             reply=done, route=template, principal=who[0], error_type=error_type, done=changes
         )
 
-    def _route(self, head: HttpRequest) -> tuple[Route | None, str]:
+    def _route(self, head: HttpRequest) -> tuple[AnyRoute | None, str]:
         method = "GET" if head.method == "HEAD" else head.method
         for route, argument in _matching(head.path):
             if route.method == method:
                 return route, argument
         return None, ""
 
-    def _template(self, head: HttpRequest, route: Route | None) -> str:
+    def _template(self, head: HttpRequest, route: AnyRoute | None) -> str:
         if route is not None:
             return API + route.counted_as
         if self._confirm.claims(head.path):
@@ -95,7 +96,7 @@ class AdminFront:
         return head.path if head.path in self.routes else UNKNOWN_ROUTE
 
     async def _serve(
-        self, incoming: Incoming, route: Route | None, argument: str, who: list[str]
+        self, incoming: Incoming, route: AnyRoute | None, argument: str, who: list[str]
     ) -> HttpReply:
         head = incoming.head
         healthy = self._health.answer(head)
@@ -114,10 +115,12 @@ class AdminFront:
                 raise MethodNotAllowed(allowed)
             raise NotFound if head.method in _SAFE else UnknownWrite
         request = await incoming.complete()
-        if route.takes is NoQuery:
-            query_as(request.query, NoQuery)
-        call = OperatorCall(by=by, incoming=incoming, request=request, argument=argument)
-        view = await route.handler(self._operate, call)
+        asked = query_as(request.query, route.takes)
+        if route.asks is not None:
+            # An empty body is read as an empty object.
+            asked = decode_as(request.body or b"{}", route.asks)
+        call = OperatorCall(by=by, asked=asked, argument=argument, trace=incoming.trace)
+        view = await self._handlers[route](call)
         return HttpReply(status=200, body=_ENCODER.encode(view))
 
     def _principal(self, head: HttpRequest, visit: Visit) -> Principal:

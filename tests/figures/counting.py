@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 import proxy.settings
+from proxy.admin.wire.operator_routes import ROUTES
 from proxy.cli.parser import commands
-from proxy.fronts.operator_routes import ROUTES
 from proxy.settings.load import setting_table
 from storage.tables.lmdb_store import TABLES
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from proxy.admin.wire.operator_routes import API, ROUTES
 from proxy.dialects.native.decode import ROUTES as NATIVE_ROUTES
-from proxy.fronts.operator_routes import API, ROUTES
 from tests.integration.json_schema import misfits
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
 

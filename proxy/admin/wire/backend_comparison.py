@@ -1,20 +1,18 @@
 """Requests and answers about memory servers behind the gate that speak HTTP.
 
-POST /backends/{backend}/compare     CompareRequest -> CompareView
-GET  /backends/{backend}/kept?after=                -> KeptList
-POST /backends/{backend}/adopt       AdoptRequest   -> AdoptView
-
 No answer has a text of a memory.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from proxy.admin.wire.queries import INDEX_MAX
+from proxy.admin.wire.route import get, post
+from proxy.admin.wire.upkeep import AdoptRequest, AdoptView
 from proxy.seams.guard import Item
 
 COMPARED_AT_ONCE = 64
@@ -70,3 +68,26 @@ class KeptList(msgspec.Struct, frozen=True, kw_only=True):
     kept: tuple[KeptView, ...]
     # What to ask on with; None at the end.
     next: int | None
+
+
+COMPARE: Final = post(
+    "/backends/{backend}/compare",
+    CompareRequest,
+    CompareView,
+    "How memories that a server has stand here: the same, different, or let in by no verdict.",
+    slow=True,
+)
+KEPT: Final = get(
+    "/backends/{backend}/kept",
+    KeptQuery,
+    KeptList,
+    "Live memories that a server should have, without their texts.",
+    slow=True,
+)
+ADOPT_FOUND: Final = post(
+    "/backends/{backend}/adopt",
+    AdoptRequest,
+    AdoptView,
+    "Take in, as of unknown origin, what a server has and no verdict let in.",
+    slow=True,
+)

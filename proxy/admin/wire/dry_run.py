@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from policy.model import TEXT_LEN_MAX, Basis, Channel, Claims, MemoryClass, SourceKind
+from proxy.admin.wire.route import post
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 
@@ -50,3 +51,11 @@ class ExplainView(msgspec.Struct, frozen=True, kw_only=True):
     fired: str | None = None
     # What an operator could change if an honest text is refused.
     remedy: str | None = None
+
+
+EXPLAIN: Final = post(
+    "/policy/explain",
+    ExplainRequest,
+    ExplainView,
+    "Judge a write that never happens, step by step.",
+)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from proxy.admin.wire.queries import TenantQuery
+from proxy.admin.wire.route import get
 
 IDS_SHOWN = 5
 BEGINNING_LEN_MIN = 4
@@ -39,3 +40,8 @@ class IdList(msgspec.Struct, frozen=True, kw_only=True):
 
     ids: tuple[str, ...]
     total: int
+
+
+IDS: Final = get(
+    "/ids", IdsQuery, IdList, "The ids of one kind that begin with the given characters."
+)

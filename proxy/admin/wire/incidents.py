@@ -1,15 +1,8 @@
-"""Requests and answers of the operator API about isolation and rewind.
-
-POST /isolate                        IsolateRequest -> IsolationView
-POST /rewind                         RewindRequest  -> RewindView
-GET  /incidents                                     -> IncidentList
-POST /incidents/{incident_id}/undo                  -> IsolationView
-POST /incidents/{incident_id}/resume                -> IsolationView
-"""
+"""Requests and answers of the operator API about isolation and rewind."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -18,6 +11,7 @@ from policy.model import (
     MemoryClass,
     SourceKind,
 )
+from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.admin.wire.store import Wide
 from proxy.admin.wire.wrong_answers import CaseView
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
@@ -154,3 +148,40 @@ class IsolationView(msgspec.Struct, frozen=True, kw_only=True):
     kept: int
     caught_count: int = 0
     caught: tuple[CaughtView, ...] = ()
+
+
+ISOLATE: Final = post(
+    "/isolate",
+    IsolateRequest,
+    IsolationView,
+    "Hide all memories that came from one place; `dry_run` only names them.",
+    slow=True,
+)
+REWIND: Final = post(
+    "/rewind",
+    RewindRequest,
+    RewindView,
+    "Put memories into an earlier state, by new commits; `dry_run` only counts them.",
+    slow=True,
+)
+INCIDENTS: Final = get(
+    "/incidents",
+    NoQuery,
+    IncidentList,
+    "Isolations and rewinds, and the incidents of wrong answers, oldest first.",
+    slow=True,
+)
+UNDO: Final = post(
+    "/incidents/{incident_id}/undo",
+    Empty,
+    IsolationView,
+    "Undo an isolation or a rewind; what is hidden for another reason as well stays hidden.",
+    slow=True,
+)
+RESUME: Final = post(
+    "/incidents/{incident_id}/resume",
+    Empty,
+    IsolationView,
+    "Finish an isolation or a rewind that was cut short.",
+    slow=True,
+)

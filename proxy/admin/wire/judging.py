@@ -1,11 +1,12 @@
-"""Requests and answers of the operator API about callers' judges.
-
-POST /judges/{judge}/test               -> JudgeTestView
-"""
+"""Requests and answers of the operator API about callers' judges."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+from proxy.admin.wire.route import Empty, post
 
 
 class JudgeAnswerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,3 +29,11 @@ class JudgeTestView(msgspec.Struct, frozen=True, kw_only=True):
     deterministic: bool
     answers: tuple[JudgeAnswerView, ...]
     same: bool
+
+
+JUDGE_TEST: Final = post(
+    "/judges/{judge}/test",
+    Empty,
+    JudgeTestView,
+    "Ask a caller's judge the same question about one set of memories twice.",
+)

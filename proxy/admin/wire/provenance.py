@@ -1,9 +1,8 @@
-"""The operator API's answer about a memory's origin: names and leaves, never a text.
-
-GET /memories/{memory_id}/provenance?tenant=   -> ProvenanceView
-"""
+"""The operator API's answer about a memory's origin: names and leaves, never a text."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 
@@ -13,6 +12,8 @@ from policy.model import (
     MemoryClass,
     SourceKind,
 )
+from proxy.admin.wire.queries import TenantQuery
+from proxy.admin.wire.route import get
 from proxy.admin.wire.store import ProofView
 from proxy.ledger.wire import OriginView
 
@@ -71,3 +72,12 @@ class ProvenanceView(msgspec.Struct, frozen=True, kw_only=True):
 
     memories: tuple[ProvenanceNode, ...]
     cut: bool
+
+
+PROVENANCE: Final = get(
+    "/memories/{memory_id}/provenance",
+    TenantQuery,
+    ProvenanceView,
+    "Where a memory came from: steps, leaves with proofs, sessions and recalled memories.",
+    slow=True,
+)

@@ -1,13 +1,13 @@
-"""The operator API's answers about the recall ledger: what was served, and what a model saw.
-
-GET /recalls?tenant=&session=&memory_id=&limit=  -> RecallList
-GET /recalls/{recall_id}                         -> RecallView
-GET /replies/{reply_id}?tenant=                  -> ReplyView
-"""
+"""The operator API's answers about the recall ledger: what was served, and what a model saw."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+from proxy.admin.wire.queries import RecallsQuery, TenantQuery
+from proxy.admin.wire.route import NoQuery, get
 
 
 class RecalledView(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,3 +77,22 @@ class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
     memories: tuple[SeenView, ...]
     calls: tuple[str, ...]
     incomplete: bool
+
+
+# A search among all records reads every one of them.
+RECALLS: Final = get(
+    "/recalls",
+    RecallsQuery,
+    RecallList,
+    "Which memories reads showed to whom, newest first.",
+    slow=True,
+)
+RECALL: Final = get(
+    "/recalls/{recall_id}", NoQuery, RecallView, "One read, and the memories that it showed."
+)
+REPLY: Final = get(
+    "/replies/{reply_id}",
+    TenantQuery,
+    ReplyView,
+    "The memories that stood in the request behind a reply of a model.",
+)

@@ -1,21 +1,16 @@
-"""Requests and answers of the operator API about anchors and canaries.
-
-GET  /anchors?tenant=                   -> AnchorList
-POST /anchors            AnchorRequest  -> AnchorView
-GET  /canaries?tenant=                  -> CanaryList
-POST /canaries           CanaryRequest  -> CanaryView
-POST /canaries/run       CanaryRunRequest -> CanaryRunView
-"""
+"""Requests and answers of the operator API about anchors and canaries."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from policy.after.matchers import Applies, Entries
 from policy.model import MemoryClass
+from proxy.admin.wire.queries import TenantQuery
+from proxy.admin.wire.route import get, post
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 Questions = Annotated[
@@ -119,3 +114,22 @@ class CanaryList(msgspec.Struct, frozen=True, kw_only=True):
     """The canaries of one tenant."""
 
     canaries: tuple[CanaryView, ...]
+
+
+ANCHORS: Final = get("/anchors", TenantQuery, AnchorList, "The anchors of a tenant.")
+ANCHOR_PUT: Final = post(
+    "/anchors", AnchorRequest, AnchorView, "Register a statement that memories are compared with."
+)
+CANARIES: Final = get("/canaries", TenantQuery, CanaryList, "The canaries of a tenant.")
+CANARY_PUT: Final = post(
+    "/canaries",
+    CanaryRequest,
+    CanaryView,
+    "Register a question, and what memories may not answer to it.",
+)
+CANARIES_RUN: Final = post(
+    "/canaries/run",
+    CanaryRunRequest,
+    CanaryRunView,
+    "Ask retrieval the questions of a tenant's canaries.",
+)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from policy.model import NAME_LEN_MAX, MemoryClass
 from policy.verdict import Reason
+from proxy.admin.wire.route import NoQuery, get, post
 from proxy.admin.wire.store import HeldView
 from proxy.seams.tenants import TenantName
 from storage.values import HeldCandidate
@@ -136,3 +137,24 @@ class ActView(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     lifted: tuple[str, ...] = ()
     ways: dict[str, int] = {}
+
+
+WAITING: Final = get(
+    "/review", ReviewFilter, ReviewPage, "Held candidates that fit the query, oldest first."
+)
+GROUP: Final = get(
+    "/groups/{group}",
+    NoQuery,
+    GroupView,
+    "What waits of one principal for one place, by its lines; also for the id of a candidate.",
+)
+RELEASE_LINES: Final = post(
+    "/groups/{group}/release",
+    Act,
+    ActView,
+    "Let in the lines of a group that were shown, without those that are struck out.",
+    slow=True,
+)
+DENY_LINES: Final = post(
+    "/groups/{group}/deny", Act, ActView, "Deny the lines of a group that were shown.", slow=True
+)

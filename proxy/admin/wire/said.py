@@ -1,11 +1,8 @@
-"""Requests and answers of the operator API about failures. No answer has content.
-
-GET  /failures?tenant=                       -> FailureList
-GET  /failures/{failure_id}                  -> FailureView
-POST /failures              FailureRequest   -> FailureView
-"""
+"""Requests and answers of the operator API about failures. No answer has content."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 
@@ -14,6 +11,8 @@ from policy.after.signals import (
     Grade,
     SignalKind,
 )
+from proxy.admin.wire.queries import TenantQuery
+from proxy.admin.wire.route import NoQuery, get, post
 from proxy.admin.wire.store import Wide
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
@@ -57,3 +56,17 @@ class FailureList(msgspec.Struct, frozen=True, kw_only=True):
     """The newest failures of one tenant, newest first, claims of agents among them."""
 
     failures: tuple[FailureView, ...]
+
+
+FAILURES: Final = get(
+    "/failures",
+    TenantQuery,
+    FailureList,
+    "The newest failures of a tenant: signals that an answer was wrong, claims of agents too.",
+)
+FAILURE: Final = get(
+    "/failures/{failure_id}", NoQuery, FailureView, "One report that an answer was wrong."
+)
+FAILURE_FILE: Final = post(
+    "/failures", FailureRequest, FailureView, "Report that an answer was wrong."
+)

@@ -1,37 +1,8 @@
-"""The bodies of the operator API, one struct each, shared by the server and the command line.
-
-Routes, all under `/api/v1`, operators only. Errors are problem details (RFC 9457).
-
-    GET  /status                                   -> StatusView
-    GET  /memories?tenant=&offset=&limit=&user_id= -> MemoryPage
-    GET  /memories/{id}?tenant=                    -> MemoryView
-    GET  /memories/{id}/history?tenant=            -> HistoryView
-    POST /memories/{id}/purge    PurgeRequest      -> PurgeView
-    GET  /review?tenant=                           -> ReviewList
-    GET  /review/{candidate_id}                    -> HeldView (with the content)
-    POST /review/{candidate_id}/release            -> OutcomeView
-    POST /review/{candidate_id}/deny               -> OutcomeView
-    GET  /trust                                    -> TrustList
-    GET  /trust/{principal}                        -> TrustView
-    POST /trust/{principal}/restore                -> TrustView
-    GET  /origin-trust?tenant=&server=&tool=       -> OriginTrustView
-    POST /origin-trust/restore   OriginRequest     -> OriginTrustView
-    GET  /keys                                     -> KeyList
-    POST /keys                   KeyRequest        -> NewKeyView
-    POST /keys/{key_id}/rotate   RotateRequest     -> NewKeyView
-    POST /keys/{key_id}/revoke                     -> KeyView
-    POST /tokens                 TokenRequest      -> TokenView
-    GET  /audit/leaves?offset=&limit=              -> LeafPage
-    GET  /audit/proof?leaf=                        -> ProofView
-    GET  /audit/checkpoint                         -> CheckpointView
-    GET  /policy                                   -> PolicyView
-    POST /policy/explain         ExplainRequest    -> ExplainView
-    POST /check -> CheckView;  POST /compact -> CompactView; more in `proxy.admin.wire.upkeep`
-"""
+"""The bodies of the operator API, one struct each, shared by the server and the command line."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -48,6 +19,13 @@ from policy.model import (
     Reads,
     SourceKind,
 )
+from proxy.admin.wire.queries import (
+    LeafQuery,
+    LeavesQuery,
+    MemoriesQuery,
+    TenantQuery,
+)
+from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.ledger.unmapped_tools import UnmappedTool
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
@@ -55,10 +33,6 @@ from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 TOKEN_SECONDS_MAX = 7 * 24 * 3600
 
 Wide = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
-
-
-class Empty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of a request that needs no fields."""
 
 
 class StatusView(msgspec.Struct, frozen=True, kw_only=True):
@@ -447,3 +421,110 @@ class CompactView(msgspec.Struct, frozen=True, kw_only=True):
     """How many bytes the rewriting of the store gave back to the disk."""
 
     bytes_saved: int
+
+
+STATUS: Final = get(
+    "/status",
+    NoQuery,
+    StatusView,
+    "A summary of the store: version, counts, and what waits for a person.",
+)
+MEMORIES: Final = get(
+    "/memories", MemoriesQuery, MemoryPage, "Live memories of a tenant, newest first."
+)
+MEMORY: Final = get(
+    "/memories/{memory_id}",
+    TenantQuery,
+    MemoryView,
+    "One memory, and the names of what the conversation that wrote it had read.",
+)
+HISTORY: Final = get(
+    "/memories/{memory_id}/history",
+    TenantQuery,
+    HistoryView,
+    "Every committed step of a memory.",
+)
+PURGE: Final = post(
+    "/memories/{memory_id}/purge",
+    PurgeRequest,
+    PurgeView,
+    "Erase a memory and its bytes, for good.",
+    slow=True,
+)
+HELD: Final = get(
+    "/review/{candidate_id}", NoQuery, HeldView, "One candidate that waits, with its content."
+)
+RELEASE: Final = post(
+    "/review/{candidate_id}/release",
+    Empty,
+    OutcomeView,
+    "Release one held candidate: it is admitted unless another check refuses it.",
+)
+DENY: Final = post(
+    "/review/{candidate_id}/deny",
+    Empty,
+    OutcomeView,
+    "Refuse one candidate; its content is destroyed.",
+)
+TRUST: Final = get("/trust", NoQuery, TrustList, "Every principal with a recorded trust.")
+TRUST_OF: Final = get("/trust/{principal}", NoQuery, TrustView, "The trust of one principal.")
+RESTORE: Final = post(
+    "/trust/{principal}/restore", Empty, TrustView, "Put a principal back to trusted."
+)
+ORIGIN_TRUST: Final = get(
+    "/origin-trust",
+    OriginQuery,
+    OriginTrustView,
+    "The trust of what one tool of one server brings in.",
+)
+RESTORE_ORIGIN: Final = post(
+    "/origin-trust/restore",
+    OriginRequest,
+    OriginTrustView,
+    "Put the trust of an origin back to a newcomer's.",
+)
+KEYS: Final = get(
+    "/keys",
+    NoQuery,
+    KeyList,
+    "The records of every key, revoked ones too. The keys themselves are never shown.",
+)
+KEY_ADD: Final = post("/keys", KeyRequest, NewKeyView, "A key for a new principal, shown once.")
+KEY_ROTATE: Final = post(
+    "/keys/{key_id}/rotate",
+    RotateRequest,
+    NewKeyView,
+    "A new key for the same principal, shown once.",
+)
+KEY_REVOKE: Final = post("/keys/{key_id}/revoke", Empty, KeyView, "End a key at once.")
+TOKEN: Final = post(
+    "/tokens",
+    TokenRequest,
+    TokenView,
+    "A token that lets one write land in a class that its source may not write.",
+)
+LEAVES: Final = get(
+    "/audit/leaves", LeavesQuery, LeafPage, "Leaves of the audit log, oldest first."
+)
+PROOF: Final = get("/audit/proof", LeafQuery, ProofView, "The proof that one leaf is in the log.")
+CHECKPOINT: Final = get(
+    "/audit/checkpoint",
+    NoQuery,
+    CheckpointView,
+    "The last signed head of the log (checkpoint), and the key to verify it with.",
+)
+POLICY: Final = get("/policy", NoQuery, PolicyView, "The ruleset in force.")
+CHECK: Final = post(
+    "/check",
+    Empty,
+    CheckView,
+    "Read the whole store and name each contradiction in it.",
+    slow=True,
+)
+COMPACT: Final = post(
+    "/compact",
+    Empty,
+    CompactView,
+    "Rewrite the store's files without their free pages, which makes them smaller.",
+    slow=True,
+)

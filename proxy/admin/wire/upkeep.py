@@ -1,25 +1,15 @@
-"""Requests and answers about a sidecar's upkeep; the rest are in `proxy.admin.wire.store`.
-
-POST /policy/reload              PolicyReloadRequest -> PolicyReloadView
-GET  /usage                                          -> UsageList
-GET  /quarantined?tenant=                            -> QuarantinedList
-POST /memories/{id}/quarantine   QuarantineRequest   -> StandingView
-POST /memories/{id}/parole       ParoleRequest       -> ParoleView
-POST /memories/{id}/vouch        VouchRequest        -> StandingView
-GET  /mcp?tenant=                                    -> ServerList
-POST /mcp/{server}/approve       ApproveRequest      -> ServerView
-POST /mcp/{server}/adopt         AdoptRequest        -> AdoptView
-POST /review/{candidate_id}/forgive                  -> ForgivenView
-"""
+"""Requests and answers about a sidecar's upkeep; the rest are in `proxy.admin.wire.store`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from policy.model import MemoryClass
+from proxy.admin.wire.queries import AnyTenantQuery, TenantQuery
+from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.admin.wire.store import MemoryView
 from proxy.seams.guard import Item
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
@@ -261,3 +251,82 @@ class SettleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """What a person found out: whether the server behind has the change."""
 
     done: bool
+
+
+USAGE: Final = get("/usage", NoQuery, UsageList, "What each tenant takes of the store.")
+OBSERVED: Final = get(
+    "/observed",
+    TenantQuery,
+    ObservedList,
+    "Memories that observe mode let in, and that an enforcing gate would have kept out.",
+    slow=True,
+)
+QUARANTINED: Final = get(
+    "/quarantined", TenantQuery, QuarantinedList, "Memories that no reader is shown.", slow=True
+)
+QUARANTINE: Final = post(
+    "/memories/{memory_id}/quarantine",
+    QuarantineRequest,
+    StandingView,
+    "Hide a memory from every reader, and keep it.",
+)
+PAROLE: Final = post(
+    "/memories/{memory_id}/parole",
+    ParoleRequest,
+    ParoleView,
+    "Show a hidden memory again if it passes its trial.",
+    slow=True,
+)
+VOUCH: Final = post(
+    "/memories/{memory_id}/vouch",
+    VouchRequest,
+    StandingView,
+    "Confirm that a memory is true, as if in the operator's own words.",
+)
+FORGIVE: Final = post(
+    "/review/{candidate_id}/forgive",
+    Empty,
+    ForgivenView,
+    "Forget a denial, and end the withholding of a refused candidate's text.",
+)
+RELOAD: Final = post(
+    "/policy/reload",
+    PolicyReloadRequest,
+    PolicyReloadView,
+    "Put the ruleset's file in force, or keep the last good one.",
+)
+SERVERS: Final = get(
+    "/mcp", TenantQuery, ServerList, "MCP servers and the tools to be approved of each."
+)
+APPROVE: Final = post(
+    "/mcp/{server}/approve",
+    ApproveRequest,
+    ServerView,
+    "Approve a server's tools as they were listed last.",
+)
+ADOPT: Final = post(
+    "/mcp/{server}/adopt",
+    AdoptRequest,
+    AdoptView,
+    "Label what a server kept before the gate, and on request raise the labels.",
+    slow=True,
+)
+UNSETTLED: Final = get(
+    "/unsettled",
+    AnyTenantQuery,
+    UnsettledList,
+    "Admitted changes of which nobody knows whether the server behind has them.",
+)
+SETTLE: Final = post(
+    "/unsettled/{candidate_id}",
+    SettleRequest,
+    UnsettledList,
+    "Record a person's finding whether a server behind has an unsettled change.",
+)
+RETENTION: Final = post(
+    "/retention",
+    RetentionRequest,
+    RetentionView,
+    "Remove what the ruleset keeps no longer; `dry_run` only lists it.",
+    slow=True,
+)

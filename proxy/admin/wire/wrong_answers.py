@@ -1,13 +1,8 @@
-"""Requests and answers about wrong answers: which memories are to blame, and what was done.
-
-POST /blame                           BlameRequest -> BlameView
-GET  /incidents/{incident_id}                      -> CaseView
-POST /incidents/{incident_id}/close                -> CaseView
-"""
+"""Requests and answers about wrong answers: which memories are to blame, and what was done."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -17,6 +12,7 @@ from policy.model import (
     MemoryClass,
     SourceKind,
 )
+from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.seams.cases import SaidText
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
@@ -101,3 +97,24 @@ class BlameView(msgspec.Struct, frozen=True, kw_only=True):
     asks: int
     controls: dict[str, bool]
     named: tuple[NamedView, ...]
+
+
+BLAME: Final = post(
+    "/blame",
+    BlameRequest,
+    BlameView,
+    "Search for the memories that caused a wrong answer; `dry_run` only names them.",
+    slow=True,
+)
+INCIDENT: Final = get(
+    "/incidents/{incident_id}",
+    NoQuery,
+    CaseView,
+    "Answer with the incident of one wrong answer.",
+)
+CLOSE: Final = post(
+    "/incidents/{incident_id}/close",
+    Empty,
+    CaseView,
+    "Say that a person has dealt with a wrong answer.",
+)

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from policy.model import ChangeKind, Memory
 from policy.verdict import InvariantBroken, Reason
+from proxy.dialects.described import NoQuery
 from proxy.dialects.langgraph.items import (
     TARGET,
     Labels,
@@ -32,7 +33,7 @@ from proxy.dialects.langgraph.items import (
     text_of,
 )
 from proxy.dialects.langgraph.value_filters import value_filter
-from proxy.dialects.query import NoQuery, query_as
+from proxy.dialects.query import query_as
 from proxy.dialects.strict_json.strict import check_text, decode_as
 from proxy.seams.faults import MalformedRequest, UnknownWrite
 from proxy.seams.operation import (

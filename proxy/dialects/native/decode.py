@@ -12,6 +12,7 @@ from policy.after.matchers import Matcher, check_matcher
 from policy.after.signals import Grade
 from policy.model import METADATA_LEN_MAX, NONCE_LEN_MAX, ChangeKind, MemoryClass, MemoryId, Scope
 from policy.query import AllOf, Compare, Field, Filter, Test
+from proxy.dialects.described import Described, NoQuery
 from proxy.dialects.expiry import expiry
 from proxy.dialects.native.wire import (
     UUID_PATTERN,
@@ -37,8 +38,7 @@ from proxy.dialects.native.wire import (
     Update,
     WhoOut,
 )
-from proxy.dialects.openapi import Described
-from proxy.dialects.query import NoQuery, query_as
+from proxy.dialects.query import query_as
 from proxy.dialects.strict_json.strict import (
     canonical_json,
     convert,

@@ -115,7 +115,7 @@ async def lived(base: Path, world: World) -> tuple[str, str]:
 def _lines(document: Json) -> str:
     """The API's document, with one line for each route and each schema."""
     schemas = document["components"]["schemas"]
-    told = {**document["paths"], **dict(sorted(schemas.items()))}
+    told = {**dict(sorted(document["paths"].items())), **dict(sorted(schemas.items()))}
     return "".join(f"{name} {json.dumps(one, sort_keys=True)}\n" for name, one in told.items())
 
 

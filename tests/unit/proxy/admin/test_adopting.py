@@ -11,9 +11,11 @@ from policy.model import MemoryClass, SourceKind, Tenant
 from policy.query import EVERYTHING
 from policy.ruleset import Cell
 from proxy.admin.adopting import Adopting
+from proxy.admin.operator_call import OperatorCall
 from proxy.admin.wire.upkeep import AdoptRequest
 from proxy.seams.faults import MalformedRequest
 from storage.audit import ResultLeaf, VerdictLeaf, decode_leaf
+from telemetry.events import TraceContext
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, SERVER, STEERING, Guarded, guarded, item
 from tests.unit.storage.opening import OPERATOR
 
@@ -41,7 +43,9 @@ async def _adopt(
     items = tuple(item(text) for text in texts)
     asked = AdoptRequest(tenant=tenant, tool="write", items=items, vouch=vouch)
     by = msgspec.structs.replace(AGENT, principal_id=BY)
-    return (await adopting.adopt(by, SERVER, asked)).adopted
+    trace = TraceContext(trace_id="0" * 32, span_id="0" * 16)
+    call = OperatorCall(by=by, asked=asked, argument=SERVER, trace=trace)
+    return (await adopting.adopt(call)).adopted
 
 
 def _kept(seen: Guarded, tenant: Tenant = AGENT.tenant) -> tuple[Memory, ...]:

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from proxy.dialects.query import NoQuery, query_as
+from proxy.dialects.described import NoQuery
+from proxy.dialects.query import query_as
 from proxy.seams.faults import MalformedRequest
 
 

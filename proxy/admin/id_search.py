@@ -1,0 +1,86 @@
+"""Ids by their beginnings: what a person typed, and the whole ids that begin so."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable
+
+import msgspec
+
+from policy.model import MemoryId, Tenant
+from policy.query import EVERYTHING
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IDS, IDS_SHOWN, IdKind, IdList, IdsQuery
+from proxy.ledger.sessions import Sessions
+from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.withhold.withholding import Withholding
+from storage.incidents import Incidents
+from storage.interfaces import Forwards, MemoryReader, Quarantined
+
+
+class IdSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """Finds whole ids. Event loop only."""
+
+    reader: MemoryReader
+    under_quarantine: Quarantined
+    incidents: Incidents
+    forwards: Forwards
+    ledger: Sessions
+    # None if no model front is configured: then no text is withheld from model requests.
+    withholding: Withholding | None
+
+    @route(IDS)
+    async def all(self, call: OperatorCall[IdsQuery]) -> IdList:
+        """The whole ids that begin with the characters that a person typed.
+
+        A whole id gives only itself.
+        """
+        return await self._beginning(call.asked)
+
+    async def whole(self, kind: IdKind, begins: str, tenant: Tenant) -> str:
+        """The one id of this kind that begins so; the id of a deleted memory only as a whole.
+
+        Raises:
+            MalformedRequest: Several begin so, or it is too short for the beginning of an id.
+            NotFound: No id begins so.
+        """
+        if kind is IdKind.MEMORY and self.reader.history(tenant, MemoryId(begins)):
+            return begins
+        if len(begins) < BEGINNING_LEN_MIN:
+            raise MalformedRequest(f"{kind.value}: the beginning of an id has 4 characters or more")
+        found = await self._beginning(IdsQuery(kind=kind, begins=begins, tenant=tenant))
+        if found.total > 1:
+            named = ", ".join(found.ids)
+            raise MalformedRequest(f"{kind.value}: {found.total} ids begin so, such as {named}")
+        if not found.ids:
+            raise NotFound(f"no {kind.value} of this tenant has an id that begins so")
+        return found.ids[0]
+
+    async def _beginning(self, asked: IdsQuery) -> IdList:
+        found: Iterable[str]
+        match asked.kind:
+            case IdKind.HELD:
+                found = [one.candidate_id for one in self.reader.held()]
+            case IdKind.REFUSED:
+                withheld = () if self.withholding is None else self.withholding.refused()
+                found = {*withheld, *await asyncio.to_thread(self.reader.denied)}
+            case IdKind.SESSION:
+                found = self.ledger.session_ids()
+            case IdKind.MEMORY:
+                found = await asyncio.to_thread(self._memory_ids, Tenant(asked.tenant))
+            case IdKind.KEY:
+                found = [key.key_id for key in self.reader.keys()]  # noqa: SIM118 - no dict
+            case IdKind.INCIDENT:
+                found = [one.incident_id for one in self.incidents.all()]
+            case IdKind.UNSETTLED:
+                found = [one.candidate_id for one in self.forwards.pending()]
+        known = sorted(one for one in found if one.startswith(asked.begins))
+        if asked.begins in known:
+            known = [asked.begins]
+        return IdList(ids=tuple(known[:IDS_SHOWN]), total=len(known))
+
+    def _memory_ids(self, tenant: Tenant) -> tuple[str, ...]:
+        hidden = self.under_quarantine.find(tenant)
+        live = self.reader.ids(tenant, EVERYTHING, sys.maxsize)
+        return (*live, *(one.memory_id for one in hidden))

@@ -1,0 +1,207 @@
+"""The stored memories, for an operator: shown, hidden, confirmed and erased one by one.
+
+This code has no way of its own to change the store: a purge is a candidate that the gate judges,
+the rest are calls of the writer that leave a leaf each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from policy.model import (
+    CandidateId,
+    ChangeKind,
+    Channel,
+    Principal,
+    Tenant,
+)
+from policy.query import EVERYTHING, Compare, Field, Test
+from policy.verdict import InvariantBroken
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.views import hand_view, history_step, memory_view, standing_view
+from proxy.admin.wire.queries import MemoriesQuery, TenantQuery
+from proxy.admin.wire.store import (
+    HISTORY,
+    MEMORIES,
+    MEMORY,
+    PURGE,
+    HistoryView,
+    MemoryPage,
+    MemoryView,
+    PurgeRequest,
+    PurgeView,
+)
+from proxy.admin.wire.upkeep import (
+    OBSERVED,
+    QUARANTINE,
+    QUARANTINED,
+    VOUCH,
+    ObservedList,
+    ObservedView,
+    QuarantinedList,
+    QuarantineRequest,
+    StandingView,
+    VouchRequest,
+)
+from proxy.ledger.sessions import Sessions
+from proxy.seams.faults import NotFound
+from proxy.seams.operation import Proposal, Write, Written
+from proxy.seams.performs import Performs
+from storage.audit import plain_name
+from storage.interfaces import MemoryReader, MemoryWriter, Objections, Quarantined
+
+DIALECT = "admin"
+
+
+def had_read(
+    ledger: Sessions, candidate_id: CandidateId, *said: str | None
+) -> tuple[str, ...] | None:
+    """What the conversation that wrote this candidate had read: names of sources, no content.
+
+    None where the session that wrote it is unknown.
+    """
+    found = ledger.read_before(candidate_id)
+    if found is None:
+        return None
+    names = (" ".join(plain_name(name, *said) for name in one) for one in found)
+    return tuple(dict.fromkeys(names))
+
+
+class Memories(msgspec.Struct, frozen=True, kw_only=True):
+    """One method for each call about stored memories. Event loop only."""
+
+    writer: MemoryWriter
+    reader: MemoryReader
+    objections: Objections
+    under_quarantine: Quarantined
+    operations: Performs
+    ledger: Sessions
+
+    @route(MEMORIES)
+    async def all(self, call: OperatorCall[MemoriesQuery]) -> MemoryPage:
+        """Live memories of a tenant, newest first."""
+        asked = call.asked
+        where = (
+            EVERYTHING
+            if asked.user_id is None
+            else Test(field=Field.USER_ID, compare=Compare.EQ, values=(asked.user_id,))
+        )
+        page = await asyncio.to_thread(
+            self.reader.page, Tenant(asked.tenant), where, asked.offset, asked.limit
+        )
+        return MemoryPage(
+            total=page.total,
+            offset=asked.offset,
+            memories=tuple(memory_view(memory) for memory in page.memories),
+        )
+
+    @route(OBSERVED)
+    async def observed(self, call: OperatorCall[TenantQuery]) -> ObservedList:
+        """Memories that the gate objected to and that observe mode let in all the same."""
+        found = await asyncio.to_thread(self.objections.find, Tenant(call.asked.tenant))
+        return ObservedList(
+            observed=tuple(
+                ObservedView(
+                    memory=memory_view(one.memory),
+                    decision=one.decision,
+                    reason=one.reason.value if one.reason else None,
+                    step=one.step,
+                    leaf_index=one.leaf_index,
+                )
+                for one in found
+            )
+        )
+
+    @route(MEMORY)
+    async def one(self, call: OperatorCall[TenantQuery]) -> MemoryView:
+        """One memory, live or under quarantine.
+
+        Raises:
+            NotFound: The tenant has no memory with this id.
+        """
+        tenant, memory_id = Tenant(call.asked.tenant), call.memory_id
+        found = self.reader.get(tenant, memory_id)
+        found = found or self.under_quarantine.get(tenant, memory_id)
+        if found is None:
+            raise NotFound("there is no such memory in this tenant")
+        hands = await asyncio.to_thread(self.under_quarantine.hands, tenant, memory_id)
+        return msgspec.structs.replace(
+            memory_view(found),
+            hidden=tuple(map(hand_view, hands)),
+            had_read=had_read(self.ledger, found.candidate_id, found.text, found.metadata_json),
+        )
+
+    @route(HISTORY)
+    async def history(self, call: OperatorCall[TenantQuery]) -> HistoryView:
+        """Every committed step of one memory.
+
+        Raises:
+            NotFound: The tenant never had a memory with this id.
+        """
+        tenant, memory_id = Tenant(call.asked.tenant), call.memory_id
+        entries = self.reader.history(tenant, memory_id)
+        entries = entries or self.under_quarantine.history(tenant, memory_id)
+        if not entries:
+            raise NotFound("there never was such a memory in this tenant")
+        return HistoryView(memory_id=memory_id, steps=tuple(map(history_step, entries)))
+
+    @route(QUARANTINED)
+    async def quarantined(self, call: OperatorCall[TenantQuery]) -> QuarantinedList:
+        """Quarantined memories of a tenant."""
+        found = await asyncio.to_thread(self.under_quarantine.find, Tenant(call.asked.tenant))
+        return QuarantinedList(memories=tuple(memory_view(memory) for memory in found))
+
+    @route(QUARANTINE)
+    async def quarantine(self, call: OperatorCall[QuarantineRequest]) -> StandingView:
+        """Hide one memory from every reader, at once."""
+        done = await self.writer.quarantine(
+            call.memory_id,
+            Tenant(call.asked.tenant),
+            call.operator,
+            call.asked.reason,
+            with_descendants=call.asked.with_descendants,
+        )
+        return standing_view(done)
+
+    @route(VOUCH)
+    async def vouch(self, call: OperatorCall[VouchRequest]) -> StandingView:
+        """Label a memory as a person's own words, after the person read all of it."""
+        tenant, version = Tenant(call.asked.tenant), call.asked.version
+        return standing_view(
+            await self.writer.vouch(call.memory_id, tenant, call.operator, version)
+        )
+
+    @route(PURGE)
+    async def purge(self, call: OperatorCall[PurgeRequest]) -> PurgeView:
+        """Erase one memory for good; judged by the gate like any change.
+
+        Raises:
+            NotFound: The tenant has no memory with this id.
+        """
+        principal = Principal(
+            principal_id=call.operator,
+            tenant=Tenant(call.asked.tenant),
+            channel=Channel.OPERATOR,
+        )
+        proposal = Proposal(change=ChangeKind.PURGE, memory_id=call.memory_id)
+        result = await self.operations.perform(
+            principal, Write(proposals=(proposal,)), dialect=DIALECT, trace=call.trace
+        )
+        if not isinstance(result, Written) or len(result.items) != 1:
+            raise InvariantBroken("one proposal gives one item")
+        item = result.items[0]
+        if item.decision == "missing":
+            raise NotFound("there is no such memory in this tenant")
+        saved = None
+        if call.asked.compact and item.decision == "admit":
+            saved = await self.writer.compact()
+        return PurgeView(
+            memory_id=call.memory_id,
+            decision=item.decision,
+            reason=item.reason.value if item.reason else None,
+            version=item.version,
+            leaf_index=item.leaf_index,
+            bytes_saved=saved,
+        )

@@ -1,0 +1,138 @@
+"""The store, its log and its sessions as a whole, for an operator."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.views import checkpoint_view, leaf_view, proof_view
+from proxy.admin.wire.agent_sessions import SESSION, SESSIONS
+from proxy.admin.wire.queries import LeafQuery, LeavesQuery, SessionsQuery
+from proxy.admin.wire.route import Empty, NoQuery
+from proxy.admin.wire.store import (
+    CHECK,
+    CHECKPOINT,
+    COMPACT,
+    LEAVES,
+    PROOF,
+    STATUS,
+    CheckpointView,
+    CheckView,
+    CompactView,
+    LeafPage,
+    OrphanView,
+    ProofView,
+    StatusView,
+)
+from proxy.admin.wire.upkeep import USAGE, TenantUsageView, UsageList
+from proxy.intercept.graphs import Graphs
+from proxy.ledger.sessions import Sessions
+from proxy.ledger.wire import SessionList, SessionView
+from proxy.seams.faults import MalformedRequest, NotFound
+from storage.interfaces import AuditReader, MemoryReader, MemoryWriter
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """One method for each call about the whole store. Event loop only."""
+
+    writer: MemoryWriter
+    reader: MemoryReader
+    audit: AuditReader
+    graphs: Graphs
+    ledger: Sessions
+
+    @route(STATUS)
+    async def status(self, _call: OperatorCall[NoQuery]) -> StatusView:
+        """The store's state at a glance: version, counts and what waits."""
+        status = msgspec.convert(msgspec.structs.asdict(self.reader.status()), StatusView)
+        return msgspec.structs.replace(status, unmapped_tools=self.ledger.unmapped.all())
+
+    @route(USAGE)
+    async def usage(self, _call: OperatorCall[NoQuery]) -> UsageList:
+        """The space that each tenant takes of the store."""
+        return UsageList(
+            tenants=tuple(
+                msgspec.convert(msgspec.structs.asdict(one), TenantUsageView)
+                for one in self.reader.usage()
+            )
+        )
+
+    @route(LEAVES)
+    async def leaves(self, call: OperatorCall[LeavesQuery]) -> LeafPage:
+        """Part of the audit log, leaf by leaf."""
+        offset = call.asked.offset
+        data = await asyncio.to_thread(self.audit.leaves, offset, call.asked.limit)
+        return LeafPage(
+            size=self.audit.head().size,
+            offset=offset,
+            leaves=tuple(leaf_view(offset + at, leaf) for at, leaf in enumerate(data)),
+        )
+
+    @route(PROOF)
+    async def prove(self, call: OperatorCall[LeafQuery]) -> ProofView:
+        """The proof that one leaf is in the signed log."""
+        return proof_view(await asyncio.to_thread(self.audit.prove, call.asked.leaf))
+
+    @route(CHECKPOINT)
+    async def checkpoint(self, _call: OperatorCall[NoQuery]) -> CheckpointView:
+        """The signed head of the audit log, which says how many leaves there are."""
+        return checkpoint_view(self.audit.head())
+
+    @route(SESSIONS)
+    async def sessions(self, call: OperatorCall[SessionsQuery]) -> SessionList:
+        """The sessions of agents, most recently active first."""
+        return self.ledger.listed(call.asked.limit)
+
+    @route(SESSION)
+    async def session(self, call: OperatorCall[NoQuery]) -> SessionView:
+        """What entered one session, and the writes that followed.
+
+        Raises:
+            NotFound: No session of that id is known.
+        """
+        view = self.ledger.shown(call.argument)
+        if view is None:
+            raise NotFound("no session of that id is known")
+        return view
+
+    @route(CHECK)
+    async def check(self, _call: OperatorCall[Empty]) -> CheckView:
+        """Check the whole store for contradictions, in a thread."""
+        report = await asyncio.to_thread(self.reader.check)
+        problem = await self.ledger.check()
+        orphans, unread = await asyncio.to_thread(self._orphans)
+        problems = (*report.problems, *unread, *(() if problem is None else (problem,)))
+        return CheckView(
+            rows=report.rows,
+            vectors=report.vectors,
+            leaves=report.leaves,
+            version=report.version,
+            problems=problems,
+            orphans=orphans,
+        )
+
+    def _orphans(self) -> tuple[tuple[OrphanView, ...], tuple[str, ...]]:
+        """The observations (texts about an entity of the knowledge graph) whose entity is gone.
+
+        Also the tenants that could not be checked for such observations.
+        """
+        found: list[OrphanView] = []
+        unread: list[str] = []
+        for tenant in (one.tenant for one in self.reader.usage()):
+            try:
+                orphans = self.graphs.orphans(tenant)
+            except MalformedRequest:
+                unread.append(f"the graph of tenant {tenant} is too large to be looked through")
+                continue
+            found += (
+                OrphanView(tenant=tenant, memory_id=one.memory_id, entity_name=one.entity_name)
+                for one in orphans
+            )
+        return tuple(found), tuple(unread)
+
+    @route(COMPACT)
+    async def compact(self, _call: OperatorCall[Empty]) -> CompactView:
+        """Rewrite the store without its free pages."""
+        return CompactView(bytes_saved=await self.writer.compact())
