@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from policy.model import Tenant
+from policy.model import Principal
 from proxy.seams.operation import HttpReply, HttpRequest
 
 KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -36,13 +36,16 @@ class LookedThrough(msgspec.Struct, frozen=True, kw_only=True):
 _Asked = tuple[object, ...]
 
 
-def asked(tenant: Tenant, request: HttpRequest, count: int | None, reply: HttpReply) -> _Asked:
+def asked(
+    principal: Principal, request: HttpRequest, count: int | None, reply: HttpReply
+) -> _Asked:
     """All that the finding about an answer depends on, beside what hides memories.
 
     `count` is for how many memories the server was asked.
     """
+    reader = (principal.tenant, principal.reads)
     said = (reply.status, reply.content_type, reply.headers, reply.body)
-    return (tenant, request.method, request.path, request.query, request.body, count, *said)
+    return (*reader, request.method, request.path, request.query, request.body, count, *said)
 
 
 class AnswersBefore:

@@ -11,13 +11,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Final
 
-from policy.model import Principal
+from policy.model import Principal, Reads
 from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_hiding import BackendHiding
 from proxy.fronts.backend_reads import BackendReads
 from proxy.fronts.backend_writes import BackendWrites
 from proxy.guard.local import Guarding
-from proxy.seams.access import check_no_floor
+from proxy.seams.access import at_least
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
 from proxy.seams.http_backend import Does, GuardsKeys, Routed, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
@@ -32,6 +32,9 @@ _ADMIN: Final = "admin_route: this route administers the memory server, which is
 _SHARED: Final = (
     "shared_server: this shows what every tenant has on the memory server; it is served where the "
     'table names its one `tenant`, with `before = "show"`'
+)
+_FLOORED: Final = (
+    "reads: no part of this answer can be left out, so it is not served with a floor for reads"
 )
 _TRACEPARENT_LEN_MAX: Final = 64
 _PLACES_MAX: Final = 4_096
@@ -98,10 +101,13 @@ class BackendFront:
         self, server: _Server, incoming: Incoming, progress: _BackendProgress
     ) -> HttpReply:
         behind, adapter = server.behind, server.behind.adapter
-        principal = self._authenticator.require(adapter.credential(incoming.head), incoming)
-        progress.principal = principal.principal_id
-        incoming.enter(principal)
-        check_no_floor(principal)
+        admitted = self._authenticator.require(adapter.credential(incoming.head), incoming)
+        progress.principal = admitted.principal_id
+        incoming.enter(admitted)
+        principal = at_least(admitted, behind.settings.reads)
+        floored = principal.reads is not Reads.ALL
+        if floored and "reads" in adapter.unable:
+            raise MalformedRequest(f"reads: {adapter.unable['reads']}", status=403)
         if behind.settings.tenant not in {None, principal.tenant}:
             raise NotFound
         allowed = behind.settings.principals
@@ -119,6 +125,8 @@ class BackendFront:
             raise MalformedRequest(_ADMIN, status=403)
         if routed.whole and not behind.settings.shows_whole:
             raise MalformedRequest(_SHARED, status=403)
+        if routed.whole and floored:
+            raise MalformedRequest(_FLOORED, status=403)
         if not adapter.is_open_to(request, principal.tenant):
             raise NotFound
         await self._check_folder(server, principal, request)

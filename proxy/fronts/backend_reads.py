@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from policy.model import Principal, SourceKind
+from policy.model import Principal, Reads, SourceKind
 from proxy.fronts.answers_before import AnswersBefore, LookedThrough, asked
 from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_tags import TaggedPlaces
@@ -80,7 +80,7 @@ class BackendReads:
     ) -> LookedThrough:
         """The answer, to a question for `count` memories, without what must not be shown."""
         standing = await self._keys.standing(principal, self._behind.settings.name)
-        key = asked(principal.tenant, request, count, reply)
+        key = asked(principal, request, count, reply)
         found = self._before.find(standing, key)
         if found is not None:
             return found
@@ -88,7 +88,8 @@ class BackendReads:
         shown, hidden = await self._sifted(principal, request, reply)
         dropped = _dropped(page, shown, hidden)
         given = reply
-        if dropped or routed.remade:
+        # With a floor every answer is made anew: its spelling does not tell what is below.
+        if dropped or routed.remade or principal.reads is not Reads.ALL:
             given = self._behind.adapter.without(request, reply, dropped)
         found = LookedThrough(
             reply=given,

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from policy.model import CandidateId, ChangeKind, Forwarded, Principal, PrincipalId, Tenant
+from policy.model import CandidateId, ChangeKind, Forwarded, Principal, PrincipalId, Reads, Tenant
 from policy.verdict import Reason
 from proxy.fronts.backend_behind import BackendBehind
 from proxy.guard.local import Guarding
@@ -46,6 +46,10 @@ _NOT_KNOWN: Final = "the server behind did not say what stands there, so nothing
 _TAKEN: Final = "another tenant has the memory under this key by now, so nothing was sent"
 _LOOKED_UP: Final = "an earlier write of this is being looked up, so nothing was judged"
 _UNTOLD: Final = "the server's answer does not say what became of this write, so it is looked up"
+_NO_CREATE: Final = (
+    "reads: with a floor for reads nothing is created on this server, which keeps one version "
+    "under a key that its client names: the answer would tell what is below the floor"
+)
 _MOVED: Final = "something else stands there than when this was judged, so nothing was sent"
 
 
@@ -86,11 +90,14 @@ class BackendWrites:
         self, principal: Principal, request: HttpRequest, routed: Routed, traceparent: str | None
     ) -> HttpReply:
         adapter = self._behind.adapter
-        if _is_blind(routed):
+        floored = principal.reads is not Reads.ALL
+        if floored or _is_blind(routed):
             sendings = await self.places.standing(request, hidden_from=principal)
             merged = frozenset[str]()
         else:
             sendings, merged = await self.places.merged(request, principal)
+        if floored and any(one.item.change is ChangeKind.CREATE for one in sendings):
+            raise MalformedRequest(_NO_CREATE, status=403)
         sendings += await self._unseen(principal, request, sendings)
         if len(sendings) > MEMORIES_MAX:
             raise MalformedRequest(_TOO_MANY, status=413)

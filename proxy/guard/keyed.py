@@ -7,7 +7,7 @@ import hashlib
 from typing import Final
 
 from policy.labels.forwarded_call import call_of, target_of
-from policy.model import Hiding, Principal, Tenant
+from policy.model import Hiding, Principal, Reads, Tenant
 from proxy.guard.local import Guarding
 from proxy.guard.sieve import Owned, Sieve
 from proxy.seams.guard import Unsettled
@@ -54,7 +54,8 @@ class GuardingKeys:
         Raises:
             StorageError: The answer is unknown; withhold all of it.
         """
-        # A part of an answer that is filed under no key is known by its pieces alone.
+        # A part of an answer that is filed under no key is known by its pieces alone, and no label
+        # is known of it. Nor of what no verdict let in: below a floor both are hidden.
         strings = tuple(text for one in shown if not one.key for text in one.strings)
         target = target_of(self._target_prefix, server)
         flags = iter(await self._guard.sifting.withheld(principal, target, strings))
@@ -64,11 +65,12 @@ class GuardingKeys:
         items = ((one.key, () if one.is_past else one.said) for one in shown)
         async with self._sieve.turn:
             others = self._sieve.say_other((principal.tenant, target), items)
+        floored = principal.reads is not Reads.ALL
         hidden: list[bool] = []
         for one, whose, other in zip(shown, owned, others, strict=True):
             withheld = [] if one.key else [next(flags) for _ in one.strings]
-            known_only = hides_unknown or one.is_marked
-            unknown = known_only and bool(one.key) and whose is Owned.NOBODYS
+            known_only = (hides_unknown or one.is_marked) and bool(one.key)
+            unknown = (known_only or floored) and whose is Owned.NOBODYS
             gone = whose in {Owned.HIDDEN, Owned.OTHERS}
             if one.is_past:
                 unknown = whose is not Owned.MINE or not texts[one.key].issuperset(one.strings)
@@ -121,6 +123,7 @@ class GuardingKeys:
     ) -> tuple[bool, ...]:
         """For each memory: True where the principal's tenant has it, shown or hidden.
 
+        For a principal with a floor for reads, what is hidden does not exist.
         `forgotten`: also where the gate knows nothing of it any more, and the server may have it.
 
         Raises:
@@ -128,7 +131,8 @@ class GuardingKeys:
         """
         whose = self._owned if forgotten else self._by_rows
         owned = await whose(principal, server, shown)
-        return tuple(one in {Owned.MINE, Owned.HIDDEN} for one in owned)
+        own = {Owned.MINE} if principal.reads is not Reads.ALL else {Owned.MINE, Owned.HIDDEN}
+        return tuple(one in own for one in owned)
 
     async def unsettled_keys(self, principal: Principal, server: str) -> frozenset[str]:
         """The keys under which the tenant sent a change whose outcome is not known yet.
@@ -178,7 +182,7 @@ class GuardingKeys:
             if self._sieve.far_behind:
                 await asyncio.to_thread(self._sieve.refresh)
             keys = ((one.key, one.is_prefix) for one in shown)
-            return self._sieve.owned(scope, keys, counts_sent=counts_sent)
+            return self._sieve.owned(scope, keys, counts_sent=counts_sent, reads=principal.reads)
 
     def tenants_waiting(self, server: str) -> frozenset[Tenant]:
         """The tenants with changes still to be sent to a server, or to be looked up on it.

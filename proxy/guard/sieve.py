@@ -12,11 +12,11 @@ import asyncio
 import enum
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from policy.labels.forwarded_call import HTTP, call_of
-from policy.model import Candidate, SourceKind, Tenant
+from policy.model import Candidate, Reads, SourceKind, Tenant
 from policy.withheld.pieces import (
     DIGEST_LEN,
     EVER,
@@ -44,7 +44,8 @@ class Owned(enum.Enum):
     """Whose the memory under a key of a server is, by the verdicts of this gate."""
 
     MINE = "mine"  # the tenant has it, and it is shown
-    HIDDEN = "hidden"  # the tenant has it under quarantine, or its outcome is not known
+    # The tenant has it under quarantine or below the floor for reads, or its outcome is not known.
+    HIDDEN = "hidden"
     OTHERS = "others"  # only other tenants have it
     NOBODYS = "nobodys"  # no verdict let it in
 
@@ -56,6 +57,7 @@ class _Known(NamedTuple):
     ordinal: int
     # A memory counts from its ordinal on; a proven one as if it had always been there.
     age: int
+    source: SourceKind = SourceKind.UNKNOWN
     prints: tuple[Print, ...] = ()
     said: bytes = b""
     # Of a live memory all pieces, of a hidden one those that convicted it, and the name that it
@@ -93,8 +95,8 @@ class _OfServer:
         # For each key under which the server files a memory: how many memories stand how. The
         # counts are shared and never changed.
         self.keys: dict[str, Counter[Stands]] = {}
-        # For each such key: what was judged with each live memory, by the memory's ordinal.
-        self.said: dict[str, dict[int, bytes]] = {}
+        # For each such key: its live memories, by their ordinals.
+        self.live: dict[str, dict[int, _Known]] = {}
         self._live = _Ages()
         self._hidden = _Ages()
         self._counts: Counter[int] = Counter()
@@ -107,14 +109,27 @@ class _OfServer:
         """How the memories under a key stand, or those under every key that begins with it."""
         if not is_prefix:
             return self.keys.get(key, Counter())
+        found: Counter[Stands] = Counter()
+        for one in self._under(key):
+            found += self.keys[one]
+        return found
+
+    def _under(self, prefix: str) -> Iterator[str]:
         if self._sorted is None:
             self._sorted = sorted(self.keys)
-        found: Counter[Stands] = Counter()
-        for at in range(bisect_left(self._sorted, key), len(self._sorted)):
-            if not self._sorted[at].startswith(key):
-                break
-            found += self.keys[self._sorted[at]]
-        return found
+        for at in range(bisect_left(self._sorted, prefix), len(self._sorted)):
+            if not self._sorted[at].startswith(prefix):
+                return
+            yield self._sorted[at]
+
+    def shows(self, key: str, reads: Reads, *, is_prefix: bool) -> bool:
+        """Whether a floor shows the newest live memory under a key, or under one such key."""
+        newest = map(self._newest, self._under(key) if is_prefix else (key,))
+        return any(one is not None and reads.shows(one.source) for one in newest)
+
+    def _newest(self, key: str) -> _Known | None:
+        live = self.live.get(key)
+        return live[max(live)] if live else None
 
     def file(self, key: str, stands: Stands, count: int) -> None:
         """Count a memory under its key, or with -1 count it no longer."""
@@ -131,12 +146,12 @@ class _OfServer:
         self._sorted = None
 
     def says_other(self, key: str, strings: Iterable[str]) -> bool:
-        judged = self.said.get(key)
-        if not judged:
+        newest = self._newest(key)
+        if newest is None:
             return False
-        said = judged[max(judged)]
-        newest = {said[at : at + DIGEST_LEN] for at in range(0, len(said), DIGEST_LEN)}
-        return any(digest_of(text) not in newest for text in strings)
+        said = newest.said
+        judged = {said[at : at + DIGEST_LEN] for at in range(0, len(said), DIGEST_LEN)}
+        return any(digest_of(text) not in judged for text in strings)
 
     def hide(self, piece: Piece, until: int) -> None:
         """Hide a piece while no memory that is older than `until` shows it."""
@@ -152,7 +167,7 @@ class _OfServer:
             for piece, age in known.pieces:
                 self._live.add(piece, age)
             if known.said:
-                self.said.setdefault(known.key, {})[known.ordinal] = known.said
+                self.live.setdefault(known.key, {})[known.ordinal] = known
         else:
             for piece, until in known.pieces:
                 self.hide(piece, until)
@@ -162,10 +177,10 @@ class _OfServer:
         self.file(known.key, known.stands, -1)
         if known.stands is Stands.LIVE:
             self.shown.drop(name)
-            judged = self.said.get(known.key, {})
-            judged.pop(known.ordinal, None)
-            if not judged:
-                self.said.pop(known.key, None)
+            live = self.live.get(known.key, {})
+            live.pop(known.ordinal, None)
+            if not live:
+                self.live.pop(known.key, None)
         ages = self._live if known.stands is Stands.LIVE else self._hidden
         for piece, age in known.pieces:
             ages.drop(piece, age)
@@ -231,12 +246,18 @@ class Sieve:
         return None if found is None else found.shown
 
     def owned(
-        self, scope: Scope, keys: Iterable[tuple[str, bool]], *, counts_sent: bool = True
+        self,
+        scope: Scope,
+        keys: Iterable[tuple[str, bool]],
+        *,
+        counts_sent: bool = True,
+        reads: Reads = Reads.ALL,
     ) -> tuple[Owned, ...]:
         """Whose the memory under each key is, or for a prefix those under such keys.
 
         `counts_sent`: whether the scope has a memory of its own that is not settled. One that a
-        person released a moment ago does not make the key its tenant's.
+        person released a moment ago does not make the key its tenant's. `reads`: the floor that
+        the newest live memory under a key has to reach to be shown.
 
         Raises:
             StorageError: The answer is unknown; withhold all of it.
@@ -250,7 +271,9 @@ class Sieve:
             if where == target and whose != tenant
         ]
         own = _THERE if counts_sent else _THERE - {Stands.FORWARDING}
-        return tuple(_owned(mine, others, key, own, is_prefix=prefix) for key, prefix in keys)
+        return tuple(
+            _owned(mine, others, key, own, is_prefix=prefix, reads=reads) for key, prefix in keys
+        )
 
     def say_other(
         self, scope: Scope, items: Iterable[tuple[str, Iterable[str]]]
@@ -334,6 +357,7 @@ class Sieve:
             key=moved.key,
             ordinal=moved.ordinal,
             age=~moved.ordinal if is_proven else moved.ordinal,
+            source=moved.source or SourceKind.UNKNOWN,
         )
         call = call_of(candidate)
         if call is None:
@@ -359,12 +383,14 @@ def _owned(
     counted: frozenset[Stands],
     *,
     is_prefix: bool,
+    reads: Reads,
 ) -> Owned:
     if not key:
         return Owned.NOBODYS
     own = Counter[Stands]() if mine is None else mine.standing(key, is_prefix=is_prefix)
-    if own[Stands.LIVE]:
-        return Owned.MINE
+    if mine is not None and own[Stands.LIVE]:
+        shows = reads is Reads.ALL or mine.shows(key, reads, is_prefix=is_prefix)
+        return Owned.MINE if shows else Owned.HIDDEN
     if any(own[stands] for stands in counted):
         return Owned.HIDDEN
     for other in others:

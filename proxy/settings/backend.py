@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import Hiding, Reads
-from proxy.seams.access import NO_FLOOR
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
 from proxy.settings.values import BadValue, table_of
 
@@ -62,8 +61,9 @@ MEANINGS: Final[dict[str, str]] = {
     "LangGraph's server, and the whole list and the entities of Mem0's, are refused, because they "
     "show what every tenant has there.",
     "principals": "Ids of the principals that may use it; unset: all.",
-    "reads": "`all`. A floor for reads is refused here, and so is a key that has one: the server "
-    "ranks, counts and lists by itself.",
+    "reads": "`all`, `user_input` or `operator`: the floor for reads; the stricter of key and "
+    "table counts. With a floor nothing is created here, and runs and threads of LangGraph's "
+    "server are refused. Not for `mem0_server`, which lists 1,000 memories at most.",
     "answer_seconds": "Seconds the server has for the beginning of an answer, and again for the "
     "rest of it.",
 }
@@ -81,6 +81,7 @@ class BackendServer(msgspec.Struct, frozen=True, kw_only=True):
     collections: Collections
     tenant: str | None
     principals: frozenset[str] | None
+    reads: Reads
     answer_seconds: float
 
     @property
@@ -89,6 +90,7 @@ class BackendServer(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f'quarantine = "{self.quarantine.value}"',
             f'collections = "{self.collections.value}"',
+            *([] if self.reads is Reads.ALL else ["reads"]),
         )
 
     @property
@@ -117,8 +119,6 @@ def backend_servers(tables: list[object]) -> tuple[BackendServer, ...]:
 
 
 def _server(given: BackendTable) -> BackendServer:
-    if given.reads is not Reads.ALL:
-        raise BadValue(f"reads: {NO_FLOOR}")
     headers = headers_from(given.headers_file)
     check_url(given.url, has_credential=bool(headers))
     return BackendServer(
@@ -131,5 +131,6 @@ def _server(given: BackendTable) -> BackendServer:
         collections=given.collections,
         tenant=given.tenant,
         principals=None if given.principals is None else frozenset(given.principals),
+        reads=given.reads,
         answer_seconds=given.answer_seconds,
     )

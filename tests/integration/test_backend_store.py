@@ -208,16 +208,17 @@ async def test_no_page_tells_whether_a_filter_finds_what_is_hidden(tmp_path: Pat
 
 
 async def test_a_page_that_nobody_can_tell_is_a_failure_and_never_a_short_one(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("proxy.backends.langgraph.adapter.ASKED_MAX", 1_000)
     hide = 'before = "hide"\n'
     async with recorder() as (server, url), guarded(tmp_path, server, url, hide) as gate:
-        body: Json = {"namespace_prefix": [], "limit": 10, "offset": 4_991}
+        body: Json = {"namespace_prefix": [], "limit": 10, "offset": 491}
         status, said, _ = await gate.ask("POST", "/store/items/search", body)
         assert (status, "offset" in said["detail"]) == (400, True)
         assert server.seen == []
         # As many are hidden as the server gives at once.
-        for number in range(10_000):
+        for number in range(1_000):
             server.put(f"old{number}", {})
         body["offset"] = 0
         status, said, _ = await gate.ask("POST", "/store/items/search", body)

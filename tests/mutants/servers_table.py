@@ -9,6 +9,8 @@ from tests.mutants.mutant import Mutant, Operator, at
 _BACKEND_CHROMA_PLACES: Final = "tests/integration/test_backend_chroma_places.py"
 _BACKEND_STORE: Final = "tests/integration/test_backend_store.py"
 _BACKEND_TURNS: Final = "tests/integration/test_backend_turns.py"
+_FLOOR: Final = "tests/integration/test_reads_floor_behind.py"
+_KEYED: Final = "tests/unit/proxy/guard/test_keyed.py"
 _WRITES: Final = "tests/unit/proxy/backends/chroma/test_writes.py"
 
 SERVERS: Final = (
@@ -141,6 +143,28 @@ SERVERS: Final = (
             at(_BACKEND_TURNS, "test_a_put_beside_the_users_first_one_is_judged_as_a_change_of_it"),
             at(_BACKEND_TURNS, "test_a_put_beside_a_deletion_of_its_key_belongs_to_who_put_it"),
         ),
+    ),
+    Mutant(
+        row="below-floor",
+        name="a floor for reads counts for nothing on a server behind",
+        invariant="what is below the floor does not exist",
+        where="proxy.guard.sieve:_owned",
+        operator=Operator.REPLACE,
+        at="Owned.MINE if shows else Owned.HIDDEN",
+        by="Owned.MINE",
+        tests=(
+            at(_KEYED, "test_a_floor_shows_a_key_by_the_label_of_its_newest_live_memory"),
+            at(_FLOOR, "test_the_stricter_floor_of_key_and_table_counts"),
+        ),
+    ),
+    Mutant(
+        row="below-floor",
+        name="a create with a floor tells what is below it",
+        invariant="no status or count tells what is below the floor",
+        where="proxy.fronts.backend_writes:BackendWrites._in_turn",
+        operator=Operator.DROP,
+        at="raise MalformedRequest(_NO_CREATE, status=403)",
+        tests=(at(_FLOOR, "test_no_status_count_or_text_tells_what_a_server_has_below_the_floor"),),
     ),
     Mutant(
         row="runs-backend",

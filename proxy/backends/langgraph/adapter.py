@@ -33,9 +33,9 @@ from proxy.backends.langgraph.routes import (
 )
 from proxy.backends.langgraph.runs import check_run, events_of, said_in
 from proxy.backends.langgraph.store_items import (
+    ASKED_MAX,
     ITEMS,
     LIMIT_DEFAULT,
-    LIMIT_MAX,
     NAMESPACES_DEFAULT,
     ItemsSearch,
     NamespacesSearch,
@@ -266,7 +266,7 @@ class LangGraph:
         body, _ = list_of(request, ItemsSearch if route is SEARCH else NamespacesSearch)
         own = LIMIT_DEFAULT if route is SEARCH else NAMESPACES_DEFAULT
         limit = own if body.limit is None else body.limit
-        return Page(offset=body.offset or 0, limit=limit, most=LIMIT_MAX)
+        return Page(offset=body.offset or 0, limit=limit, most=ASKED_MAX)
 
     def from_start(self, request: HttpRequest, count: int | None) -> HttpRequest:
         """The same search or listing, with this limit and no offset."""

@@ -25,6 +25,8 @@ LIMIT_DEFAULT: Final = 10
 REFRESH: Final = "refresh_ttl"
 NAMESPACES_DEFAULT: Final = 100
 LIMIT_MAX: Final = 10_000
+ASKED_MAX: Final = 100_000
+"""Items for which the server is asked at once, where some of what it finds is left out."""
 _ANSWER_BYTES_MAX: Final = 16 * 1024**2
 # Most reads of an agent show what earlier reads showed.
 _NAMES_KEPT_MAX: Final = 4_096
@@ -159,7 +161,7 @@ def item_question(namespace: tuple[str, ...], key: str) -> HttpRequest:
     if is_searched(namespace):
         body: JsonValue = {
             "namespace_prefix": [*namespace],
-            "limit": LIMIT_MAX,
+            "limit": ASKED_MAX,
             "offset": 0,
             "refresh_ttl": False,
         }
@@ -184,7 +186,7 @@ def item_in(reply: HttpReply, namespace: tuple[str, ...], key: str) -> JsonValue
         place = (one.get("namespace"), one.get("key")) if isinstance(one, dict) else None
         if place == ([*namespace], key) and isinstance(one, dict):
             return {name: member for name, member in one.items() if name != "score"}
-    if len(found) >= LIMIT_MAX:
+    if len(found) >= ASKED_MAX:
         raise MalformedRequest("answer: too many items for this one to be found")
     return None
 

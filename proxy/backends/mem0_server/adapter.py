@@ -9,6 +9,7 @@ import msgspec
 
 from policy.model import CandidateId, Tenant
 from proxy.backends.mem0_server import reads, whole_server, writes
+from proxy.backends.mem0_server.requests import LISTED_MAX
 from proxy.backends.mem0_server.routes import (
     ADD,
     DELETE,
@@ -53,6 +54,8 @@ class Mem0Server:
         'quarantine = "tag"': "the lists of this server have no filter that would leave a tag out",
         'quarantine = "remove"': "this server would give a memory that is put back another id",
         'collections = "create"': "this server has no collections",
+        "reads": f"this server lists {LISTED_MAX} memories at most, so what is below a floor would "
+        "take the places of what is above",
     }
     hiding: HidesItems | None = None
 

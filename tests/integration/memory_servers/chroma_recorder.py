@@ -111,7 +111,7 @@ class ChromaRecorder:
                 ids = fitting[: said["n_results"]]
                 found = self.columns(ids, said["include"])
                 parts = ("ids", "documents", "metadatas")
-                nested = {name: found[name] and [found[name]] for name in parts}
+                nested = {name: None if found[name] is None else [found[name]] for name in parts}
                 return web.json_response({**found, **nested})
             case "delete":
                 gone = [self.records.pop(one) for one in said["ids"] if one in self.records]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from policy.model import Tenant
+from msgspec.structs import replace
+
+from policy.model import Principal, PrincipalId, Reads, Tenant
 from proxy.fronts.answers_before import KEPT_BYTES_MAX, AnswersBefore, LookedThrough, asked
 from proxy.seams.operation import HttpReply, HttpRequest
 
-ADA = Tenant("ada")
+ADA = Principal(principal_id=PrincipalId("agent"), tenant=Tenant("ada"))
 REQUEST = HttpRequest(method="POST", path="/search", body=b"{}")
 
 
@@ -21,7 +23,8 @@ def test_a_finding_is_of_this_reader_question_count_and_answer() -> None:
     before.keep(1, key, kept)
     assert before.find(1, key) is kept
     others = (
-        asked(Tenant("bob"), REQUEST, 5, reply),
+        asked(replace(ADA, tenant=Tenant("bob")), REQUEST, 5, reply),
+        asked(replace(ADA, reads=Reads.USER_INPUT), REQUEST, 5, reply),
         asked(ADA, HttpRequest(method="POST", path="/search", body=b"[]"), 5, reply),
         asked(ADA, HttpRequest(method="GET", path="/search", body=b"{}"), 5, reply),
         asked(ADA, REQUEST, 6, reply),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policy.labels.forwarded_call import HTTP
-from policy.model import ChangeKind
+from policy.model import ChangeKind, Reads
 from policy.query import EVERYTHING
 from proxy.guard.keyed import GuardingKeys
 from proxy.guard.sieve import Sieve
@@ -18,6 +18,7 @@ from tests.unit.proxy.guarded import (
     BY,
     GOOD,
     OTHER,
+    PERSON,
     SERVER,
     STEERING,
     Guarded,
@@ -129,6 +130,30 @@ async def test_of_the_past_only_what_is_live_under_the_key_is_shown(tmp_path: Pa
             assert await hides(keys, OTHER, one)
         for one in (past("old"), past(GOOD, "old"), past(GOOD, key="id-2")):
             assert await hides(keys, AGENT, one)
+
+
+async def test_a_floor_shows_a_key_by_the_label_of_its_newest_live_memory(tmp_path: Path) -> None:
+    with guarded(tmp_path) as seen:
+        guard, keys = http(seen)
+        floored = msgspec.structs.replace(AGENT, reads=Reads.USER_INPUT)
+        folder = shown(FOLDER, is_prefix=True)
+
+        async def settled(who: Principal, text: str) -> None:
+            candidate_id = await admitted(guard, who, KEY, text)
+            await guard.settle(who, SERVER, ((candidate_id, Forwarded.DONE),))
+
+        for who, text, hidden in ((AGENT, GOOD, True), (PERSON, "Hers.", False)):
+            await settled(who, text)
+            for one in (shown(KEY, text), folder):
+                assert await hides(keys, floored, one) is hidden
+                assert not await hides(keys, AGENT, one), "control"
+            assert await keys.belongs_to(floored, SERVER, (shown(KEY),)) == (not hidden,)
+        strict = msgspec.structs.replace(AGENT, reads=Reads.OPERATOR)
+        assert await hides(keys, strict, shown(KEY, "Hers."))
+        # What no verdict let in has no label, and neither has what is filed under no key.
+        for one in (shown("past", "old"), shown("", "said")):
+            assert await hides(keys, floored, one)
+            assert not await hides(keys, AGENT, one), "control"
 
 
 async def test_what_is_withheld_is_shown_to_nobody(tmp_path: Path) -> None:
