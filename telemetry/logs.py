@@ -1,18 +1,18 @@
 """Structured logs: one JSON object per line on stderr, with stable keys and no content.
 
-Events go through a pipe, because a reader of stderr that stops reading would otherwise stop the
-event loop. Lines of the program's own loggers are written where they happen; they are rare.
-Messages of libraries are not shown: aiohttp puts paths and exception texts into them, and both may
-hold what a peer sent.
+Every line goes through a pipe to a thread of its own, because a reader of stderr that stops reading
+would otherwise stop the event loop, and with it every request. Messages of libraries are not shown:
+aiohttp puts paths and exception texts into them, and both may hold what a peer sent.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import select
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from functools import lru_cache
 from typing import IO, Final
 
@@ -44,7 +44,6 @@ Field = str | int | float | bool | list[str]
 
 _EVENTS_NAME: Final = f"{LOGGER_NAME}.event"
 _ENCODER: Final = msgspec.json.Encoder()
-_UNLOCKED: Final = nullcontext()
 _events_logger = logging.getLogger(_EVENTS_NAME)
 
 
@@ -76,32 +75,66 @@ class JsonLines(logging.Formatter):
         return json.dumps(fields, separators=(",", ":"))
 
 
-class LineStream(logging.StreamHandler[IO[str]]):
-    """The one stream for log lines. Events reach it as finished text, a batch at a time.
+class LogLines(logging.Handler):
+    """Writes log records and events as lines, on one thread. Any thread may log; none waits.
 
-    A `LogRecord` per event would cost more than the request that it reports; the lines look the
-    same.
+    Lines that a reader does not take in time, or that the stream refuses, are lost. The next line
+    written contains their number.
     """
 
-    def write_lines(self, lines: list[str]) -> None:
-        """Write whole lines at once; if the stream fails, these lines are lost."""
-        with self.lock or _UNLOCKED:
-            try:
-                self.stream.write("\n".join(lines) + "\n")
-                self.flush()
-            except (OSError, ValueError):
-                return
+    def __init__(self, stream: IO[str] | None) -> None:
+        """Without a stream, lines are only counted."""
+        super().__init__()
+        self._stream = stream
+        self._lost = 0
+        self.setFormatter(JsonLines())
+        self.pipe: Pipe[Event | str] = Pipe("mnemogate-logs", self._deliver)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue a record as a line; never blocks."""
+        self.pipe.offer(self.format(record), urgent=record.levelno >= logging.WARNING)
+
+    def flush(self) -> None:
+        """Wait until all lines are written, or for half a second."""
+        self.pipe.flush(CLOSE_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Write queued lines, as many as half a second allows; the rest is lost."""
+        self.pipe.close(CLOSE_TIMEOUT_S)
+        super().close()
+
+    def _deliver(self, batch: list[Event | str]) -> int:
+        if self._stream is None:
+            return len(batch)
+        lines = [one if isinstance(one, str) else _line(one) for one in batch]
+        lost = self.pipe.counts().dropped
+        if lost > self._lost:
+            told: dict[str, object] = {
+                "name": LOGGER_NAME,
+                "levelname": "WARNING",
+                "msg": "log lines were lost: nothing took them in time",
+                "fields": {"lines": lost - self._lost},
+            }
+            lines.insert(0, self.format(logging.makeLogRecord(told)))
+        try:
+            _write(self._stream, "\n".join(lines) + "\n")
+        except (OSError, ValueError):
+            return 0
+        self._lost = lost
+        return len(batch)
 
 
 class EventLog:
-    """Writes one line per event, off the decision path. Any thread.
+    """Logs one line per event, off the decision path. Any thread.
 
     Without `configure` there is no stream, and events are only counted.
     """
 
     def __init__(self, *, access_log: bool) -> None:
         self._access_log = access_log
-        self._pipe: Pipe[Event] = Pipe("mnemogate-logs", self._deliver)
+        handlers = logging.getLogger().handlers
+        self._configured = next((one for one in handlers if isinstance(one, LogLines)), None)
+        self._lines = self._configured or LogLines(None)
 
     def offer(self, event: Event) -> bool:
         """Queue the event for the log; False where it was dropped. Never blocks, never raises."""
@@ -110,23 +143,35 @@ class EventLog:
             return True
         if isinstance(event, RequestServed | ModelServed) and not self._access_log:
             return True
-        return self._pipe.offer(event, urgent=level >= logging.WARNING)
+        return self._lines.pipe.offer(event, urgent=level >= logging.WARNING)
 
     def counts(self) -> PipeCounts:
-        """How many of the events offered so far were written, and how many were dropped."""
-        return self._pipe.counts()
+        """How many lines offered so far were written, and how many were dropped."""
+        return self._lines.pipe.counts()
 
-    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Write queued lines, as many as the timeout allows; the rest is dropped."""
-        self._pipe.close(timeout_s)
+    def close(self) -> None:
+        """Wait until queued lines are written, or for half a second."""
+        self._lines.flush()
+        if self._configured is None:
+            self._lines.close()
 
-    def _deliver(self, events: list[Event]) -> int:
-        sinks = [one for one in logging.getLogger().handlers if isinstance(one, LineStream)]
-        if sinks:
-            lines = [_line(event) for event in events]
-            for sink in sinks:
-                sink.write_lines(lines)
-        return len(events)
+
+def _write(stream: IO[str], text: str) -> None:
+    """Write past the stream's own buffer.
+
+    Its lock would be held while the reader takes nothing, and Python's exit would wait for it.
+    """
+    try:
+        number = stream.fileno()
+    except OSError:
+        stream.write(text)
+        return
+    left = memoryview(text.encode("ascii"))
+    while left:
+        try:
+            left = left[os.write(number, left) :]
+        except BlockingIOError:  # the host that opened the stream made it non-blocking
+            select.select((), (number,), ())
 
 
 def _safe(text: str) -> str:
@@ -148,18 +193,17 @@ def _line(event: Event) -> str:
     return _ENCODER.encode(fields).decode()
 
 
-def configure(stream: IO[str], level: str) -> None:
+def configure(stream: IO[str], level: str, *, events: bool = True) -> None:
     """Make every logger of the process write JSON lines to `stream`, and nowhere else.
 
-    `level` is for our own loggers; of libraries only messages from WARNING on are logged. Call
-    once, at start.
+    `level` is for our own loggers; of libraries only messages from WARNING on are logged. With
+    `events` false, no line is written per request or call. Call once, at start.
     """
-    handler = LineStream(stream)
-    handler.setFormatter(JsonLines())
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = [LogLines(stream)]
     root.setLevel(logging.WARNING)
     logging.getLogger(LOGGER_NAME).setLevel(_LEVELS[level])
+    _events_logger.setLevel(logging.NOTSET if events else logging.CRITICAL)
     # A stream that fails must not print a traceback with the record's arguments.
     logging.raiseExceptions = False
 

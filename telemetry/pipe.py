@@ -1,4 +1,4 @@
-"""A bounded queue out of the decision path: events in at one end, batches out on a thread.
+"""A bounded queue off the decision path: events in at one end, batches out on a thread.
 
 The producer of an event never waits for its consumer. When the receiver is dead or slow, the queue
 fills up, and further events are dropped and counted; nothing else changes.
@@ -7,6 +7,7 @@ fills up, and further events are dropped and counted; nothing else changes.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
@@ -16,6 +17,7 @@ import msgspec
 QUEUE_LEN_MAX: Final = 65_536
 BATCH_LEN_MAX: Final = 4_096
 INTERVAL_S: Final = 0.2
+_FLUSHING_S: Final = 0.002
 # Part of the queue that only urgent events may use. Without it a flood of admits could push the
 # trace of a refusal out.
 URGENT_RESERVE: Final = 8_192
@@ -56,7 +58,8 @@ class Pipe(Generic[T]):
         self._dropped = 0
         self._in_flight = 0
         self._abandoned = False
-        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -86,13 +89,21 @@ class Pipe(Generic[T]):
                 waiting=waiting,
             )
 
+    def flush(self, timeout_s: float) -> None:
+        """Wait until everything queued is delivered, or for `timeout_s`."""
+        end_s = time.monotonic() + timeout_s
+        while self.counts().waiting and time.monotonic() < end_s:
+            self._wake.set()
+            time.sleep(_FLUSHING_S)
+
     def close(self, timeout_s: float) -> None:
         """Deliver what can be delivered in time, and drop (and count) the rest.
 
         Returns within `timeout_s` even where `deliver` hangs: its thread is a daemon, and its later
         deliveries are not counted.
         """
-        self._stop.set()
+        self._stopping = True
+        self._wake.set()
         self._thread.join(timeout_s)
         with self._moving:
             self._abandoned = True
@@ -103,7 +114,9 @@ class Pipe(Generic[T]):
     def _run(self) -> None:
         stopping = False
         while not stopping:
-            stopping = self._stop.wait(INTERVAL_S)
+            self._wake.wait(INTERVAL_S)
+            self._wake.clear()
+            stopping = self._stopping
             while self._queue and not self._abandoned:
                 self._deliver_batch()
         self._ended()

@@ -96,7 +96,9 @@ async def _mcp(context: Context) -> int:
     # The memory is shielded first, because this process may become the gate and load secrets.
     shield()
     settings = settings_of(context, check_places=True)
-    configure(sys.stderr, settings.telemetry.log_level)
+    level = settings.telemetry.log_level
+    # This stderr is the host's, which shows it to a person, or never reads it.
+    configure(sys.stderr, level, events=level == "debug")
     with opening(settings.state):
         code = await (
             _stored(settings) if asked.store else _wrapped(context.terminal, settings, asked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import logging
 import os
 import signal
 import sys
@@ -37,6 +38,7 @@ from telemetry.logs import configure
 if TYPE_CHECKING:
     from proxy.compose.app import Sidecar
 
+_LOG: Final = logging.getLogger("mnemogate.run")
 # Names of settings whose flags every command has, so that `run` does not add them again.
 _ELSEWHERE: Final = frozenset({"state", "checkpoint", "admin"})
 _FLAGS: Final = tuple(
@@ -127,8 +129,8 @@ async def _run(context: Context) -> Exit:
             # is lost.
             loop.remove_signal_handler(number)
         loop.remove_signal_handler(signal.SIGHUP)
-        if not context.terminal.as_json:
-            context.terminal.note("stopping: running requests may finish")
+        # Not on the terminal: a reader of stderr that stopped reading would stop the stop.
+        _LOG.info("stopping: running requests may finish")
     if sidecar.halted.is_set():
         raise CommandFailed(
             Exit.FAILED,

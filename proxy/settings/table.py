@@ -230,7 +230,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         name="log_level",
         default="info",
-        meaning="Least severe log lines written: " + ", ".join(LOG_LEVELS) + ".",
+        meaning="Least severe log lines written: "
+        + ", ".join(LOG_LEVELS)
+        + ". An MCP wrapper, whose stderr is its host's, writes lines per call at debug alone.",
         parse=one_of(*LOG_LEVELS),
     ),
     Setting(

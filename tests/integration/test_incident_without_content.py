@@ -118,6 +118,7 @@ def logged() -> Generator[io.StringIO]:
     try:
         yield lines
     finally:
+        root.handlers[0].close()
         root.handlers[:], level, own_level, logging.raiseExceptions = before
         root.setLevel(level)
         own.setLevel(own_level)

@@ -25,6 +25,7 @@ def stream() -> Iterator[io.StringIO]:
     stream = io.StringIO()
     logs.configure(stream, "info")
     yield stream
+    root.handlers[0].close()
     root.handlers[:] = before[0]
     root.setLevel(before[1])
     own.setLevel(before[2])
@@ -46,6 +47,16 @@ def test_a_recorded_event_is_counted_and_logged_and_close_ends_the_threads(
     assert REJECT.reason in page
     assert REQUEST.route in page
     assert REJECT.candidate_id in stream.getvalue()
+    # The log outlives the sidecar: what the command itself logs afterwards is still written.
+    assert _pipes() == {"mnemogate-logs"}
+    logging.getLogger().handlers[0].close()
+    assert _pipes() == set()
+
+
+def test_where_no_log_was_configured_close_ends_its_thread() -> None:
+    telemetry = Telemetry(TelemetrySettings())
+    assert _pipes() == {"mnemogate-logs"}
+    telemetry.close()
     assert _pipes() == set()
 
 
@@ -66,6 +77,6 @@ def test_a_dead_collector_stops_neither_recording_nor_counting(stream: io.String
     for _ in range(1_000):
         telemetry.record(REJECT)
     telemetry.close()
-    telemetry.record(REJECT)
     assert stream.getvalue().count(REJECT.candidate_id) == 1_000
+    telemetry.record(REJECT)
     assert " 1001.0" in telemetry.metrics.render().decode()

@@ -8,6 +8,8 @@ import ast
 import io
 import json
 import logging
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry import logs
+from telemetry import logs, pipe
 from tests.unit.telemetry import sample
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ def stream() -> Iterator[io.StringIO]:
     stream = io.StringIO()
     logs.configure(stream, "info")
     yield stream
+    root.handlers[0].close()
     root.handlers[:] = before[0]
     root.setLevel(before[1])
     own.setLevel(before[2])
@@ -41,6 +44,8 @@ def stream() -> Iterator[io.StringIO]:
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    for handler in logging.getLogger().handlers:
+        handler.flush()
     return [json.JSONDecoder().decode(line) for line in stream.getvalue().splitlines()]
 
 
@@ -131,6 +136,47 @@ def test_a_line_of_our_own_shows_its_template_and_its_fields_alone(stream: io.St
     assert (first["reason"], first["epoch"]) == ("line\\u000abreak", 3)
     assert second["event"] == "with arguments %s"
     assert CANARY not in stream.getvalue()
+
+
+class Stuck(io.StringIO):
+    """A stream whose reader takes nothing until `goes` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes = threading.Event()
+
+    def write(self, text: str) -> int:
+        """Write once the reader is back."""
+        self.goes.wait(10)
+        return super().write(text)
+
+
+def test_a_reader_that_stops_costs_lines_and_the_next_line_contains_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipe, "QUEUE_LEN_MAX", 8)
+    monkeypatch.setattr(pipe, "URGENT_RESERVE", 0)
+    stuck = Stuck()
+    handler = logs.LogLines(stuck)
+    try:
+        record = logging.LogRecord("mnemogate", logging.INFO, "", 0, "one", (), None)
+        handler.emit(record)
+        while handler.pipe.counts().waiting == 1 and not handler.pipe._in_flight:
+            time.sleep(0.01)
+        for _ in range(20):
+            handler.emit(record)  # none of these waits
+        stuck.goes.set()
+        handler.flush()
+        events = [one["event"] for one in map(json.loads, stuck.getvalue().splitlines())]
+        assert events[0] == "one"
+        assert events[1] == "log lines were lost: nothing took them in time"
+        assert events[2:] == ["one"] * 8
+        assert json.loads(stuck.getvalue().splitlines()[1])["lines"] == 12
+        handler.emit(record)
+        handler.flush()
+        assert stuck.getvalue().count("were lost") == 1
+    finally:
+        handler.close()
 
 
 def _dropped(tree: ast.AST) -> list[str]:
