@@ -219,11 +219,3 @@ class UnsafeObservingGate(Gate):
 
 
 _NEVER_OBSERVED: Final = frozenset({Reason.GATE_UNAVAILABLE, Reason.TARGET_MISSING})
-
-
-def unsafe_gate_without(numbers: frozenset[int]) -> Gate:
-    """A gate that leaves out the steps of the given numbers, for tests and the evaluation.
-
-    The commands that serve an agent cannot reach this function.
-    """
-    return Gate(tuple(step for step in STEPS if step.number not in numbers))

@@ -15,7 +15,6 @@ four times as many questions where there are several.
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Generator, Sequence
 from typing import Final
 
@@ -127,13 +126,6 @@ def believed_first(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
     return tuple(
         sorted(suspects, key=lambda each: (-each.trust, each.at_ms, each.score, each.memory_id))
     )
-
-
-def questions_max(suspects: int) -> int:
-    """The most distinct replays that a search among this many suspects asks for."""
-    if suspects <= BISECT_ABOVE:
-        return suspects + 3
-    return suspects + math.ceil(math.log2(suspects)) + 3
 
 
 class Plan:

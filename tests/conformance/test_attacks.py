@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.gate import unsafe_gate_without
 from proxy.compose.app import Composition
 from tests.conformance.attacks import ATTACKS, TRIALS, WALLS, Tamperer, attempt
 from tests.conformance.canary import traces
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.integration.running import OPERATOR_KEY, running
 
 if TYPE_CHECKING:

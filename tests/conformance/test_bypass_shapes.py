@@ -13,12 +13,13 @@ import msgspec
 import pytest
 
 from policy.checks import STEPS
-from policy.gate import GATE, Gate, unsafe_gate_without
+from policy.gate import GATE, Gate
 from policy.model import Channel, Claims
 from proxy.compose.app import Composition
 from proxy.settings.load import SettingsError
 from tests.conformance.bypass import directive, formed, mem0, reads
 from tests.conformance.canary import new_canary, traces
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
 
 if TYPE_CHECKING:

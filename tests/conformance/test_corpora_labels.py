@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.gate import GATE, Gate, unsafe_gate_without
+from policy.gate import GATE, Gate
 from policy.model import MemoryClass
 from proxy.ledger.evidence import evidence
 from tests.conformance.labelled import (
@@ -25,6 +25,7 @@ from tests.conformance.labelled import (
     new_sessions,
     remarks_of,
 )
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.ledgers import ADA
 from tests.unit.proxy.wired import wired
 

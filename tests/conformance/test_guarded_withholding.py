@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policy.gate import unsafe_gate_without
 from policy.model import MemoryClass
 from proxy.compose.app import Composition
 from proxy.guard.client import GuardClient
 from proxy.guard.wire import SOCKET
 from proxy.seams.guard import Forwarded, GuardedCall, Item, Segment
 from tests.conformance.canary import new_canary, traces
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.integration.running import running
 from tests.unit.proxy.guarded import AGENT, BY, SERVER, item
 

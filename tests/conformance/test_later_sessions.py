@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import pytest
 
-from policy.gate import GATE, unsafe_gate_without
+from policy.gate import GATE
 from policy.model import ChangeKind, Channel, MemoryClass, SourceKind
 from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import Join, Segment
 from proxy.seams.operation import Proposal
 from storage.session_log.log import prints_key
 from tests.conformance.labelled import Agent, new_sessions, remarks_of
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.ledgers import ADA, GRACE, KEY, Clock, call, result
 from tests.unit.proxy.wired import TRACE, wired
 

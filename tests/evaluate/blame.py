@@ -14,10 +14,11 @@ from typing import Final
 
 import msgspec
 
-from policy.after.attribution import Ask, Done, Limits, Plan, Suspect, questions_max
+from policy.after.attribution import Ask, Done, Limits, Plan, Suspect
 from tests.evaluate.blame_groups import groups_of_lies
 from tests.evaluate.book import Book
 from tests.evaluate.figures import Figure, mean_over, share, text_of
+from tests.evaluate.questions import questions_max
 from tests.evaluate.tables import Tables
 
 Fails = Callable[[frozenset[str]], bool]

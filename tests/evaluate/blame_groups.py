@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 from aiohttp import web
 
-from policy.after.attribution import BISECT_ABOVE, Ending, questions_max
+from policy.after.attribution import BISECT_ABOVE, Ending
 from policy.after.closure import Act, Relation
 from policy.model import Tenant
 from proxy.admin.wire.wrong_answers import BlameRequest, BlameView
@@ -27,6 +27,7 @@ from tests.evaluate.forged import CORPORA, corpora_directory
 from tests.evaluate.free_port import on_free_port
 from tests.evaluate.honest_texts import MATTERS
 from tests.evaluate.model import ScriptedModel, asked, scripted_model, tables, turn
+from tests.evaluate.questions import questions_max
 from tests.evaluate.systems import ADMITTED, BY_NAME, Bench, Extras, running
 from tests.evaluate.wire import Question, Write
 

@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from policy.gate import unsafe_gate_without
 from storage.values import Submission
 from tests.evaluate.attacks import ATTACKS, WALLS, Tamperer, Trial, attempted, prepared
 from tests.evaluate.book import Book
@@ -14,6 +13,7 @@ from tests.evaluate.canary import new_canary
 from tests.evaluate.figures import Figure, share
 from tests.evaluate.systems import ADMITTED, BY_NAME, SYSTEMS, Bench, Extras, System, running
 from tests.evaluate.tables import Beyond, Tables
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.evaluate.wire import Write
 
 _CONTROLS: Final = 3

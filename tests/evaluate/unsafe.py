@@ -1,4 +1,4 @@
-"""Gates and a writer that are wrong on purpose: the paper's B0, B1 and LateGate.
+"""Gates and a writer that are wrong on purpose: without some steps, or the paper's B0 and LateGate.
 
 They show what each defence is worth by leaving it out. They are not installed with the program,
 which imports nothing of `tests`: no flag, variable or file of it composes any of them.
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
-from policy.checks import Aim, Finding, Step, digest_integrity
+from policy.checks import STEPS, Aim, Finding, Step, digest_integrity
 from policy.facts import Facts, TokenState
 from policy.gate import GATE, Gate
 from policy.labels.derive import NOTHING_READ
@@ -27,6 +27,11 @@ Between = Callable[[Submission], Awaitable[None]]
 
 def _passes(_candidate: Candidate, _facts: Facts, _aim: Aim) -> Finding:
     return None
+
+
+def unsafe_gate_without(numbers: frozenset[int]) -> Gate:
+    """A gate that leaves out the steps of the given numbers."""
+    return Gate(tuple(step for step in STEPS if step.number not in numbers))
 
 
 def unsafe_gate_that_admits_all() -> Gate:

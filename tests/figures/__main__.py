@@ -43,6 +43,7 @@ def _lines(found: _Printed) -> list[str]:
         "lines": counted.lines,
         "files": counted.files,
         "lines of tests": counted.test_lines,
+        "lines of the evaluation": counted.evaluation_lines,
         "lines of mutants": counted.mutant_lines,
         "classes": named.classes,
         "Protocols": named.protocols,

@@ -39,7 +39,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     statements_by_room: dict[str, int]
     lines: int
     files: int
+    # Without those of the evaluation, which measures and is no test.
     test_lines: int
+    evaluation_lines: int
     mutant_lines: int
     names: Names
     # The rows of one declaration each.
@@ -56,12 +58,14 @@ def figures(root: Path = ROOT) -> Figures:
     by_room: Counter[str] = Counter()
     for path, tree in trees.items():
         by_room[room(path)] += statements(tree)
+    evaluation_lines = _lines(_sources(root, ("tests/evaluate",)))
     return Figures(
         statements=by_room.total(),
         statements_by_room=dict(sorted(by_room.items())),
         lines=_lines(shipped),
         files=len(shipped),
-        test_lines=_lines(_sources(root, ("tests",))),
+        test_lines=_lines(_sources(root, ("tests",))) - evaluation_lines,
+        evaluation_lines=evaluation_lines,
         mutant_lines=_lines(_sources(root, ("tests/mutants",))),
         names=names(trees.values()),
         lmdb_tables=len(TABLES),

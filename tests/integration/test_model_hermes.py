@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from policy.gate import unsafe_gate_without
 from proxy.compose.app import Composition
 from tests.conformance.canary import new_canary, traces
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.integration.clients.environments import python_environment
 from tests.integration.clients.hermes import CONFIG, readme_settings
 from tests.integration.clients.process import run_client

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from policy.gate import GATE, UnsafeObservingGate, unsafe_gate_without
+from policy.gate import GATE, UnsafeObservingGate
 from policy.model import Channel, Claims
 from proxy.compose.app import Composition
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.integration.cli_process import Place
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
 

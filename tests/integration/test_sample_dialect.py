@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from policy.gate import unsafe_gate_without
 from proxy.compose import app
 from proxy.compose.app import Composition
 from proxy.compose.dialects import dialects_of
 from proxy.settings.load import SettingsError
 from tests.conformance.bypass import directive, formed
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
 from tests.integration.sample_dialect.notes import Notes
 

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.facts import BudgetState, Facts
-from policy.gate import GATE, unsafe_gate_without
+from policy.gate import GATE
 from policy.model import Basis, ChangeKind, MemoryClass, SourceKind
 from policy.ruleset import Cell, Matrix, OverBudget, Ruleset
 from policy.trust.ladder import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reject, Verdict
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.property import gate_cases, reference_gate
 from tests.property.gate_cases import (
     AUTHORITY,

@@ -9,10 +9,11 @@ import pytest
 
 from policy.checks import STEPS, Objection, Step
 from policy.facts import NonceState, TokenState
-from policy.gate import GATE, Gate, unsafe_gate_without
+from policy.gate import GATE, Gate
 from policy.model import Basis, Candidate, MemoryClass, SourceKind
 from policy.trust.ladder import NEWCOMER, TrustLevel, TrustState, after_violation
 from policy.verdict import Admit, Hold, Reason, Reject
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.property.gate_cases import (
     CANDIDATE_ID,
     READINGS,

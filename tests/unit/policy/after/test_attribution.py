@@ -20,9 +20,9 @@ from policy.after.attribution import (
     Plan,
     Suspect,
     believed_first,
-    questions_max,
 )
 from policy.verdict import InvariantBroken
+from tests.evaluate.questions import questions_max
 
 if TYPE_CHECKING:
     from collections.abc import Callable

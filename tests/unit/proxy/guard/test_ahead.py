@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from policy.gate import unsafe_gate_without
 from policy.model import ChangeKind, Forwarded, Principal, PrincipalId
 from policy.trust.ladder import TrustLevel
 from proxy.dialects.mcp.calls import read_call
@@ -20,6 +19,7 @@ from proxy.seams.operation import Proposal
 from proxy.settings.tool_maps import load_map, maps_of_models
 from storage.audit import ResultLeaf, VerdictLeaf, decode_leaf
 from storage.tables.lmdb_store import LEAVES
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, OTHER, STEERING, Guarded, guarded
 from tests.unit.proxy.model.asking import call, offering, result
 from tests.unit.proxy.wired import TRACE

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.gate import unsafe_gate_without
 from policy.model import MemoryClass, MemoryStatus, PrincipalId, SourceKind
 from policy.query import EVERYTHING
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.editing import PAGE, Agent, desk
 from tests.unit.proxy.guarded import AGENT, BY, OPERATOR, STEERING
 

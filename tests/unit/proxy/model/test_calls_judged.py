@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from policy.gate import unsafe_gate_without
 from policy.model import ChangeKind, PrincipalId
 from policy.query import EVERYTHING
 from policy.verdict import Reason
@@ -21,6 +20,7 @@ from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
 from proxy.seams.observations import observation_of_call
 from proxy.settings.tool_maps import maps_of_models
 from telemetry.propagation import format_traceparent
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, OTHER, PERSON, STEERING, Guarded, guarded
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.model.asking import FILES, HERMES, call, create, offering, result

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from policy.gate import unsafe_gate_without
 from policy.model import Channel
 from policy.query import EVERYTHING
 from proxy.model.extraction import Extraction, Replied
 from proxy.settings.tool_maps import load_map
+from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.guarded import AGENT, GOOD, STEERING, Guarded, guarded
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 
