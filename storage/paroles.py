@@ -25,7 +25,6 @@ class ParoleRecord(msgspec.Struct, frozen=True, array_like=True):
     paroles: int = 0
     since_ms: int = 0
     until_ms: int = 0
-    tried_at_ms: int = 0
 
 
 class Hidden(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,14 +63,6 @@ class OnProbation(msgspec.Struct, frozen=True, kw_only=True):
     writers: frozenset[PrincipalId]
 
 
-class Outlived(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that an incident let expire, and when it did, or was tried last (Unix ms)."""
-
-    tenant: Tenant
-    memory_id: MemoryId
-    since_ms: int
-
-
 class Paroles(Protocol):
     """Hidden memories and their way back. Coroutines on any loop; other calls on any thread.
 
@@ -107,11 +98,4 @@ class Paroles(Protocol):
 
     async def end(self, ended: Sequence[OnProbation]) -> None:
         """End these probations; one that has begun anew since goes on. The log gets no leaf."""
-        ...
-
-    def outlived(self) -> tuple[Outlived, ...]:
-        """The memories that incidents let expire, and that nobody hides for another reason.
-
-        A memory whose id a client chose is left out, because incidents do not name it.
-        """
         ...

@@ -28,6 +28,7 @@ from proxy.transport.addresses import JudgedResolver, LookUp, is_address, look_u
 from proxy.transport.upstream import Upstream, UpstreamLimits
 
 ANSWER_BYTES_MAX: Final = 64 * 1024
+ANSWER_SECONDS: Final = 30.0
 _ASKED_AT_ONCE_MAX: Final = 4
 _OK: Final = 200
 
@@ -66,7 +67,14 @@ class Judges:
     Event loop only; four questions are asked at once, and further ones wait.
     """
 
-    def __init__(self, tables: Sequence[JudgeTable], *, look_up: LookUp = look_up) -> None:
+    def __init__(
+        self,
+        tables: Sequence[JudgeTable],
+        *,
+        look_up: LookUp = look_up,
+        deadline_s: float = ANSWER_SECONDS,
+    ) -> None:
+        self._deadline_s = deadline_s
         self._tables = {table.name: table for table in tables}
         self._look_up = look_up
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE_MAX)
@@ -97,12 +105,12 @@ class Judges:
                 case=case,
                 question=question,
                 memories=tuple(memories),
-                deadline_ms=int(table.deadline_s * 1_000),
+                deadline_ms=int(self._deadline_s * 1_000),
             )
         )
         async with self._asking:
             try:
-                async with asyncio.timeout(table.deadline_s):
+                async with asyncio.timeout(self._deadline_s):
                     if table.command:
                         said = await _run(table.command, asked)
                     else:
@@ -127,9 +135,9 @@ class Judges:
         if is_address(host):
             resolver.check(host)
         limits = UpstreamLimits(
-            connect_seconds=table.deadline_s,
-            head_seconds=table.deadline_s,
-            body_seconds=table.deadline_s,
+            connect_seconds=self._deadline_s,
+            head_seconds=self._deadline_s,
+            body_seconds=self._deadline_s,
             body_bytes_max=ANSWER_BYTES_MAX,
             connections_max=1,
         )

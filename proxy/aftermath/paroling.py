@@ -18,19 +18,16 @@ from proxy.aftermath.rule_watch import going_on
 from proxy.aftermath.trial import Trials
 from proxy.seams.cases import Signal
 from proxy.seams.surroundings import Surroundings
-from storage.errors import MemoryMoved, UnknownMemory
 from storage.paroles import OnProbation, Paroles
 from storage.recalls import Recall, Recalls
 from storage.values import Standing
 
 _OF_RULES: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})
-BY: Final = PrincipalId("mnemogate:parole")
 EVERY_S: Final = 3_600.0
 OWN_PRINCIPALS: Final = "mnemogate:"
 """The names of the sidecar's own principals begin so, and those of no key."""
 RECALLS_LOOKED_AT: Final = 1_000
 """How many of the newest recalls of a memory are looked at, to count those that end a probation."""
-_DAY_MS: Final = 86_400_000
 
 
 class Probations:
@@ -105,14 +102,11 @@ class Paroling:
         trials: Trials,
         probations: Probations,
         surroundings: Surroundings,
-        retry_days: int = 0,
     ) -> None:
-        """`retry_days` is after how many days what was true once is tried again; 0 for never."""
         self._paroles = paroles
         self._trials = trials
         self._probations = probations
         self._out = surroundings
-        self._retry_days = retry_days
 
     async def parole(self, tenant: Tenant, memory_id: MemoryId, by: PrincipalId) -> Paroled:
         """Try a hidden memory, and show it again if it passes; either leaves a leaf.
@@ -132,7 +126,7 @@ class Paroling:
 
     @asynccontextmanager
     async def retrying(self) -> AsyncGenerator[None]:
-        """End probations that are over, and try again what was true once, while the block runs."""
+        """End probations that are over, while the block runs."""
         async with asyncio.TaskGroup() as group:
             task = group.create_task(self._for_ever())
             try:
@@ -141,10 +135,7 @@ class Paroling:
                 task.cancel()
 
     async def turn(self) -> None:
-        """One round: end the probations that are over, and try what is due.
-
-        Only memories that expired because they were true once are tried. What is under quarantine
-        waits for a person.
+        """End the probations that are over.
 
         Raises:
             StorageError: The store could not be read or written; the next round goes on.
@@ -152,17 +143,6 @@ class Paroling:
         over = await asyncio.to_thread(self._probations.over)
         if over:
             await self._paroles.end(over)
-        if not self._retry_days:
-            return
-        due_ms = self._out.now_ms() - self._retry_days * _DAY_MS
-        for one in await asyncio.to_thread(self._paroles.outlived):
-            if one.since_ms > due_ms:
-                continue
-            try:
-                await self.parole(one.tenant, one.memory_id, BY)
-            except (MemoryMoved, UnknownMemory):
-                # Somebody changed the memory meanwhile; the next round looks at it again.
-                continue
 
     async def _for_ever(self) -> None:
         while True:

@@ -37,7 +37,7 @@ from proxy.fronts.mcp_store import StoreStdio
 from proxy.guard.client import GuardClient
 from proxy.guard.election import ElectedGuard, ElectedStore, Election, Opened
 from proxy.guard.wire import SOCKET
-from proxy.mcp.relay import Deliver, Relay, Server, limits_of
+from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
 from proxy.mcp.store_server import StoreServer
 from proxy.seams.surroundings import RandomPool, Surroundings
 from proxy.settings.load import Settings, child_environment
@@ -132,7 +132,7 @@ async def _stored(settings: Settings) -> int:
         client = await stack.enter_async_context(client_of(settings, election))
         store = ElectedStore(election, client)
         return await StoreStdio(sys.stdin.buffer, sys.stdout.buffer).serve(
-            lambda deliver: StoreServer(protocol, store.perform, deliver, limits_of(settings))
+            lambda deliver: StoreServer(protocol, store.perform, deliver, RelayLimits())
         )
 
 
@@ -158,7 +158,7 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
                 principal,
                 server,
                 deliver,
-                limits=limits_of(settings),
+                limits=RelayLimits(),
                 surroundings=surroundings,
             )
 

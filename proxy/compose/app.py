@@ -39,7 +39,7 @@ from proxy.fronts.model import ROUTES as MODEL_ROUTES
 from proxy.guard.direct import Direct
 from proxy.guard.local import Guarding
 from proxy.intercept.interceptor import Submits
-from proxy.mcp.relay import limits_of
+from proxy.mcp.relay import RelayLimits
 from proxy.model.memory_seam import Coupling
 from proxy.model.replaying import ModelReplays
 from proxy.seams.embedder import Embedder
@@ -88,6 +88,7 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     # A function that waits so many seconds between two rounds of periodic work.
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+    relay_limits: RelayLimits = RelayLimits()
     # If false, only the operator's socket is opened, for commands on a stopped state directory.
     listen: bool = True
     # A function that wraps the coupling of ledger and withholding around a model front; control
@@ -265,7 +266,7 @@ def _mcp(
         authenticator=services.authenticator,
         surroundings=surroundings,
         backends=_backends(settings, composition, services, surroundings, halted),
-        limits=limits_of(settings),
+        limits=composition.relay_limits,
         halt=halted.set,
     )
 

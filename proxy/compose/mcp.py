@@ -122,7 +122,7 @@ class McpServing:
             server.name,
             behind,
             relay_for,
-            limits=HubLimits(sessions_max=server.sessions_max, idle_seconds=server.idle_seconds),
+            limits=HubLimits(sessions_max=server.sessions_max),
             spawn=self._beside.spawn,
             halt=self._halt,
             now_s=time.monotonic,

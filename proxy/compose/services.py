@@ -275,7 +275,6 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             trials=trials,
             probations=probations,
             surroundings=self.surroundings,
-            retry_days=self.settings.retry_days,
         )
 
     def wrong_answers(self, blaming: Blaming) -> WrongAnswers:

@@ -23,6 +23,8 @@ from storage.interfaces import Store
 REVIEW: Final = "review.webhook"
 INCIDENTS: Final = "after.webhook"
 SENTRY: Final = "after.sentry"
+OUTBOX_MAX: Final = 10_000
+"""How many steps of incidents may wait for a receiver before `/readyz` names it."""
 
 
 class Tellers:
@@ -33,7 +35,7 @@ class Tellers:
         review: Outbox[VerdictLeaf] | None = None,
         incidents: tuple[Outbox[IncidentLeaf], ...] = (),
         *,
-        outbox_max: int = 0,
+        outbox_max: int = OUTBOX_MAX,
     ) -> None:
         self._review = review
         self._incidents = incidents
@@ -46,7 +48,7 @@ class Tellers:
         return None if untold is None else untold.at_ms
 
     def behind(self) -> tuple[str, ...]:
-        """The receivers for which more steps of incidents wait than the settings allow."""
+        """The receivers for which more than `outbox_max` steps of incidents wait."""
         return tuple(one.name for one in self._incidents if one.untold_count > self._outbox_max)
 
     @asynccontextmanager
@@ -92,7 +94,7 @@ async def tellers(settings: Settings, store: Store, surroundings: Surroundings) 
         except BadValue as error:
             raise SettingsError(str(error)) from None
         incidents.append(await asyncio.to_thread(Outbox, store, telling, sink, surroundings))
-    return Tellers(review, tuple(incidents), outbox_max=settings.outbox_max)
+    return Tellers(review, tuple(incidents))
 
 
 def _of_review(source: str, surroundings: Surroundings) -> Telling[VerdictLeaf]:

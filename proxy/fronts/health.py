@@ -38,7 +38,7 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Uids of relays beside a model front that are bound to no principal: their calls are judged
     # again.
     unbound_uids: tuple[int, ...] = ()
-    # The names of receivers for which more steps of incidents wait than `outbox_max` allows.
+    # The names of receivers for which too many steps of incidents wait.
     receivers_behind: tuple[str, ...] = ()
     # Settings and rules that let in more than the shipped ones.
     wider: tuple[str, ...] = ()

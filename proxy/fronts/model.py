@@ -37,7 +37,7 @@ from proxy.seams.access import at_least
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import HttpReply, Refusal
 from proxy.seams.surroundings import Surroundings
-from proxy.settings.model import Api, HostedState, ModelPurpose
+from proxy.settings.model import Api, ModelPurpose
 from proxy.transport.auth import Authenticator
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming, Pieces
 from proxy.transport.responses import Failure, attempt, refuse
@@ -59,8 +59,7 @@ _NAMED: Final = {
 # Usual path prefixes of model APIs: a request below one without a table is told which table to add.
 USUAL: Final = ("anthropic", "openai")
 _HOSTED: Final = (
-    "unknown_write: this route would write memory, or hold a conversation, where nobody judges it; "
-    'an operator may allow it with hosted_state = "allow"'
+    "unknown_write: this route would write memory, or hold a conversation, where no one judges it"
 )
 _UNKNOWN: Final = (
     "unknown_write: nobody here can judge what this route brings; an operator may list its path in "
@@ -147,7 +146,7 @@ class ModelFront:
         rest = incoming.head.path[len(settings.name) + 1 :]
         check_path(rest)
         purpose, api = purpose_of(incoming.head.method, rest)
-        if purpose is Purpose.HOSTED and settings.hosted_state is HostedState.REFUSE:
+        if purpose is Purpose.HOSTED:
             raise MalformedRequest(_HOSTED, status=403)
         if not is_known(incoming.head.method, purpose, rest, settings.passing):
             raise MalformedRequest(_UNKNOWN, status=403)
@@ -239,9 +238,7 @@ class ModelFront:
         if extracts and body.get("stream") is True:
             raise MalformedRequest(_WHOLE_ONLY, status=400)
         if api is RESPONSES:
-            conversation = body.get("conversation")
-            allows = settings.hosted_state is HostedState.ALLOW
-            if conversation is not None and not allows:
+            if body.get("conversation") is not None:
                 return no_previous("conversation"), None
             found = self._histories.whole(principal.principal_id, body)
             if found is None:

@@ -18,7 +18,6 @@ from proxy.mcp.pending import Pending
 from proxy.mcp.server import Server
 from proxy.seams.guard import Guard
 from proxy.seams.surroundings import Surroundings
-from proxy.settings.load import Settings
 from proxy.settle.forwarding import Forwarding
 
 LOG: Final = logging.getLogger("mnemogate.mcp")
@@ -65,13 +64,6 @@ class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Seconds between two questions to the gate for decisions and for items to send or to look up.
     ask_seconds: float = 0.5
     tend_seconds: float = 5.0
-
-
-def limits_of(settings: Settings) -> RelayLimits:
-    """The limits that the operator set, for every relay of this process."""
-    return RelayLimits(
-        answer_seconds=settings.mcp_answer_seconds, person_seconds=settings.mcp_person_seconds
-    )
 
 
 class Counts(msgspec.Struct, kw_only=True):

@@ -42,7 +42,6 @@ from proxy.mcp.connection import (
     Deliver,
     RelayLimits,
     Side,
-    limits_of,
     other,
 )
 from proxy.mcp.inbox import Inbox
@@ -57,7 +56,7 @@ from proxy.seams.surroundings import Surroundings
 from proxy.settle.forwarding import Forwarding
 from proxy.settle.leftovers import Leftovers
 
-__all__ = ["Counts", "Deliver", "Relay", "RelayLimits", "Server", "Side", "limits_of"]
+__all__ = ["Counts", "Deliver", "Relay", "RelayLimits", "Server", "Side"]
 
 _INITIALIZED = "notifications/initialized"
 _LIST_CHANGED = "notifications/tools/list_changed"

@@ -112,12 +112,9 @@ class HealedReply:
 def _unrepeatable(prepared: Prepared, reply: ModelReply) -> str:
     """Why a request is not sent a second time, in a fixed word; "" where it may be.
 
-    A tool that the provider runs would act twice, and a conversation that the provider keeps has
-    the request and its wrong reply already.
+    A tool that the provider runs would act twice.
     """
-    if reply.ran_tools or prepared.request.searches:
-        return "tools_ran"
-    return "conversation" if prepared.body.get("conversation") is not None else ""
+    return "tools_ran" if reply.ran_tools or prepared.request.searches else ""
 
 
 def _ids(prepared: Prepared) -> tuple[MemoryId, ...]:

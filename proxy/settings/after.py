@@ -20,11 +20,11 @@ from proxy.settings.review_webhook import (
     receiver_of,
 )
 from proxy.settings.servers import Text
+from proxy.settings.table import SENTRY_DSN
 from proxy.settings.values import BadValue, Secret, table_of
 from storage.cases import NAMED_MAX
 from storage.recalls import RecallOptions
 
-SENTRY_DSN: Final = "SENTRY_DSN"
 _DAYS_MAX: Final = 3_650
 _RECALLS_MAX: Final = 100_000_000
 _CANARY_SECONDS_MAX: Final = 86_400.0
@@ -82,8 +82,6 @@ class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     blast_max: Annotated[int, Meta(ge=1, le=NAMED_MAX)] = BLAST_MAX
     heal: Heal = Heal.RECALL
     canary_seconds: Annotated[float, Meta(ge=0, le=_CANARY_SECONDS_MAX)] = 3_600.0
-    retry_days: Annotated[int, Meta(ge=0, le=_DAYS_MAX)] = 0
-    outbox_max: Annotated[int, Meta(ge=1, le=_RECALLS_MAX)] = 10_000
     webhook: ReceiverTable | None = None
     sentry: SentryTable | None = None
     replay: ReplayTable | None = None
@@ -103,10 +101,6 @@ MEANINGS: Final[dict[str, str]] = {
     "before they are shown, and asks again; `off` only looks afterwards.",
     "canary_seconds": "Seconds between two rounds of all canaries; within seconds after commits, "
     "too. 0: only `canary run` asks them.",
-    "retry_days": "After how many days a memory that expired because it was true once is tried "
-    "again by itself, and shown if it passes. 0: never. What is under quarantine is never tried.",
-    "outbox_max": "How many steps of incidents may wait for a receiver before `/readyz` names it. "
-    "None is dropped: the audit log keeps them.",
     "webhook": "A table `[after.webhook]` with the keys of `[review.webhook]` but `page_url`: a "
     "receiver that is told of each step of an incident, without content.",
     "sentry": "A table `[after.sentry]`, empty or with `allow` as in `[review.webhook]`: each step "
@@ -118,43 +112,27 @@ MEANINGS: Final[dict[str, str]] = {
 }
 
 
-def after_write(tables: list[object]) -> RecallOptions:
-    """The settings of the recall ledger in the `[after]` table.
+def after_table(tables: list[object]) -> AfterTable:
+    """The `[after]` table, or its defaults where there is none.
 
     Raises:
         BadValue: The message names the key and what is allowed.
     """
-    given = _given(tables)
+    try:
+        return table_of(tables[0], AfterTable) if tables else AfterTable()
+    except BadValue as error:
+        raise BadValue(f"after: {error}") from None
+
+
+def recall_options(given: AfterTable) -> RecallOptions:
+    """The settings of the recall ledger."""
     return RecallOptions(
         keep_days=given.keep_days, count_max=given.recalls_max, keep_queries=given.keep_queries
     )
 
 
-def retry_days(tables: list[object]) -> int:
-    """After how many days a memory that was true once is tried again; 0 for never.
-
-    Raises:
-        BadValue: Names the key and what is allowed.
-    """
-    return _given(tables).retry_days
-
-
-def outbox_max(tables: list[object]) -> int:
-    """How many steps of incidents may wait for a receiver before `/readyz` names it.
-
-    Raises:
-        BadValue: Names the key and what is allowed.
-    """
-    return _given(tables).outbox_max
-
-
-def on_conviction(tables: list[object]) -> OnConviction:
-    """What the `[after]` table lets a search do with the memories that it found to blame.
-
-    Raises:
-        BadValue: The message names the key and what is allowed.
-    """
-    given = _given(tables)
+def on_conviction(given: AfterTable) -> OnConviction:
+    """What a search may do with the memories that it found to blame."""
     return OnConviction(
         rules_propose=given.on_conviction == "propose",
         judges_propose=given.on_conviction != "quarantine",
@@ -162,82 +140,57 @@ def on_conviction(tables: list[object]) -> OnConviction:
     )
 
 
-def incident_webhook(tables: list[object]) -> ReviewWebhook | None:
+def incident_webhook(given: AfterTable) -> ReviewWebhook | None:
     """The receiver that is told of incidents; None where the `[after]` table names none.
 
     Raises:
         BadValue: The message names the key and what is allowed, and no secret.
     """
-    given = _given(tables).webhook
     try:
-        return None if given is None else receiver_of(given)
+        return None if given.webhook is None else receiver_of(given.webhook)
     except BadValue as error:
         raise BadValue(f"after.webhook: {error}") from None
 
 
-def heal(tables: list[object]) -> Heal:
-    """What is done about memories that contradict an anchor.
-
-    Raises:
-        BadValue: Names the key and what is allowed.
-    """
-    return _given(tables).heal
-
-
-def canary_seconds(tables: list[object]) -> float:
-    """Seconds between two rounds of all canaries; 0 where they are not asked by themselves.
-
-    Raises:
-        BadValue: The message names the key and what is allowed.
-    """
-    return _given(tables).canary_seconds
-
-
-def incident_sentry(tables: list[object], environment: Mapping[str, str]) -> SentryReceiver | None:
+def incident_sentry(given: AfterTable, environment: Mapping[str, str]) -> SentryReceiver | None:
     """Where events of incidents go; None where the `[after]` table has no `sentry`.
 
     Raises:
         BadValue: Names the key and what is allowed, and no secret.
     """
-    given = _given(tables).sentry
-    if given is None:
+    if given.sentry is None:
         return None
     dsn = environment.get(SENTRY_DSN, "")
     if not dsn:
         raise BadValue(f"after.sentry: {SENTRY_DSN} is not set in the environment")
     try:
-        return SentryReceiver(dsn=Secret(dsn), allow=tuple(network_of(one) for one in given.allow))
+        return SentryReceiver(
+            dsn=Secret(dsn), allow=tuple(network_of(one) for one in given.sentry.allow)
+        )
     except BadValue as error:
         raise BadValue(f"after.sentry: {error}") from None
 
 
-def replay(tables: list[object], models: tuple[ModelUpstream, ...]) -> ReplaySettings:
+def replay(given: AfterTable, models: tuple[ModelUpstream, ...]) -> ReplaySettings:
     """Which of these models may be asked again; none where the `[after]` table has no `replay`.
 
     Raises:
         BadValue: Names the key and what is allowed.
     """
-    given = _given(tables).replay
-    if given is None:
+    table = given.replay
+    if table is None:
         return ReplaySettings()
     with_credential = {one.name for one in models if one.headers}
-    for name in given.models:
+    for name in table.models:
         if name not in with_credential:
             raise BadValue(
                 f"after.replay: models: {name}: name [[model]] tables with a headers_file: a "
                 "replay has no credential of an agent"
             )
     return ReplaySettings(
-        models=frozenset(given.models),
-        asks_max=given.asks_max,
-        day_asks_max=given.day_asks_max,
-        tokens_max=given.tokens_max,
-        answer_seconds=given.answer_seconds,
+        models=frozenset(table.models),
+        asks_max=table.asks_max,
+        day_asks_max=table.day_asks_max,
+        tokens_max=table.tokens_max,
+        answer_seconds=table.answer_seconds,
     )
-
-
-def _given(tables: list[object]) -> AfterTable:
-    try:
-        return table_of(tables[0], AfterTable) if tables else AfterTable()
-    except BadValue as error:
-        raise BadValue(f"after: {error}") from None

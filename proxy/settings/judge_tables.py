@@ -23,7 +23,6 @@ class _JudgeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     url: Text | None = None
     allow: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
     deterministic: bool = False
-    deadline_seconds: Annotated[float, Meta(gt=0, le=600)] = 30.0
 
 
 MEANINGS: Final[dict[str, str]] = {
@@ -34,8 +33,7 @@ MEANINGS: Final[dict[str, str]] = {
     "Redirects are not followed.",
     "allow": "Ranges of addresses that the POST may go to although they are not public.",
     "deterministic": "Whether it answers the same each time, so that one answer counts "
-    "(`mnemogate judge test` asks twice).",
-    "deadline_seconds": "Seconds for one answer, 30 unless set. A later one is none.",
+    "(`mnemogate judge test` asks twice). It has 30 seconds; a later answer is none.",
 }
 
 
@@ -47,7 +45,6 @@ class JudgeTable(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     allow: tuple[Network, ...] = ()
     deterministic: bool = False
-    deadline_s: float = 30.0
 
 
 def judge_tables(tables: list[object]) -> tuple[JudgeTable, ...]:
@@ -86,7 +83,6 @@ def _checked(given: _JudgeTable) -> JudgeTable:
         url=given.url or "",
         allow=allow,
         deterministic=given.deterministic,
-        deadline_s=given.deadline_seconds,
     )
 
 

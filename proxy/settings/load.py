@@ -13,24 +13,21 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import cast
+from urllib.parse import unquote
 
 import msgspec
 
 from proxy.seams.cases import OnConviction
 from proxy.settings.after import (
-    SENTRY_DSN,
     Heal,
     ReplaySettings,
     SentryReceiver,
-    after_write,
-    canary_seconds,
-    heal,
+    after_table,
     incident_sentry,
     incident_webhook,
     on_conviction,
-    outbox_max,
+    recall_options,
     replay,
-    retry_days,
 )
 from proxy.settings.backend import BackendServer, backend_servers
 from proxy.settings.judge_tables import JudgeTable, judge_tables
@@ -39,8 +36,14 @@ from proxy.settings.model import ModelUpstream, model_upstreams
 from proxy.settings.principals import Binding, bindings_of
 from proxy.settings.review_webhook import ReviewWebhook, review_webhook
 from proxy.settings.secret_files import secret_from
-from proxy.settings.table import ENVIRONMENT_PREFIX, SETTINGS, Setting
-from proxy.settings.values import Address, BadValue, Raw, Secret
+from proxy.settings.table import (
+    ENVIRONMENT_PREFIX,
+    OTEL_HEADERS,
+    SETTINGS,
+    STANDARD_SECRETS,
+    Setting,
+)
+from proxy.settings.values import Address, BadValue, Raw, Secret, no_such
 from proxy.settings.values import path as path_of
 from storage.recalls import RecallOptions
 from storage.trusted_files import UnfitFile, read_file, reason, refuse_replaceable
@@ -100,8 +103,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ruleset: Path | None
     observe: bool
     retention_seconds: float
-    mcp_answer_seconds: float
-    mcp_person_seconds: float
     embedder: str
     quota_bytes: int
     tenant_share: float
@@ -119,13 +120,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     judges: tuple[JudgeTable, ...] = ()
     recalls: RecallOptions = RecallOptions()
     on_conviction: OnConviction = OnConviction()
-    # After how many days a memory that was true once is tried again; 0 for never.
-    retry_days: int = 0
     # Where events of incidents go besides the webhook.
     incident_sentry: SentryReceiver | None = None
     replay: ReplaySettings = ReplaySettings()
-    # How many steps of incidents may wait for a receiver before `/readyz` names it.
-    outbox_max: int = 10_000
     incident_webhook: ReviewWebhook | None = None
     canary_seconds: float = 3_600.0
     heal: Heal = Heal.RECALL
@@ -171,7 +168,8 @@ def load_settings(
     known = {setting.env for setting in SETTINGS} | {CONFIG_ENV}
     for name in sorted(env):
         if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
-            raise SettingsError(f"{name}: no such setting; see `mnemogate run --help`")
+            said = no_such(name.removeprefix(ENVIRONMENT_PREFIX).lower())
+            raise SettingsError(f"{name}: {said}; see `mnemogate run --help`")
     table, listed = _read_file(_config_file(env, config))
     values: dict[str, object] = {}
     for setting in SETTINGS:
@@ -195,7 +193,7 @@ def child_environment() -> dict[str, str]:
 
     It is the user's own, without the sidecar's secrets.
     """
-    secret = {setting.env for setting in SETTINGS if setting.secret} | {SENTRY_DSN}
+    secret = {setting.env for setting in SETTINGS if setting.secret} | STANDARD_SECRETS
     return {name: value for name, value in os.environ.items() if name not in secret}
 
 
@@ -283,7 +281,7 @@ def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object
     by_name = {setting.name: setting for setting in SETTINGS}
     for name in table:
         if name not in by_name:
-            raise SettingsError(f"{file}: {name}: no such setting")
+            raise SettingsError(f"{file}: {no_such(name)}")
         if by_name[name].secret:
             raise SettingsError(
                 f"{file}: {name}: a secret does not belong in a file; set {by_name[name].env}"
@@ -313,21 +311,19 @@ def _value(
 def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str, object]:
     """The checked tables of servers, model APIs and the webhook, by the name of their setting."""
     try:
-        models = model_upstreams(listed["model"])
+        models, after = model_upstreams(listed["model"]), after_table(listed["after"])
         return {
             "mcp": mcp_servers(listed["mcp"], env),
             "models": models,
             "backends": backend_servers(listed["backend"]),
             "review_webhook": review_webhook(listed["review"]),
-            "recalls": after_write(listed["after"]),
-            "on_conviction": on_conviction(listed["after"]),
-            "retry_days": retry_days(listed["after"]),
-            "outbox_max": outbox_max(listed["after"]),
-            "incident_webhook": incident_webhook(listed["after"]),
-            "incident_sentry": incident_sentry(listed["after"], env),
-            "replay": replay(listed["after"], models),
-            "canary_seconds": canary_seconds(listed["after"]),
-            "heal": heal(listed["after"]),
+            "recalls": recall_options(after),
+            "on_conviction": on_conviction(after),
+            "incident_webhook": incident_webhook(after),
+            "incident_sentry": incident_sentry(after, env),
+            "replay": replay(after, models),
+            "canary_seconds": after.canary_seconds,
+            "heal": after.heal,
             "judges": judge_tables(listed["judge"]),
         }
     except BadValue as error:
@@ -356,9 +352,10 @@ def _assemble(
     verifies_clients = tls is not None and tls.client_ca is not None
     if not verifies_clients and any(bound.mtls is not None for bound in bindings):
         raise SettingsError("principals: mtls needs tls_cert, tls_key and tls_client_ca")
+    endpoint = cast("str | None", values.pop("otel_endpoint")) or env.get(OTEL_ENV) or None
     telemetry = TelemetrySettings(
-        endpoint=cast("str | None", values.pop("otel_endpoint")) or env.get(OTEL_ENV) or None,
-        headers=_headers(cast("tuple[str, ...]", values.pop("otel_headers"))),
+        endpoint=endpoint,
+        headers=_headers(env.get(OTEL_HEADERS, "")) if endpoint else (),
         admit_detail_share=cast("float", values.pop("admit_detail_share")),
         log_level=cast("str", values.pop("log_level")),
         access_log=cast("bool", values.pop("access_log")),
@@ -416,13 +413,14 @@ def _key(role: str, given: object, file: object) -> object:
         raise SettingsError(f"{role}_key_file: must be {error}") from None
 
 
-def _headers(pairs: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _headers(given: str) -> tuple[tuple[str, str], ...]:
+    """The headers of `OTEL_EXPORTER_OTLP_HEADERS`, whose values are percent-encoded."""
     headers: list[tuple[str, str]] = []
-    for pair in pairs:
+    for pair in filter(str.strip, given.split(",")):
         name, separator, value = pair.partition("=")
         if not separator or not name.strip():
-            raise SettingsError("otel_headers: must be name=value, separated by commas")
-        headers.append((name.strip(), value.strip()))
+            raise SettingsError(f"{OTEL_HEADERS}: must be name=value, separated by commas")
+        headers.append((name.strip(), unquote(value.strip())))
     return tuple(headers)
 
 

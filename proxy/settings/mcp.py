@@ -13,8 +13,8 @@ from msgspec import Meta
 from policy.model import Reads
 from proxy.dialects.mcp.maps import MapError, Posture, ToolMap
 from proxy.seams.access import NO_FLOOR
-from proxy.settings.secret_files import pairs_from
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
+from proxy.settings.table import ENVIRONMENT_PREFIX, STANDARD_SECRETS
 from proxy.settings.tool_maps import load_map
 from proxy.settings.values import BadValue, table_of
 
@@ -22,6 +22,7 @@ from proxy.settings.values import BadValue, table_of
 # none of its keys and settings.
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FROM_OURS: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class McpTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,14 +32,12 @@ class McpTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     url: Text | None = None
     command: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
     env: Annotated[dict[str, str], Meta(max_length=256)] = {}
-    env_file: Text | None = None
     cwd: Text = "/"
     map: Text | None = None
     headers_file: Text | None = None
     principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
     reads: Reads = Reads.ALL
     sessions_max: Annotated[int, Meta(ge=1, le=4_096)] = 64
-    idle_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 1_800.0
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 120.0
 
 
@@ -48,8 +47,7 @@ MEANINGS: Final[dict[str, str]] = {
     "command": "Instead of `url`: what the sidecar runs, as its own user, and serves over HTTP.",
     "env": "Environment of the command; besides it has only "
     + ", ".join(f"`{name}`" for name in INHERITED)
-    + " of the sidecar's.",
-    "env_file": "File with more of it, `NAME=VALUE` lines, closed to others: for secrets.",
+    + " of the sidecar's. The value `${NAME}` is that of the sidecar's own variable: for secrets.",
     "cwd": "Working directory of the command, absolute.",
     "map": "A shipped tool map by name, a file, or `context` for a server that keeps no memory; "
     "unset: by the name that the server gives itself.",
@@ -60,7 +58,6 @@ MEANINGS: Final[dict[str, str]] = {
     "has one may use servers with a map of posture `context` or `files` only; `mnemogate mcp "
     "--store` keeps the floor of its principal.",
     "sessions_max": "Sessions open at once, and so processes of a command.",
-    "idle_seconds": "Seconds after which an unused session ends.",
     "answer_seconds": "Seconds the server has for the beginning of an answer.",
 }
 
@@ -77,7 +74,6 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     tool_map: ToolMap | None
     principals: frozenset[str] | None
     sessions_max: int
-    idle_seconds: float
     answer_seconds: float
 
     @property
@@ -109,8 +105,8 @@ def _server(given: McpTable, environment: Mapping[str, str]) -> McpServer:
         raise BadValue(f"reads: {NO_FLOOR}; `mnemogate mcp --store` keeps its principal's")
     if (given.url is None) == (given.command is None):
         raise BadValue("set exactly one of url, command")
-    if given.command is None and (given.env or given.env_file):
-        raise BadValue("env and env_file belong to a command")
+    if given.command is None and given.env:
+        raise BadValue("env belongs to a command")
     if given.url is None and given.headers_file is not None:
         raise BadValue("headers_file belongs to a url")
     headers = headers_from(given.headers_file)
@@ -130,20 +126,21 @@ def _server(given: McpTable, environment: Mapping[str, str]) -> McpServer:
         tool_map=None if given.map is None else load_map(given.map),
         principals=None if given.principals is None else frozenset(given.principals),
         sessions_max=given.sessions_max,
-        idle_seconds=given.idle_seconds,
         answer_seconds=given.answer_seconds,
     )
 
 
 def _environment(given: McpTable, environment: Mapping[str, str]) -> dict[str, str]:
     found = {name: environment[name] for name in INHERITED if name in environment}
-    more: dict[str, str] = dict(given.env)
-    if given.env_file is not None:
-        try:
-            more |= dict(pairs_from(Path(given.env_file).expanduser(), "="))
-        except BadValue as error:
-            raise BadValue(f"env_file: must be {error}") from None
-    for name, value in more.items():
+    for name, value in given.env.items():
         if not _VARIABLE.fullmatch(name) or "\0" in value:
             raise BadValue("env: a name or value that no environment can hold")
-    return found | more
+        from_ours = _FROM_OURS.fullmatch(value)
+        if from_ours is not None and (from_ours[1] not in environment or _is_ours(from_ours[1])):
+            raise BadValue(f"env: {name}: names no variable of the sidecar that a server may have")
+        found[name] = value if from_ours is None else environment[from_ours[1]]
+    return found
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(ENVIRONMENT_PREFIX) or name in STANDARD_SECRETS

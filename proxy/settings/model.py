@@ -39,13 +39,6 @@ class Api(enum.Enum):
     OPENAI = "openai"
 
 
-class HostedState(enum.Enum):
-    """How routes that write memory at the provider are treated."""
-
-    REFUSE = "refuse"
-    ALLOW = "allow"
-
-
 class ModelPurpose(enum.Enum):
     """Whether an agent or a memory backend asks the model."""
 
@@ -61,7 +54,6 @@ class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     url: Text
     headers_file: Text | None = None
     principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
-    hosted_state: HostedState = HostedState.REFUSE
     passing: Annotated[tuple[Path, ...], Meta(max_length=64)] = ()
     purpose: ModelPurpose = ModelPurpose.AGENT
     reads: Reads = Reads.ALL
@@ -82,9 +74,6 @@ MEANINGS: Final[dict[str, str]] = {
     "headers_file": "File with `Name: value` lines, closed to others: the credential that only the "
     "sidecar has. An agent that sends its key as `Mnemogate-Key` keeps its own.",
     "principals": "Ids of the principals that may use it; unset: all.",
-    "hosted_state": "`refuse`, or `allow` routes that write memory on the provider's side "
-    "(conversations, vector stores, threads, memory stores), or open a session past the sidecar "
-    "(`realtime`, `chatkit`, keys of an `organization`).",
     "passing": "Paths of routes that are no turns and that this program does not know "
     '(`["/v2/chat", "/v1beta/models/*"]`, a star for one segment): they are sent on, and nobody '
     "judges the calls that they bring. Unset: they are refused.",
@@ -116,7 +105,6 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     headers: tuple[tuple[str, str], ...]
     principals: frozenset[str] | None
-    hosted_state: HostedState
     passing: tuple[str, ...]
     purpose: ModelPurpose
     reads: Reads
@@ -164,7 +152,6 @@ def _upstream(given: ModelTable) -> ModelUpstream:
         url=given.url.rstrip("/"),
         headers=headers,
         principals=None if given.principals is None else frozenset(given.principals),
-        hosted_state=given.hosted_state,
         passing=given.passing,
         purpose=given.purpose,
         reads=given.reads,

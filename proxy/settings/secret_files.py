@@ -25,7 +25,7 @@ def secret_from(path: Path) -> Secret:
         raise BadValue(f"a file with one line, {error}, and {path} is none") from None
 
 
-def pairs_from(path: Path, separator: str) -> tuple[tuple[str, str], ...]:
+def pairs_from(path: Path) -> tuple[tuple[str, str], ...]:
     """The names and values of a file, one per line; blank lines and `#` lines are left out.
 
     Raises:
@@ -35,9 +35,9 @@ def pairs_from(path: Path, separator: str) -> tuple[tuple[str, str], ...]:
     for line in _read(path, LIST_BYTES_MAX).splitlines():
         if not line.strip() or line.startswith("#"):
             continue
-        name, found, value = line.partition(separator)
+        name, found, value = line.partition(":")
         if not found or not name.strip():
-            raise BadValue(f"a file with lines NAME{separator}VALUE, and {path} has another")
+            raise BadValue(f"a file with lines NAME: VALUE, and {path} has another")
         pairs.append((name.strip(), value.strip()))
     return tuple(pairs)
 

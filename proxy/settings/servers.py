@@ -52,7 +52,7 @@ def headers_from(file: str | None) -> tuple[tuple[str, str], ...]:
     if file is None:
         return ()
     try:
-        headers = pairs_from(Path(file).expanduser(), ":")
+        headers = pairs_from(Path(file).expanduser())
     except BadValue as error:
         raise BadValue(f"headers_file: must be {error}") from None
     for name, value in headers:

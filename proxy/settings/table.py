@@ -32,6 +32,10 @@ from proxy.settings.values import (
 __all__ = ["ENVIRONMENT_PREFIX", "SETTINGS", "Address", "BadValue", "Raw", "Secret", "Setting"]
 
 ENVIRONMENT_PREFIX: Final = "MNEMOGATE_"
+SENTRY_DSN: Final = "SENTRY_DSN"
+OTEL_HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
+STANDARD_SECRETS: Final = frozenset({SENTRY_DSN, OTEL_HEADERS})
+"""Variables with secrets of the sidecar whose names are not ours."""
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -139,18 +143,6 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         parse=number(0, 86_400),
     ),
     Setting(
-        name="mcp_answer_seconds",
-        default=60.0,
-        meaning="Seconds after which a forwarded MCP write without an answer counts as unknown.",
-        parse=number(1, 3_600),
-    ),
-    Setting(
-        name="mcp_person_seconds",
-        default=120.0,
-        meaning="Seconds that an MCP call waits for a person before it is told to go on without.",
-        parse=number(1, 3_600),
-    ),
-    Setting(
         name="embedder",
         default="static",
         meaning="Embedding model: static, minilm, or client:DIMENSION where each write and search "
@@ -213,13 +205,6 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         meaning="OTLP/HTTP collector, like http://127.0.0.1:4318; "
         "unset: OTEL_EXPORTER_OTLP_ENDPOINT, else no traces.",
         parse=text,
-    ),
-    Setting(
-        name="otel_headers",
-        default="",
-        meaning="Headers for the collector, as name=value, separated by commas.",
-        parse=names,
-        secret=True,
     ),
     Setting(
         name="admit_detail_share",

@@ -204,14 +204,28 @@ _UNKNOWN: Final = "Object contains unknown field `"
 _NOT_IN_CHAT: Final = (
     "a person decides on the page, with `mnemogate review` or through `[review.webhook]`"
 )
-# What a removed key is answered with: one line that names its successor.
 _SUCCESSORS: Final = {
-    "confirm": f"confirm: no such setting; {_NOT_IN_CHAT}",
-    "confirm_tools": f"confirm_tools: no such setting; {_NOT_IN_CHAT}",
-    "user_turns": "user_turns: no such setting; a key of channel `user` makes a text a person's",
-    "system_text": "system_text: no such setting; no text of a conversation raises a label",
-    "memory_paths": "memory_paths: no such setting; instruction_paths and fact_paths add",
+    "confirm": _NOT_IN_CHAT,
+    "confirm_tools": _NOT_IN_CHAT,
+    "user_turns": "a key of channel `user` makes a text a person's",
+    "system_text": "no text of a conversation raises a label",
+    "memory_paths": "instruction_paths and fact_paths add",
+    "mcp_answer_seconds": "a write without an answer counts as unknown after 60 seconds",
+    "mcp_person_seconds": "a call waits 120 seconds for a person",
+    "otel_headers": "set OTEL_EXPORTER_OTLP_HEADERS",
+    "idle_seconds": "an unused session ends after 1800 seconds",
+    "env_file": "`env` takes a variable of the sidecar as `${NAME}`",
+    "hosted_state": "what writes memory at the provider is refused",
+    "deadline_seconds": "an answer has 30 seconds",
+    "retry_days": "`mnemogate memory parole` tries a memory again",
+    "outbox_max": "/readyz names a receiver from 10000 steps on",
 }
+
+
+def no_such(name: str) -> str:
+    """The line about a key that does not exist; about a removed one it names the successor."""
+    successor = _SUCCESSORS.get(name)
+    return f"{name}: no such setting" + ("" if successor is None else f"; {successor}")
 
 
 def table_of(table: object, kind: type[T]) -> T:
@@ -225,9 +239,9 @@ def table_of(table: object, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         rule, _, place = str(error).partition(" - at `$.")
         key = place.rstrip("`")
-        successor = _SUCCESSORS.get(rule.removeprefix(_UNKNOWN).rstrip("`"))
-        if successor is not None:
-            raise BadValue(successor) from None
+        unknown = rule.removeprefix(_UNKNOWN).rstrip("`")
+        if unknown in _SUCCESSORS:
+            raise BadValue(no_such(unknown)) from None
         words = ", ".join(_words_of(kind, key)) if rule.startswith("Invalid enum value") else ""
         raise BadValue(f"{key}: one of {words}" if words else str(error)) from None
 

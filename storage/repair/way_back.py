@@ -10,7 +10,7 @@ from policy.model import MemoryId, MemoryStatus, PrincipalId, Tenant
 from storage.audit import InterceptedLeaf, VerdictLeaf
 from storage.cases import Case
 from storage.errors import StoreCorrupt, UnknownMemory
-from storage.paroles import Hidden, OnProbation, Outlived
+from storage.paroles import Hidden, OnProbation
 from storage.tables.change import read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord, decode_case, decode_parole
 from storage.tables.lmdb_store import CASES, PAROLES, View
@@ -95,30 +95,6 @@ class EmbeddedParoles:
     async def end(self, ended: Sequence[OnProbation]) -> None:
         """End these probations."""
         await self._writer.run(lambda: self._paroling.end(ended))
-
-    def outlived(self) -> tuple[Outlived, ...]:
-        """The memories that incidents let expire, and that nobody hides for another reason."""
-        since: dict[tuple[Tenant, MemoryId], int] = {}
-        with self._store.reading() as view:
-            for _, payload in view.scan(CASES):
-                case = decode_case(payload)
-                for one in case.culprits:
-                    if one.act is Act.EXPIRE:
-                        key = case.tenant, MemoryId(one.memory)
-                        since[key] = max(case.at_ms, since.get(key, 0))
-            found: list[Outlived] = []
-            for (tenant, memory_id), at_ms in since.items():
-                name = self._names.memory(tenant, memory_id)
-                known = read_id(view, name)
-                if known is None or known.status is not MemoryStatus.LIVE:
-                    continue
-                if not is_expired(read_row(view, known.ordinal), self._clock()):
-                    continue
-                tried = parole_record(view, name).tried_at_ms
-                found.append(
-                    Outlived(tenant=tenant, memory_id=memory_id, since_ms=max(at_ms, tried))
-                )
-        return tuple(found)
 
 
 def _naming(view: View, tenant: Tenant, rows: Sequence[Row]) -> tuple[Case, ...]:

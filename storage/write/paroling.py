@@ -71,7 +71,6 @@ class Paroling:
                     paroles=hidden.record.paroles + 1,
                     since_ms=change.now_ms,
                     until_ms=change.now_ms + _PROBATION_MS,
-                    tried_at_ms=change.now_ms,
                 ),
             )
             detail = f"{memory.tenant}: {said}, {memory.memory_class.value} to {to.value}"
@@ -91,9 +90,6 @@ class Paroling:
         memory = hidden.memory
 
         def work(change: Change) -> Standing:
-            name = self._engine.parts.names.memory(memory.tenant, memory.memory_id)
-            record = parole_record(change.draft, name)
-            self._keep(change, hidden, msgspec.structs.replace(record, tried_at_ms=change.now_ms))
             leaf = OperatorLeaf(
                 at_ms=change.now_ms,
                 action=PAROLE_REFUSED,

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import aiohttp
+import msgspec
 
 from policy.model import Tenant
-from proxy.compose.app import compose
+from proxy.compose.app import Composition, compose
+from proxy.mcp.connection import RelayLimits
 from proxy.settings.load import load_settings
 from tests.conformance.canary import traces
 from tests.integration.mcp_bench import (
@@ -65,17 +67,15 @@ class Composed:
 
 
 @asynccontextmanager
-async def composed(tmp_path: Path, **settings: float) -> AsyncGenerator[Composed]:
+async def composed(tmp_path: Path, **limits: float) -> AsyncGenerator[Composed]:
     file = tmp_path / "memory.jsonl"
     config = tmp_path / "mnemogate.toml"
-    lines = "\n".join(f"{name} = {value}" for name, value in settings.items())
     config.write_text(
         f"""
 listen = "127.0.0.1:0"
 admin = "127.0.0.1:0"
 state = "{tmp_path}/state"
 checkpoint = "{tmp_path}/checkpoint.txt"
-{lines}
 
 [[mcp]]
 name = "memory"
@@ -90,7 +90,11 @@ map = "server-memory"
         "MNEMOGATE_OPERATOR_KEY": OPERATOR_KEY,
     }
     loaded = load_settings(environment=environment, config=config)
-    async with compose(loaded) as sidecar, aiohttp.ClientSession() as http:
+    composition = Composition(relay_limits=msgspec.structs.replace(RelayLimits(), **limits))
+    async with (
+        compose(loaded, composition) as sidecar,
+        aiohttp.ClientSession() as http,
+    ):
         yield Composed(sidecar, http, file)
 
 
@@ -173,7 +177,10 @@ async def test_another_server_another_key_and_no_key_get_nothing(tmp_path: Path)
 async def test_a_write_without_an_answer_is_unknown_after_the_time_that_is_set(
     tmp_path: Path,
 ) -> None:
-    async with composed(tmp_path, mcp_answer_seconds=1.0) as front, asyncio.TaskGroup() as group:
+    async with (
+        composed(tmp_path, answer_seconds=1.0) as front,
+        asyncio.TaskGroup() as group,
+    ):
         session = await session_of(front)
         body = call(1, "create_entities", entities=[{**entity("Bell", GOOD), "entityType": SILENT}])
         waiting = group.create_task(front.post(body, **session))
@@ -189,7 +196,10 @@ def _with_key(key: str) -> dict[str, str]:
 
 
 async def test_the_agent_s_key_cannot_confirm_what_it_wrote(tmp_path: Path) -> None:
-    async with composed(tmp_path, mcp_person_seconds=3.0) as front, asyncio.TaskGroup() as group:
+    async with (
+        composed(tmp_path, person_seconds=3.0) as front,
+        asyncio.TaskGroup() as group,
+    ):
         urls: dict[str, Any] = {"elicitation": {"url": {}}}
         session = await session_of(front, urls)
         order = call(1, "create_entities", entities=[entity("Vendor", EVIL)])
@@ -220,7 +230,7 @@ async def test_the_agent_s_key_cannot_confirm_what_it_wrote(tmp_path: Path) -> N
 
 
 async def test_a_call_waits_for_a_person_as_long_as_is_set(tmp_path: Path) -> None:
-    async with composed(tmp_path, mcp_person_seconds=1.0) as front:
+    async with composed(tmp_path, person_seconds=1.0) as front:
         urls: dict[str, Any] = {"elicitation": {"url": {}}}
         session = await session_of(front, urls)
         held = entity("Vendor", EVIL)

@@ -175,9 +175,6 @@ async def test_other_routes_pass_untouched_and_hosted_memory_does_not(tmp_path: 
                 assert answer.status == 403
                 assert "unknown_write" in answer.body["error"]["message"]
         assert len(bench.model.requests) == count
-    (tmp_path / "b").mkdir()
-    async with fronted(tmp_path / "b", more='hosted_state = "allow"') as bench:
-        assert (await bench.send("POST", "/openai/v1/vector_stores", b"{}")).status == 200
 
 
 async def test_errors_of_the_api_pass_with_their_headers(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from proxy.cli.parser import build_parser, commands
 from proxy.compose.dialects import dialects_of
 from proxy.dialects.native.decode import ROUTES
 from proxy.settings.after import MEANINGS as AFTER_MEANINGS
-from proxy.settings.after import after_write
+from proxy.settings.after import after_table
 from proxy.settings.backend import MEANINGS as BACKEND_MEANINGS
 from proxy.settings.judge_tables import MEANINGS as JUDGE_MEANINGS
 from proxy.settings.load import setting_table
@@ -99,7 +99,7 @@ def test_every_key_of_the_table_of_reads_is_listed_with_its_default() -> None:
     expected = [f"| `{name}` | {meaning} |" for name, meaning in AFTER_MEANINGS.items()]
     assert _rows(text, "## What is kept of reads") == expected
     (written,) = re.findall(r"```toml\n(\[after\].*?)```", text, re.DOTALL)
-    assert after_write([tomllib.loads(written)["after"]]) == after_write([])
+    assert after_table([tomllib.loads(written)["after"]]) == after_table([])
 
 
 def test_the_readmes_model_tables_are_ones_that_are_taken(tmp_path: Path) -> None:

@@ -25,8 +25,10 @@ PURE = frozenset({
 
 # The longest matching folder decides. A name allows itself and everything below it.
 ALLOWED: dict[str, frozenset[str]] = {
-    # What was read of a long text is kept, and long texts are read on threads as well.
-    "policy": PURE | {"policy", "msgspec", "threading.Lock", "tomllib", "urllib.parse"},
+    # What was read of a long text is kept, and long texts are read on threads as well. Its
+    # word lists come with the package.
+    "policy": PURE
+    | {"policy", "msgspec", "threading.Lock", "tomllib", "urllib.parse", "importlib.resources"},
     "proxy/dialects": PURE
     | {"policy", "msgspec", "rfc8785", "proxy.dialects", "proxy.seams"}
     # Parsing only: a test below refuses the calls that read the clock.

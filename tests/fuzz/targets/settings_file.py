@@ -14,7 +14,7 @@ WORDS = words(
     """
     listen admin unix_socket unix_uids tls_cert state checkpoint ruleset embedder
     quota_bytes allowed_hosts allowed_origins agent_key operator_key otel_endpoint
-    otel_headers log_level access_log body_bytes_max header_seconds connections_max
+    log_level access_log body_bytes_max header_seconds connections_max
     [[principals]] id tenant uid mtls channel claims "user" "trusted" = [ ] true 1e400 inf
     nan 127.0.0.1:7077 client:8
     """

@@ -27,7 +27,6 @@ from proxy.seams.surroundings import Surroundings
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.cases import CaseStep
 from storage.errors import MemoryMoved
-from storage.tables.lmdb_store import TABLES
 from storage.values import Anchor
 from tests.unit.proxy.aftermath.test_blaming import (
     HIDES,
@@ -91,8 +90,6 @@ class Way:
         bench: Bench,
         store: EmbeddedStore,
         judges: AsksJudges | None = None,
-        *,
-        retry_days: int = 0,
     ) -> None:
         self.bench, self.store = bench, store
         numbers = iter(range(1, 1_000_000))
@@ -125,7 +122,6 @@ class Way:
             trials=trials,
             probations=probations,
             surroundings=surroundings,
-            retry_days=retry_days,
         )
 
     def blame(self, **fields: object) -> Case:
@@ -452,25 +448,6 @@ def test_a_memory_that_was_changed_during_its_trial_is_not_shown(bench: Bench) -
     assert store.reader.get(TENANT, memory_id) is None
 
 
-def test_what_was_true_once_is_tried_again_by_itself_and_a_lie_never_is(bench: Bench) -> None:
-    store = bench.open()
-    way = Way(bench, store, retry_days=7)
-    old, new, poison = outlived(way)
-    rule(store, POISON, anchor_id="lot")  # the lie would pass now
-    move_back(way, new)
-    way.later(6)
-    way.turn()
-    assert told(store) == []
-    way.later(1)
-    way.turn()
-    assert [action for action, _ in told(store)] == ["parole"]
-    assert store.reader.get(TENANT, old) is not None
-    way.later(20)
-    way.turn()
-    assert store.reader.get(TENANT, poison) is None
-    assert against(way.parole(poison)) is None  # control: a person who asks gets it back
-
-
 def test_a_crash_leaves_a_parole_done_or_not_begun(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "live")
     copies = Copies(bench, tmp_path / "crashed")
@@ -493,12 +470,3 @@ def test_a_crash_leaves_a_parole_done_or_not_begun(tmp_path: Path) -> None:
         ends.add(back is not None)
         crashed.close()
     assert ends == {True, False}  # both were met
-
-
-def test_a_store_without_the_table_of_paroles_opens(bench: Bench) -> None:
-    assert b"paroles" in TABLES
-    store = bench.open()
-    memory_id = lie(store, OLD)
-    assert store.paroles.hidden(TENANT, memory_id) is None
-    assert store.paroles.on_probation() == ()
-    assert store.paroles.outlived() == ()

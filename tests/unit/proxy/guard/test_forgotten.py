@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import lmdb
 import pytest
 
 from policy.labels.forwarded_call import HTTP
@@ -19,7 +18,7 @@ from proxy.seams.operation import Proposal
 from storage.errors import StoreCorrupt
 from storage.tables.forgotten_texts import forgotten_texts
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import FORGOTTEN, TABLES
+from storage.tables.lmdb_store import FORGOTTEN
 from tests.evaluate.canary import files_below
 from tests.unit.proxy.guarded import (
     AGENT,
@@ -36,7 +35,7 @@ from tests.unit.proxy.guarded import (
     item,
 )
 from tests.unit.proxy.wired import TRACE
-from tests.unit.storage.opening import OPERATOR, Bench
+from tests.unit.storage.opening import OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -255,16 +254,3 @@ async def test_a_record_takes_no_more_than_its_purge_freed_and_its_tenant_pays(
     assert len(sealed) < sum(len(one) + len(", 12") for one in many) * 2
     assert seen.store.reader.status().bytes_used <= used + 64 * 1024
     assert await sifted(seen, *many[:3]) == (True, True, True)
-
-
-async def test_a_store_without_the_table_opens_and_forgets_from_then_on(tmp_path: Path) -> None:
-    with guarded(tmp_path) as seen:
-        memory_id = await says(seen, LIE, "Ada")
-    env = lmdb.open(str(Bench(tmp_path).state / "store"), max_dbs=len(TABLES), map_size=1 << 28)
-    with env.begin(write=True) as txn:
-        txn.drop(env.open_db(FORGOTTEN, txn=txn))
-    env.close()
-    with guarded(tmp_path) as seen:
-        assert await sifted(seen) == ALL_SHOWN
-        await ended(seen, memory_id)
-        assert await sifted(seen) == LIE_HIDDEN

@@ -154,14 +154,6 @@ async def test_a_reply_for_which_the_provider_ran_a_tool_is_not_asked_for_again(
     assert (made.headers(), judging.left_to_a_person) == (told, [])
 
 
-async def test_no_second_reply_is_asked_for_in_a_conversation_of_the_provider() -> None:
-    made = healed(Judging(WRONG, WRONG))
-    hosted = msgspec.structs.replace(prepared("m"), body={"conversation": "conv_1"})
-    assert not await made.asks_again(hosted, REPLY)
-    assert made.headers() == (("mnemogate-not-healed", "conversation c1"),)
-    assert await made.asks_again(prepared("m"), REPLY), "control"
-
-
 async def test_no_second_reply_is_asked_for_where_the_provider_may_have_searched() -> None:
     made = healed(Judging(WRONG))
     body: dict[str, Json] = {"messages": [], "web_search_options": {}}

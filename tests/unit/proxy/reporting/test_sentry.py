@@ -16,7 +16,7 @@ from policy.after.closure import Act, Relation
 from policy.model import Basis, CandidateId, MemoryClass, PrincipalId, SourceKind, Tenant
 from proxy.reporting.sentry import Sentry, sentry_events
 from proxy.seams.faults import UpstreamError
-from proxy.settings.after import SentryReceiver, incident_sentry
+from proxy.settings.after import SentryReceiver, after_table, incident_sentry
 from proxy.settings.values import BadValue, Secret
 from storage.audit import IncidentLeaf
 from storage.cases import Case, CaseMode, CaseSignal, CaseStep, Named
@@ -149,18 +149,20 @@ async def test_an_address_that_is_not_public_is_not_reached_unless_it_is_listed(
 
 
 def test_the_dsn_comes_from_the_environment_and_a_bad_one_is_not_repeated() -> None:
-    assert incident_sentry([{}], {"SENTRY_DSN": "https://k@example.org/1"}) is None
+    assert incident_sentry(after_table([{}]), {"SENTRY_DSN": "https://k@example.org/1"}) is None
     asked: list[object] = [{"sentry": {}}]
-    found = incident_sentry(asked, {"SENTRY_DSN": "https://k@example.org/1"})
+    found = incident_sentry(after_table(asked), {"SENTRY_DSN": "https://k@example.org/1"})
     assert found is not None
     assert "example.org" not in repr(found)
     with pytest.raises(BadValue, match="SENTRY_DSN is not set"):
-        incident_sentry(asked, {})
+        incident_sentry(after_table(asked), {})
     with pytest.raises(BadValue, match="no DSN") as bad:
         Sentry(SentryReceiver(dsn=Secret("https://no-key.example")), "mnemogate@1")
     assert "no-key" not in str(bad.value)
     with pytest.raises(BadValue, match="allow"):
-        incident_sentry([{"sentry": {"allow": ["x"]}}], {"SENTRY_DSN": "https://k@example.org/1"})
+        incident_sentry(
+            after_table([{"sentry": {"allow": ["x"]}}]), {"SENTRY_DSN": "https://k@example.org/1"}
+        )
 
 
 def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

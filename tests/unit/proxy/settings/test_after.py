@@ -11,8 +11,8 @@ from proxy.settings.after import (
     MEANINGS,
     AfterTable,
     ReplaySettings,
-    after_write,
     on_conviction,
+    recall_options,
 )
 from proxy.settings.load import SettingsError, load_settings
 from storage.recalls import RecallOptions
@@ -31,7 +31,7 @@ def test_the_table_sets_what_is_kept_and_without_it_the_defaults_count(tmp_path:
     found = load_settings({}, environment=environment, config=config, check_places=False)
     assert found.recalls == RecallOptions(keep_days=7, count_max=0, keep_queries=True)
     without = load_settings({}, environment=environment, check_places=False)
-    assert without.recalls == after_write([]) == RecallOptions()
+    assert without.recalls == recall_options(AfterTable()) == RecallOptions()
 
 
 def test_what_becomes_of_who_is_to_blame_is_set_in_one_word(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_what_becomes_of_who_is_to_blame_is_set_in_one_word(tmp_path: Path) -> N
         assert found.on_conviction == OnConviction(
             rules_propose=rules, judges_propose=judges, blast_max=7
         )
-    assert on_conviction([]) == OnConviction(blast_max=100)
+    assert on_conviction(AfterTable()) == OnConviction(blast_max=100)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,8 @@ def test_unknown_names_are_errors_that_name_them(tmp_path: Path) -> None:
         ("unix_uids", "root", "whole number"),
         ("agent_key", "short", "20 to 256"),
         ("operator_key", "with spaces in the middle of it", "20 to 256"),
-        ("otel_headers", "authorization", "name=value"),
+        ("otel_headers", "a=b", "no such setting; set OTEL_EXPORTER_OTLP_HEADERS"),
+        ("mcp_person_seconds", "60", "no such setting; a call waits 120 seconds"),
     ],
 )
 def test_bad_value_names_the_setting_and_what_is_allowed(
@@ -247,6 +248,32 @@ def test_collector_may_come_from_the_standard_variable(tmp_path: Path) -> None:
     assert load(tmp_path, env=env).telemetry.endpoint == "http://a:4318"
     env["MNEMOGATE_OTEL_ENDPOINT"] = "http://b:4318"
     assert load(tmp_path, env=env).telemetry.endpoint == "http://b:4318"
+
+
+def test_headers_for_the_collector_come_from_the_standard_variable(tmp_path: Path) -> None:
+    env = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Basic%20YWRh, x-team = gate ,"}
+    assert load(tmp_path, env=env).telemetry.headers == ()
+    env["MNEMOGATE_OTEL_ENDPOINT"] = "http://a:4318"
+    wanted = (("authorization", "Basic YWRh"), ("x-team", "gate"))
+    assert load(tmp_path, env=env).telemetry.headers == wanted
+    with pytest.raises(SettingsError, match="OTEL_EXPORTER_OTLP_HEADERS: must be name=value"):
+        load(tmp_path, env={**env, "OTEL_EXPORTER_OTLP_HEADERS": "authorization"})
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("mcp_answer_seconds = 5", "mcp_answer_seconds: no such setting; a write"),
+        (
+            "[after]\nretry_days = 7",
+            "after: retry_days: no such setting; `mnemogate memory",
+        ),
+        ("[after]\noutbox_max = 7", "after: outbox_max: no such setting; /readyz"),
+    ],
+)
+def test_a_removed_setting_names_its_successor(tmp_path: Path, table: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(says)):
+        load(tmp_path, table)
 
 
 def test_packaged_ruleset_is_the_default(tmp_path: Path) -> None:

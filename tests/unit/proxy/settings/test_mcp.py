@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 URL: dict[str, Any] = {"name": "far", "url": "https://memory.example/mcp"}
 RUN: dict[str, Any] = {"name": "near", "command": ["memory-server", "--stdio"]}
+SECRETS = {"MNEMOGATE_OPERATOR_KEY": "k", "OTEL_EXPORTER_OTLP_HEADERS": "k=v"}
 
 
 def closed(path: Path, text: str) -> str:
@@ -31,15 +32,17 @@ def test_a_url_with_its_credential(tmp_path: Path) -> None:
     assert (server.command, server.principals) == (None, None)
 
 
-def test_a_command_inherits_six_variables_and_no_key_of_ours(tmp_path: Path) -> None:
-    file = closed(tmp_path / "env", "API_KEY=secret=1\n")
+def test_a_command_inherits_six_variables_and_no_key_of_ours() -> None:
     ours = {"PATH": "/bin", "HOME": "/h", "MNEMOGATE_OPERATOR_KEY": "k", "OTHER": "x"}
-    (server,) = mcp_servers([{**RUN, "env": {"FILE": "/m.jsonl"}, "env_file": file}], ours)
+    ours["MEMORY_KEY"] = "secret=${PATH}"
+    env = {"FILE": "/m.jsonl", "API_KEY": "${MEMORY_KEY}", "TEXT": "a ${OTHER}"}
+    (server,) = mcp_servers([{**RUN, "env": env}], ours)
     assert server.environment == {
         "PATH": "/bin",
         "HOME": "/h",
         "FILE": "/m.jsonl",
-        "API_KEY": "secret=1",
+        "API_KEY": "secret=${PATH}",
+        "TEXT": "a ${OTHER}",
     }
     assert server.directory == "/"
     assert server.command == ("memory-server", "--stdio")
@@ -56,13 +59,17 @@ def test_a_command_inherits_six_variables_and_no_key_of_ours(tmp_path: Path) -> 
         ({**URL, "url": "https://u:p@x/"}, "http:// or https://"),
         ({**URL, "url": "https://x/?key=1"}, "http:// or https://"),
         ({**URL, "url": "https://[/"}, "http:// or https://"),
-        ({**URL, "env": {"A": "b"}}, "belong to a command"),
+        ({**URL, "env": {"A": "b"}}, "env belongs to a command"),
         ({**RUN, "headers_file": "/x"}, "belongs to a url"),
         ({**RUN, "command": []}, "length"),
         ({**RUN, "command": "a string"}, "array"),
         ({**RUN, "cwd": "here"}, "absolute"),
         ({**RUN, "env": {"1A": "b"}}, "no environment can hold"),
-        ({**RUN, "env_file": "/does/not/exist"}, "env_file"),
+        ({**RUN, "env": {"A": "${UNSET}"}}, "env: A: names no variable"),
+        ({**RUN, "env": {"A": "${MNEMOGATE_OPERATOR_KEY}"}}, "env: A: names no variable"),
+        ({**RUN, "env": {"A": "${OTEL_EXPORTER_OTLP_HEADERS}"}}, "env: A: names no variable"),
+        ({**RUN, "env_file": "/secrets"}, "env_file: no such setting; `env` takes"),
+        ({**RUN, "idle_seconds": 60}, "idle_seconds: no such setting; an unused"),
         ({**RUN, "map": "no-such-map"}, "no such map"),
         ({**RUN, "principals": []}, "length"),
         ({**RUN, "sessions_max": 0}, "sessions_max"),
@@ -72,7 +79,7 @@ def test_a_command_inherits_six_variables_and_no_key_of_ours(tmp_path: Path) -> 
 )
 def test_a_bad_table_is_named_with_what_is_allowed(table: object, says: str) -> None:
     with pytest.raises(BadValue, match="table 2: ") as error:
-        mcp_servers([RUN, table], {})
+        mcp_servers([RUN, table], SECRETS)
     assert says in str(error.value)
 
 
@@ -85,7 +92,7 @@ def test_two_servers_of_one_name_are_refused() -> None:
     ("text", "mode", "says"),
     [
         ("Authorization: hunter2\n", 0o644, "others cannot read"),
-        ("no separator hunter2\n", 0o600, "NAME:VALUE"),
+        ("no separator hunter2\n", 0o600, "NAME: VALUE"),
         ("Bad Name: hunter2\n", 0o600, "not a header"),
         ("Host: hunter2\n", 0o600, "made anew"),
         ("Mcp-Name: hunter2\n", 0o600, "made anew"),

@@ -14,7 +14,6 @@ from proxy.settings.model import (
     MEANINGS,
     RESERVED,
     Api,
-    HostedState,
     ModelTable,
     model_upstreams,
 )
@@ -35,11 +34,9 @@ def test_a_table_with_its_credential(tmp_path: Path) -> None:
     table = {"name": "anthropic", "api": "anthropic", "url": "https://api.example"}
     (one,) = model_upstreams([{**table, "headers_file": str(file)}])
     assert (one.api, one.headers) == (Api.ANTHROPIC, (("x-api-key", "provider-secret"),))
-    assert one.hosted_state is HostedState.REFUSE
     assert one.principals is None
-    (other,) = model_upstreams([{**TABLE, "hosted_state": "allow", "principals": ["a"]}])
-    assert (other.url, other.hosted_state) == ("https://api.example", HostedState.ALLOW)
-    assert other.principals == frozenset({"a"})
+    (other,) = model_upstreams([{**TABLE, "principals": ["a"]}])
+    assert (other.url, other.principals) == ("https://api.example", frozenset({"a"}))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +49,7 @@ def test_a_table_with_its_credential(tmp_path: Path) -> None:
         ({**TABLE, "url": "ftp://x/"}, "http:// or https://"),
         ({**TABLE, "url": "https://u:p@x/"}, "http:// or https://"),
         ({**TABLE, "headers_file": "/does/not/exist"}, "headers_file"),
-        ({**TABLE, "hosted_state": "maybe"}, "hosted_state: one of refuse, allow"),
+        ({**TABLE, "hosted_state": "allow"}, "hosted_state: no such setting; what writes"),
         ({**TABLE, "answer_seconds": 0}, "answer_seconds"),
         ({**TABLE, "request_bytes_max": 1}, "request_bytes_max"),
         ({**TABLE, "unheard": 1}, "unheard"),

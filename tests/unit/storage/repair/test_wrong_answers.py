@@ -25,7 +25,6 @@ from policy.query import EVERYTHING
 from storage.audit import IncidentLeaf, OperatorLeaf, decode_leaf
 from storage.cases import Accused, CaseMode, CaseSignal, CaseStep, Opening, Progress
 from storage.errors import UnknownIncident
-from storage.tables.lmdb_store import CASES, TABLES
 from storage.tables.rows import read_id
 from storage.values import Anchor
 from tests.unit.storage.opening import (
@@ -355,20 +354,6 @@ def test_what_would_follow_is_named_without_doing_it(bench: Bench) -> None:
     named = store.cases.preview(TENANT, accused(store, chain[0]))
     assert [one.memory for one in named] == chain
     assert (shown(store), store.reader.status().leaf_count) == (before, size)
-    store.close()
-
-
-def test_a_store_without_the_table_of_cases_opens(bench: Bench) -> None:
-    store = bench.open()
-    lie = id_of(fetched(store, "the lie"))
-    store.close()
-    env = lmdb.open(str(bench.state / "store"), max_dbs=len(TABLES), map_size=1 << 28)
-    with env.begin(write=True) as txn:
-        txn.drop(env.open_db(CASES, txn=txn))
-    env.close()
-    store = bench.open()
-    assert store.cases.all() == ()
-    assert convict(store, opened(store), lie).step is CaseStep.CONVICTED
     store.close()
 
 
