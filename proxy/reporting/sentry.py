@@ -11,10 +11,9 @@ import hashlib
 import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from sentry_sdk.envelope import Envelope
 
 from proxy.reporting.posting import LIMITS, Posting
 from proxy.settings.after import SentryReceiver
@@ -22,6 +21,10 @@ from proxy.settings.values import BadValue
 from proxy.transport.addresses import LookUp, look_up
 from storage.audit import IncidentLeaf
 from storage.cases import Case
+
+if TYPE_CHECKING:
+    # An extra, which is not there for every process that names this module.
+    from sentry_sdk.envelope import Envelope
 
 _ENDED: Final = frozenset({"healed", "closed", "not_reproduced", "not_memory_caused"})
 _TAKEN_MAX: Final = 1_000
