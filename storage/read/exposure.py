@@ -1,11 +1,11 @@
 """How much of one search one origin may fill: a cap that reorders, and hides nothing by itself.
 
 However many texts a page gets in, a reader is shown a few of them beside what others say. Counted
-is what sessions wrote that had read foreign text: by the session, by each host that the session had
-read, and by the tool that a text was found in a result of. What was written by a session that had
-read none is not counted. Hits over the cap go to the end, into places that no other hit can
-fill. The cap is hard for a latched origin, whatever its session had read: its hits over the cap are
-not shown at all.
+is what sessions wrote that had read foreign text: by the key and the user or namespace that it was
+written for, by each host that the session had read, and by the tool that a text was found in a
+result of. What was written by a session that had read none is not counted. Hits over the cap go to
+the end, into places that no other hit can fill. The cap is hard for a latched origin, whatever its
+session had read: its hits over the cap are not shown at all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     principal_id: PrincipalId
     server: str = ""
     tool: str = ""
-    session: str | None = None
     filed: str | None = None
     after_reading: bool = False
     read_origins: tuple[str, ...] = ()
@@ -150,20 +149,16 @@ def _groups(origin: Origin) -> tuple[Hashable, ...]:
         # Besides, and not instead: else a page had a share for what repeats its words and another
         # one for what says them otherwise.
         each = ("tool", origin.server, origin.tool, hosts), *each
-    if origin.session is not None:
-        # Not by what it had read so far: a page could have the session call one more tool between
-        # two of its texts.
-        return ("session", origin.session), *each
-    # An application may write for many people with one key, so what no session explains is counted
-    # for whom it was written.
+    # Not by the session: a page that many sessions read had a share in each. An application may
+    # write for many people with one key.
     return ("key", origin.principal_id, origin.filed), *each
 
 
 def _latched_groups(origin: Origin) -> tuple[Hashable, ...]:
     if origin.on_probation:
         return ("probation",)
-    whose = ("latched", origin.session or origin.principal_id)
+    whose = ("latched", origin.principal_id)
     if origin.server or origin.tool:
         # Besides, as above: a history may name as many tools as its sender likes.
-        return ("latched tool", origin.server, origin.tool, origin.session), whose
+        return ("latched tool", origin.server, origin.tool), whose
     return (whose,)

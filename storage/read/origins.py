@@ -115,7 +115,6 @@ def _origin(view: View, row: Row) -> Origin:
         principal_id=row.principal_id,
         server="" if culprit is None else culprit.server,
         tool="" if culprit is None else culprit.tool,
-        session=None if judged is None else judged.session,
         filed=row.scope.user_id or row.scope.app_id,
         after_reading=row.after_reading,
         read_origins=row.read_origins,
