@@ -188,10 +188,14 @@ class Catalogue:
 
         A row whose label is more trusted than that of every newer one stays, for floors above them.
         """
-        trust = newest[1].source.trust
+        for one in ((ordinal, row), *self._earlier.get(ordinal, ())):
+            self._hide(*one, trust=newest[1].source.trust)
+        self.follow(ordinal, row, newest)
+
+    def follow(self, ordinal: int, row: Row, newest: Version) -> None:
+        """Note a newer row of a memory, for the reads that show it: at once, or after a parole."""
         earlier = ((ordinal, row), *self._earlier.pop(ordinal, ()))
-        for one in earlier:
-            self._hide(*one, trust=trust)
+        trust = newest[1].source.trust
         self.keep_earlier(newest, [one for one in earlier if one[1].source.trust > trust])
 
     def retire(self, ordinal: int, row: Row) -> None:
@@ -199,8 +203,6 @@ class Catalogue:
         for one in ((ordinal, row), *self._earlier.get(ordinal, ())):
             self._hide(*one)
 
-    # BUG: a memory that was changed while it was under quarantine has its earlier rows listed again
-    # at the next start only; a `get` shows the right one at once.
     def readmit(self, ordinal: int, row: Row) -> None:
         """Add a memory that was removed, or never shown, by its newest row (parole)."""
         self._reserve(ordinal + 1)

@@ -187,6 +187,9 @@ class DerivedState:
                 catalogue.supersede(ordinal, row, newer[ordinal])
             else:
                 catalogue.retire(ordinal, row)
+        for added in step.added:
+            if added.before is not None and not added.shown:
+                catalogue.follow(added.row.prev_ordinal, added.before, (added.ordinal, added.row))
         for ordinal, row in step.raised:
             catalogue.retire(ordinal, row)
         for ordinal, row in (*step.readmitted, *step.raised):

@@ -61,13 +61,15 @@ class _DraftNodes(Nodes):
 class Added(msgspec.Struct, frozen=True, kw_only=True):
     """A row that becomes the state of its memory. `vector` is b"" if the row has none.
 
-    `shown` False: the vector is indexed, but reads find the row only after a readmission.
+    `shown` False: the vector is indexed, but reads find the row only after a readmission. `before`:
+    the row of the same memory that it follows, if there is one.
     """
 
     ordinal: int
     row: Row
     vector: bytes
     shown: bool = True
+    before: Row | None = None
 
 
 class Change:

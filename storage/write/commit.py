@@ -279,7 +279,16 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         # The vector of a quarantined memory is indexed as well, for the day when it is shown again.
         if status is not MemoryStatus.DELETED:
             change.live_count += live
-            change.added.append(Added(ordinal=ordinal, row=row, vector=vector, shown=live))
+            standing = known is not None and known.status is not MemoryStatus.DELETED
+            change.added.append(
+                Added(
+                    ordinal=ordinal,
+                    row=row,
+                    vector=vector,
+                    shown=live,
+                    before=stored if standing else None,
+                )
+            )
         if self.keyed:
             self._file_behind(name, ordinal, row)
         return Landed(ordinal=ordinal, leaf_index=row.leaf_index, row=row, status=status)

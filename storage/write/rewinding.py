@@ -161,7 +161,10 @@ class Rewinding:
             change.live_count -= 1
         live = status is MemoryStatus.LIVE
         change.live_count += live
-        change.added.append(Added(ordinal=ordinal, row=row, vector=vector, shown=live))
+        before = None if known.status is MemoryStatus.DELETED else newest
+        change.added.append(
+            Added(ordinal=ordinal, row=row, vector=vector, shown=live, before=before)
+        )
         engine.parts.failpoint("after_put")
         return after, row
 

@@ -201,6 +201,8 @@ def act(store: EmbeddedStore, chance: random.Random, known: list[MemoryId], text
     elif kind == 5:
         asyncio.run(store.writer.quarantine(one, TENANT, BY))
         assert [reader.get(TENANT, one) for reader in map(store.reader.at, Reads)] == [None] * 3
+        for change in range(chance.randrange(3)):
+            put(store, f"{text}, hidden {change}", label, one)
         if chance.random() < 0.8:
             asyncio.run(store.writer.parole(one, TENANT, BY))
     else:
