@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -23,7 +22,6 @@ from proxy.admin.wire.upkeep import RETENTION, RetentionRequest, RetentionView
 from proxy.seams.operation import Proposal, Write, Written
 from proxy.seams.performs import Performs
 from proxy.seams.surroundings import Surroundings
-from storage.errors import StorageError
 from storage.interfaces import Retained
 from telemetry.events import TraceContext
 
@@ -115,26 +113,3 @@ class Retaining:
             if isinstance(result, Written):
                 purged += sum(item.decision == "admit" for item in result.items)
         return purged
-
-    async def _for_ever(self, every_s: float) -> None:
-        while True:
-            await self._out.wait(every_s)
-            try:
-                await self.sweep()
-            except StorageError as error:
-                # A failed sweep is not repeated at once, because the next one finds the same
-                # memories again.
-                _LOG.warning("retention sweep failed", extra={"error_type": type(error).__name__})
-
-    @asynccontextmanager
-    async def sweeping(self, every_s: float) -> AsyncGenerator[None]:
-        """Sweep periodically while the block runs; not at all if the interval is 0."""
-        if every_s <= 0:
-            yield
-            return
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._for_ever(every_s))
-            try:
-                yield
-            finally:
-                task.cancel()

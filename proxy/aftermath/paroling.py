@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -14,16 +13,14 @@ from policy.after.signals import SignalKind
 from policy.model import MemoryId, MemoryStatus, PrincipalId, Tenant
 from proxy.aftermath.canaries import CANARY_FRONT
 from proxy.aftermath.replay import NothingKept, Replays
-from proxy.aftermath.rule_watch import going_on
 from proxy.aftermath.trial import Trials
 from proxy.seams.cases import Signal
-from proxy.seams.surroundings import Surroundings
 from storage.paroles import OnProbation, Paroles
 from storage.recalls import Recall, Recalls
 from storage.values import Standing
 
 _OF_RULES: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})
-EVERY_S: Final = 3_600.0
+PROBATIONS_EVERY_S: Final = 3_600.0
 OWN_PRINCIPALS: Final = "mnemogate:"
 """The names of the sidecar's own principals begin so, and those of no key."""
 RECALLS_LOOKED_AT: Final = 1_000
@@ -101,12 +98,10 @@ class Paroling:
         paroles: Paroles,
         trials: Trials,
         probations: Probations,
-        surroundings: Surroundings,
     ) -> None:
         self._paroles = paroles
         self._trials = trials
         self._probations = probations
-        self._out = surroundings
 
     async def parole(self, tenant: Tenant, memory_id: MemoryId, by: PrincipalId) -> Paroled:
         """Try a hidden memory, and show it again if it passes; either leaves a leaf.
@@ -124,29 +119,12 @@ class Paroling:
         record = self._paroles.grant if trial.passed else self._paroles.refuse
         return Paroled(standing=await record(hidden, trial.said, by), trial=trial)
 
-    @asynccontextmanager
-    async def retrying(self) -> AsyncGenerator[None]:
-        """End probations that are over, while the block runs."""
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._for_ever())
-            try:
-                yield
-            finally:
-                task.cancel()
-
-    async def turn(self) -> None:
+    async def end_probations(self) -> None:
         """End the probations that are over.
 
         Raises:
-            StorageError: The store could not be read or written; the next round goes on.
+            StorageError: The store could not be read or written.
         """
         over = await asyncio.to_thread(self._probations.over)
         if over:
             await self._paroles.end(over)
-
-    async def _for_ever(self) -> None:
-        while True:
-            await self._out.wait(EVERY_S)
-            # A fault in one round, such as that of an embedder, ends neither the next one nor the
-            # sidecar.
-            await going_on(self.turn())

@@ -66,6 +66,10 @@ class RuleWatch:
         self._canaries = canaries
         self._out = surroundings
         self._every_ms = int(canary_seconds * 1_000)
+        # Canaries of the present round that were not asked yet; when the round began, and at which
+        # version of the store.
+        self._left: deque[Anchor] = deque()
+        self._asked_ms, self._asked_at = surroundings.now_ms(), -1
         self._reads: deque[ShownRead] = deque()
         self._ready = asyncio.Event()
 
@@ -90,16 +94,13 @@ class RuleWatch:
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
-        """Look at what is shown, and ask canaries, while the block runs."""
+        """Look at what is shown while the block runs."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._reads_for_ever())]
-            if self._canaries is not None and self._every_ms:
-                tasks.append(group.create_task(self._canaries_for_ever(self._canaries)))
+            task = group.create_task(self._reads_for_ever())
             try:
                 yield
             finally:
-                for task in tasks:
-                    task.cancel()
+                task.cancel()
 
     async def _reads_for_ever(self) -> None:
         while True:
@@ -145,17 +146,17 @@ class RuleWatch:
                 by_rule.setdefault(rule_ids[0], []).append(one)
         return by_rule
 
-    async def _canaries_for_ever(self, canaries: Canaries) -> None:
-        left: deque[Anchor] = deque()
-        version, asked_ms = -1, self._out.now_ms()
-        while True:
-            await self._out.wait(LOOK_S)
-            now_ms, now_at = self._out.now_ms(), self._reader.status().version
-            if not left and (now_at != version or now_ms - asked_ms >= self._every_ms):
-                left.extend(await asyncio.to_thread(self._reader.canaries))
-                version, asked_ms = now_at, now_ms
-            for _ in range(min(len(left), CANARIES_MAX)):
-                await going_on(canaries.watched(left.popleft(), RULES))
+    async def ask_canaries(self) -> None:
+        """Ask the canaries whose turn it is: after commits, and once in every round."""
+        if self._canaries is None:
+            return
+        now_ms, now_at = self._out.now_ms(), self._reader.status().version
+        is_due = now_at != self._asked_at or now_ms - self._asked_ms >= self._every_ms
+        if not self._left and is_due:
+            self._left.extend(await asyncio.to_thread(self._reader.canaries))
+            self._asked_at, self._asked_ms = now_at, now_ms
+        for _ in range(min(len(self._left), CANARIES_MAX)):
+            await going_on(self._canaries.watched(self._left.popleft(), RULES))
 
 
 async def going_on(work: Coroutine[None, None, object]) -> None:

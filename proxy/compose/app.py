@@ -23,7 +23,7 @@ from proxy.compose.backends import BackendServing, adapters_of
 from proxy.compose.dialects import dialects_of, unhidden
 from proxy.compose.listening import ADMIN_SOCKET, Fronts, Listening
 from proxy.compose.mcp import McpServing
-from proxy.compose.observe_mode import warned
+from proxy.compose.periodic import repeating
 from proxy.compose.process import no_core_dumps
 from proxy.compose.scrape import Scrape
 from proxy.compose.services import Foundation, Services
@@ -181,11 +181,11 @@ async def compose(
         health_address = await listening.open_health(stack, health) if composition.listen else None
         # The ports are opened last: an exception inside a task group comes out as a group, and a
         # taken port must be reported as itself.
-        observing = settings.observe and composition.listen
-        await stack.enter_async_context(warned(observing=observing, wait=composition.wait))
         if composition.listen:
             await stack.enter_async_context(mcp.running())
-        await stack.enter_async_context(services.tending(told, listens=composition.listen))
+        await stack.enter_async_context(services.watching(listens=composition.listen))
+        jobs = (*services.periodic(told), *mcp.periodic()) if composition.listen else ()
+        await stack.enter_async_context(repeating(jobs, wait=composition.wait, halt=halted.set))
         direct = await listening.direct(stack, fronts.guard, guards=composition.guarding)
         keys = await _first_keys(foundation, services) if composition.listen else ()
         await listening.serve()

@@ -10,6 +10,7 @@ from typing import Final
 from proxy.backends.chroma import Chroma
 from proxy.backends.langgraph import LangGraph
 from proxy.backends.mem0_server import Mem0Server
+from proxy.compose.periodic import Periodic, every
 from proxy.fronts.backend import BackendFront
 from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_writes import TEND_S
@@ -20,9 +21,9 @@ from proxy.settings.backend import BackendServer, Collections
 from proxy.settings.load import SettingsError
 from proxy.settings.model import ModelUpstream
 from proxy.transport.auth import Authenticator
-from proxy.transport.responses import attempt
 from proxy.transport.upstream import Upstream, UpstreamLimits
 
+TENDING: Final = "settling with memory servers"
 ADAPTERS: Final[Mapping[str, Callable[[BackendServer], HttpBackend]]] = {
     "chroma": lambda server: Chroma(creates=server.collections is Collections.CREATE),
     "langgraph": lambda _: LangGraph(),
@@ -124,11 +125,9 @@ class BackendServing:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Settle what was lost or released while the block runs."""
+        """Do what requests leave to be done while the block runs."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            if self._servers:
-                self._spawn(self._tend())
             try:
                 yield
             finally:
@@ -145,7 +144,6 @@ class BackendServing:
         self._jobs.add(task)
         task.add_done_callback(self._jobs.discard)
 
-    async def _tend(self) -> None:
-        while True:
-            await attempt(self._front.tend(), self._halt)
-            await self._surroundings.wait(TEND_S)
+    def periodic(self) -> tuple[Periodic, ...]:
+        """The work that settles what was lost or released."""
+        return (every(TEND_S if self._servers else 0, self._front.tend, TENDING, at_once=True),)

@@ -11,8 +11,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from policy.model import Principal
 from proxy.compose.backends import BackendServing
+from proxy.compose.periodic import Periodic, every
 from proxy.fronts.backend import BackendFront
-from proxy.fronts.mcp_http import PREFIX, McpFront, Served
+from proxy.fronts.mcp_http import PREFIX, SWEEP_SECONDS, McpFront, Served
 from proxy.fronts.model import ModelFront
 from proxy.mcp.http.background import Beside
 from proxy.mcp.http.child import Command
@@ -23,7 +24,6 @@ from proxy.seams.surroundings import Surroundings
 from proxy.settings.mcp import McpServer
 from proxy.transport.auth import Authenticator
 from proxy.transport.exchange import Answered, Front, Incoming
-from proxy.transport.responses import attempt
 from proxy.transport.upstream import Upstream, UpstreamLimits
 
 
@@ -98,11 +98,15 @@ class McpServing:
         At its end all sessions and processes are ended.
         """
         async with self._beside.running(self._front.close), self._backends.running():
-            self._beside.spawn(self._sweep())
             yield
 
-    async def _sweep(self) -> None:
-        await attempt(self._front.sweep(), self._halt)
+    def periodic(self) -> tuple[Periodic, ...]:
+        """The work that ends idle sessions, and that of memory servers."""
+        seconds = SWEEP_SECONDS if self._servers else 0
+        return (
+            every(seconds, self._front.sweep, "ending idle sessions"),
+            *self._backends.periodic(),
+        )
 
     async def _hub(self, server: McpServer, stack: AsyncExitStack) -> Hub:
         behind = await _behind(server, stack)

@@ -45,16 +45,18 @@ from proxy.aftermath.blaming import Blaming
 from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.feedback import TakingFeedback
 from proxy.aftermath.judges import Judges
-from proxy.aftermath.paroling import Paroling, Probations
+from proxy.aftermath.paroling import PROBATIONS_EVERY_S, Paroling, Probations
 from proxy.aftermath.replay import Replays
 from proxy.aftermath.reply_checks import ReplyChecks
 from proxy.aftermath.rule_signals import RuleSignals
-from proxy.aftermath.rule_watch import RuleWatch
+from proxy.aftermath.rule_watch import LOOK_S, RuleWatch
 from proxy.aftermath.rules import Spoken
 from proxy.aftermath.screening import KnownRules, Screening
 from proxy.aftermath.trial import Trials
 from proxy.compose.agent_memory import ModelMemory
 from proxy.compose.backends import adapters_by_name
+from proxy.compose.observe_mode import WARN_EVERY_S, warn
+from proxy.compose.periodic import Periodic, every
 from proxy.compose.scrape import Scrape
 from proxy.compose.telling import Tellers
 from proxy.fronts.admin import AdminFront
@@ -75,12 +77,13 @@ from proxy.intercept.operations import Operations, Window
 from proxy.intercept.promotion import TokenSigner, TokenVerifier
 from proxy.intercept.recall_notes import RecallNotes
 from proxy.intercept.shadow import Recallable, Shadow
-from proxy.ledger.sessions import Sessions
+from proxy.ledger.sessions import COMPACTED_EVERY_S, Sessions
 from proxy.model.calls_judged import Veto
 from proxy.model.extraction import Extraction
 from proxy.model.judge_calls import Vetoing
 from proxy.model.memory_seam import Coupling, UnsafeUncoupled
 from proxy.model.sending import Behind
+from proxy.reporting.outbox import POLL_S
 from proxy.seams.cases import ChecksNoReplies, ChecksReplies, OpensCases
 from proxy.seams.embedder import Embedder
 from proxy.seams.ledger import NoSessions
@@ -274,7 +277,6 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             paroles=store.paroles,
             trials=trials,
             probations=probations,
-            surroundings=self.surroundings,
         )
 
     def wrong_answers(self, blaming: Blaming) -> WrongAnswers:
@@ -471,26 +473,30 @@ class Services:
         return tuple(sorted(self._unbound)) if self._foundation.settings.models else ()
 
     @asynccontextmanager
-    async def tending(self, told: Tellers, *, listens: bool) -> AsyncGenerator[None]:
-        """Run the periodic work while the block runs.
+    async def watching(self, *, listens: bool) -> AsyncGenerator[None]:
+        """Look for the causes of wrong answers, and at what is shown, while the block runs.
 
         In a stopped sidecar, only what is asked for.
         """
-        ledger, retaining = self.ledger, self.retaining
-        retention_s = self._foundation.settings.retention_seconds
         async with self.blaming.working(resumes=listens):
             if not listens:
                 yield
                 return
-            async with (
-                ledger.compacting(),
-                retaining.sweeping(retention_s),
-                self._paroling.retrying(),
-                told.telling(),
-                self.watch.watching(),
-                self.reply_checks.checking(),
-            ):
+            async with self.watch.watching(), self.reply_checks.checking():
                 yield
+
+    def periodic(self, told: Tellers) -> tuple[Periodic, ...]:
+        """The periodic work of a sidecar that listens."""
+        settings = self._foundation.settings
+        canaries_s = LOOK_S if settings.canary_seconds else 0
+        return (
+            every(COMPACTED_EVERY_S, self.ledger.compact, "compaction of the session ledger"),
+            every(settings.retention_seconds, self.retaining.sweep, "retention sweep"),
+            every(PROBATIONS_EVERY_S, self._paroling.end_probations, "end of probations"),
+            every(canaries_s, self.watch.ask_canaries, "round of canaries"),
+            every(WARN_EVERY_S if settings.observe else 0, warn, "warning", at_once=True),
+            *(every(POLL_S, turn, "turn of an outbox", at_once=True) for turn in told.turns()),
+        )
 
     def scrape(self, telemetry: Telemetry, told: Tellers) -> Scrape:
         """What renders the metrics."""

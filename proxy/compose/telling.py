@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from proxy.reporting.incident_notice import incident_of, incidents_event
@@ -51,15 +50,10 @@ class Tellers:
         """The receivers for which more than `outbox_max` steps of incidents wait."""
         return tuple(one.name for one in self._incidents if one.untold_count > self._outbox_max)
 
-    @asynccontextmanager
-    async def telling(self) -> AsyncGenerator[None]:
-        """Send the receivers their messages while the block runs."""
-        async with AsyncExitStack() as stack:
-            if self._review is not None:
-                await stack.enter_async_context(self._review.following())
-            for outbox in self._incidents:
-                await stack.enter_async_context(outbox.following())
-            yield
+    def turns(self) -> tuple[Callable[[], Awaitable[float]], ...]:
+        """The turns of all outboxes; each returns the seconds until its next one."""
+        review = () if self._review is None else (self._review.turn,)
+        return (*review, *(outbox.turn for outbox in self._incidents))
 
 
 async def tellers(settings: Settings, store: Store, surroundings: Surroundings) -> Tellers:

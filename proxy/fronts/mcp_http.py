@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -67,20 +65,14 @@ class McpFront:
         self._servers = dict(servers)
         self._authenticator = authenticator
         self._halt = halt
-        self._ended = asyncio.Event()
 
     async def sweep(self) -> None:
-        """End sessions that have been idle for long, again and again until `close`."""
-        while not self._ended.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(SWEEP_SECONDS):
-                    await self._ended.wait()
-            for served in self._servers.values():
-                served.hub.sweep()
+        """End sessions that have been idle for long."""
+        for served in self._servers.values():
+            served.hub.sweep()
 
     def close(self) -> None:
         """End every session."""
-        self._ended.set()
         for served in self._servers.values():
             served.hub.close()
 

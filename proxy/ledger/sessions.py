@@ -6,11 +6,9 @@ model request is forwarded only when its records are on disk.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol, TypeVar
 
 from policy.labels.seen import Seen
@@ -148,29 +146,6 @@ class Sessions:
         await log.rewrite(snapshot)
         self._snapshot_bytes = log.length
         return True
-
-    @asynccontextmanager
-    async def compacting(self) -> AsyncGenerator[None]:
-        """While the block runs, replace a long log by a snapshot from time to time."""
-        if self._log is None:
-            yield
-            return
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._for_ever())
-            try:
-                yield
-            finally:
-                task.cancel()
-
-    async def _for_ever(self) -> None:
-        while True:
-            await self.surroundings.wait(COMPACTED_EVERY_S)
-            try:
-                await self.compact()
-            except StorageError:
-                # An error is ignored: the file is unchanged, and the next writer will report the
-                # error.
-                _LOG.warning("the session ledger could not be compacted")
 
     async def close(self) -> None:
         """Write queued records and close the file.

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -143,20 +142,6 @@ class Outbox(Generic[Told]):
 
     def _keep(self, cursor: Cursor) -> None:
         self._store.write_cursor(self._telling.name, msgspec.json.encode(cursor))
-
-    @asynccontextmanager
-    async def following(self) -> AsyncGenerator[None]:
-        """Send the receiver messages for as long as the block runs."""
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._for_ever())
-            try:
-                yield
-            finally:
-                task.cancel()
-
-    async def _for_ever(self) -> None:
-        while True:
-            await self._out.wait(await self.turn())
 
     async def turn(self) -> float:
         """Read new leaves, and send what is due; returns the seconds until the next turn."""

@@ -180,11 +180,13 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
             return refuse(500, "cannot_decide: an internal failure; nothing was admitted")
 
 
-async def attempt(work: Awaitable[_T], halt: Callable[[], None]) -> _T | Failure:
+async def attempt(
+    work: Awaitable[_T], halt: Callable[[], None], *, event: str = "request failed"
+) -> _T | Failure:
     """Do the work; returns its result, or the answer for its failure.
 
     Cancellation passes through. A broken invariant is answered like any other failure, and then
-    `halt` stops the process, whose state cannot be relied on.
+    `halt` stops the process, whose state cannot be relied on. `event` names a failure in the log.
     """
     try:
         return await work
@@ -196,7 +198,7 @@ async def attempt(work: Awaitable[_T], halt: Callable[[], None]) -> _T | Failure
         if refusal.status >= 500 and not isinstance(error, Busy):  # noqa: PLR2004
             # Only the type is logged: an exception's message and frames may contain what the peer
             # sent.
-            _LOG.error("request failed", extra={"error_type": name})
+            _LOG.error(event, extra={"error_type": name})
         if isinstance(error, InvariantBroken):
             _LOG.critical("invariant broken, stopping", extra={"error_type": name})
             halt()

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
-from proxy.aftermath import paroling
+from proxy.aftermath.paroling import PROBATIONS_EVERY_S
 from proxy.aftermath.rule_watch import LOOK_S
 from proxy.compose.app import Composition
-from proxy.compose.observe_mode import EVERY_S
+from proxy.compose.observe_mode import WARN_EVERY_S
+from proxy.ledger.sessions import COMPACTED_EVERY_S
 from tests.integration.running import AGENT_KEY, running
 from tests.integration.test_retention import DAY_NS, RULES, Clock
 from tests.integration.turns import Turns
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 # No other job of the sidecar comes so often.
 SWEEP_S = 5_000.0
-# Jobs that every sidecar has: canaries, and probations that end.
-STANDING = {LOOK_S, paroling.EVERY_S}
+# Jobs that every sidecar has: canaries, probations that end, and a log that is compacted.
+STANDING = {LOOK_S, PROBATIONS_EVERY_S, COMPACTED_EVERY_S}
 EPISODE = {"text": "An episode that ages.", "class": "L4"}
 KNOWLEDGE = {"text": "Knowledge that stays.", "class": "L3"}
 
@@ -80,7 +81,7 @@ async def test_a_sweep_that_fails_is_told_and_the_next_one_erases(
         clock.now_ns += 31 * DAY_NS
         disk.refuses = True
         await turns.turn(SWEEP_S)
-        assert _said(caplog, "mnemogate.retention") == ["retention sweep failed"]
+        assert _said(caplog, "mnemogate.responses") == ["retention sweep failed"]
         assert len(await sidecar.texts(AGENT_KEY)) == 1
         disk.refuses = False
         await turns.turn(SWEEP_S)
@@ -96,14 +97,14 @@ async def test_no_seconds_are_no_sweep(tmp_path: Path) -> None:
 async def test_observe_mode_warns_at_once_and_each_minute(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert EVERY_S == 60
+    assert WARN_EVERY_S == 60
     turns, said = Turns(), "observe mode: nothing is refused"
     flags = {"observe": "true", "retention_seconds": "0"}
     async with running(tmp_path, Composition(wait=turns), flags):
-        await turns.waits(EVERY_S)
+        await turns.waits(WARN_EVERY_S)
         assert _said(caplog, "mnemogate.observe") == [said]
         for count in (2, 3, 4):
-            await turns.turn(EVERY_S)
+            await turns.turn(WARN_EVERY_S)
             assert _said(caplog, "mnemogate.observe") == [said] * count
     levels = {record.levelno for record in caplog.records if record.name == "mnemogate.observe"}
     assert levels == {logging.WARNING}

@@ -121,7 +121,6 @@ class Way:
             paroles=store.paroles,
             trials=trials,
             probations=probations,
-            surroundings=surroundings,
         )
 
     def blame(self, **fields: object) -> Case:
@@ -139,7 +138,7 @@ class Way:
         asyncio.run(self.store.writer.quarantine(memory_id, TENANT, BY))
 
     def turn(self) -> None:
-        asyncio.run(self.paroling.turn())
+        asyncio.run(self.paroling.end_probations())
 
     def later(self, days: int) -> None:
         self.bench.clock.now_ms += days * DAY_MS + 1
@@ -318,7 +317,7 @@ def test_a_probation_ends_after_thirty_days_or_fifty_recalls(bench: Bench, ends_
             for by, front in ((AGENT.principal_id, "test"), (RULES, "test"), (BY, "canary")):
                 for _ in range(PROBATION_RECALLS):
                     await recalled(store, 10, by=by, front=front)
-            await way.paroling.turn()
+            await way.paroling.end_probations()
             assert len(store.paroles.on_probation()) == 1
             for _ in range(PROBATION_RECALLS):
                 await recalled(store, 10, by=PrincipalId("reader"))

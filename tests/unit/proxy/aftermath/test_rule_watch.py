@@ -13,8 +13,9 @@ from policy.model import Principal, PrincipalId, SourceKind
 from policy.query import EVERYTHING
 from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.rule_signals import RULE_DAY_MAX, WRITER_DAY_MAX, RuleSignals
-from proxy.aftermath.rule_watch import READS_MAX, RuleWatch
+from proxy.aftermath.rule_watch import LOOK_S, READS_MAX, RuleWatch
 from proxy.aftermath.screening import KnownRules
+from proxy.compose.periodic import every, repeating
 from proxy.seams.surroundings import Surroundings
 from storage.cases import CaseSignal, CaseStep
 from storage.values import Anchor
@@ -107,6 +108,10 @@ class Watched:
         return self.store.cases.all()
 
 
+def halted() -> None:
+    raise AssertionError("an invariant broke")
+
+
 async def until(done: Callable[[], bool]) -> None:
     for _ in range(6_000):
         if done():
@@ -148,7 +153,8 @@ async def watching(
             surroundings=out,
             canary_seconds=canary_seconds,
         )
-        async with watch.watching():
+        jobs = (every(LOOK_S, watch.ask_canaries, "canaries"),) if canary_seconds else ()
+        async with watch.watching(), repeating(jobs, wait=soon, halt=halted):
             yield Watched(store, watch, canaries)
 
 

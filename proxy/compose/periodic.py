@@ -1,0 +1,56 @@
+"""The periodic work of a sidecar: one list, and one task for each entry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from proxy.transport.responses import attempt
+
+
+class Periodic(msgspec.Struct, frozen=True, kw_only=True):
+    """Work that is repeated. A number that it returns replaces `seconds` until its next round."""
+
+    seconds: float
+    work: Callable[[], Awaitable[object]]
+    # Its name in the log.
+    name: str
+    at_once: bool = False
+
+
+def every(
+    seconds: float, work: Callable[[], Awaitable[object]], name: str, *, at_once: bool = False
+) -> Periodic:
+    """Work that is done each time so many seconds are over; never if they are 0."""
+    return Periodic(seconds=seconds, work=work, name=name, at_once=at_once)
+
+
+@asynccontextmanager
+async def repeating(
+    jobs: Iterable[Periodic], *, wait: Callable[[float], Awaitable[None]], halt: Callable[[], None]
+) -> AsyncGenerator[None]:
+    """Repeat each job while the block runs.
+
+    A fault in one round is logged and ends neither the next round nor the sidecar; a broken
+    invariant calls `halt`.
+    """
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_repeat(one, wait, halt)) for one in jobs if one.seconds > 0]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _repeat(
+    job: Periodic, wait: Callable[[float], Awaitable[None]], halt: Callable[[], None]
+) -> None:
+    if not job.at_once:
+        await wait(job.seconds)
+    while True:
+        done = await attempt(job.work(), halt, event=f"{job.name} failed")
+        await wait(done if isinstance(done, float) else job.seconds)
