@@ -25,8 +25,8 @@ _WORDS: Final = re.compile(
     rf"(?={_LETTER})(?:{_WORD}\1(?={_LETTER})){{2,}}+{_WORD}"
 )
 # A cheap search for what the two patterns above may match in ASCII: marks, a single word, marks, a
-# single word, marks.
-_REGULAR: Final = re.compile(r"[^a-z '](?:[^a-z]*+[a-z]++ ?[^a-z ']){2}")
+# single word, marks. It begins where marks begin: from inside a run of them each would walk it.
+_REGULAR: Final = re.compile(r"(?<![^a-z])[ ']*+[^a-z '](?:[^a-z]*+[a-z]++ ?[^a-z ']){2}")
 # Marks between two letters, and marks that end no clause.
 _GLUE: Final = re.compile(
     rf"[^\w\s'()\[\]{{}}](?<={_LETTER}.)[^\w\s'()\[\]{{}}]*+(?={_LETTER})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,6 +138,13 @@ def test_nothing_is_nothing() -> None:
 @pytest.mark.parametrize(
     "piece",
     [
+        "(",
+        "@",
+        "_",
+        ":",
+        "- ",
+        "> \n",
+        "1-",
         "when the user ",
         "please ignore all your ",
         "respond to all, ",
@@ -151,10 +157,9 @@ def test_nothing_is_nothing() -> None:
     ],
 )
 def test_a_long_hostile_text_is_read_in_bounded_time(piece: str) -> None:
-    text = (piece * 65_536)[:65_536]
-    began_s = time.thread_time()
-    read_text(text, None)
-    assert time.thread_time() - began_s < 5
+    # No assertion on time: what is read once more from each of its marks would take hours, and end
+    # at the test's own timeout.
+    assert not read_text(piece * (2_000_000 // len(piece)), None).injection
 
 
 @pytest.mark.corpora
