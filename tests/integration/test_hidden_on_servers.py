@@ -1,7 +1,7 @@
 """Hiding by identity on servers that run: the hidden memory is in no answer, all others are.
 
-The servers are `@modelcontextprotocol/server-memory` and Chroma, each a process of its own. With
-nothing hidden each answer shows every memory: that is the control of each case.
+The servers are `@modelcontextprotocol/server-memory`, Chroma and LangGraph's own, each a process.
+With nothing hidden each answer shows every memory: that is the control of each case.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.integration.clients.environments import node_environment
 from tests.integration.mcp_bench import Answer, call, notification, request
 from tests.integration.memory_servers.chroma import chroma_python, chroma_server
 from tests.integration.memory_servers.chroma_behind import Behind, behind, vector
+from tests.integration.memory_servers.langgraph import langgraph_python, langgraph_server
 from tests.integration.running import AGENT_KEY, Running, running
 from tests.integration.test_http_admin import Admin
 from tests.unit.proxy.guarded import STEERING
@@ -102,12 +103,17 @@ class Graph:
         more = {"entityName": name, "contents": [*contents]}
         return await self.asks("add_observations", observations=[more])
 
+    async def resource(self) -> str:
+        uri = "memory://knowledge-graph"
+        return (await self.post(request(1, "resources/read", uri=uri))).body.decode()
+
     async def reads(self) -> dict[str, list[str]]:
         """The texts that each kind of read shows."""
         answers = {
             "read_graph": await self.asks("read_graph"),
             "search_nodes": await self.asks("search_nodes", query="Ada"),
             "open_nodes": await self.asks("open_nodes", names=["Ada"]),
+            "resource": await self.resource(),
         }
         assert all("isError" not in one for one in answers.values()), answers
         return {name: lines_in(one) for name, one in answers.items()}
@@ -126,7 +132,8 @@ async def graph(base: Path) -> AsyncGenerator[Graph]:
 
 
 def everywhere(*lines: str) -> dict[str, list[str]]:
-    return {read: [*lines] for read in ("read_graph", "search_nodes", "open_nodes")}
+    reads = ("read_graph", "search_nodes", "open_nodes", "resource")
+    return {read: [*lines] for read in reads}
 
 
 async def test_a_hidden_observation_is_in_no_answer_of_server_memory(tmp_path: Path) -> None:
@@ -317,3 +324,68 @@ async def test_on_chroma_the_same_text_under_another_key_is_another_record(
         assert await gate.documents(at.path) == [LIE] * 3, "control"
         await hide(gate.sidecar, hidden)
         assert json.loads(await at.ask("get"))["ids"] == ["older", "younger"]
+
+
+class Items(NamedTuple):
+    """An agent with a store of LangGraph's server behind the sidecar."""
+
+    live: Running
+
+    async def ask(self, method: str, path: str, body: object = None) -> tuple[int, str]:
+        url, headers = f"{self.live.url}/store/{path}", {"x-api-key": AGENT_KEY}
+        async with self.live.client.request(method, url, json=body, headers=headers) as got:
+            return got.status, (await got.read()).decode()
+
+    async def puts(self, key: str, *texts: str) -> int:
+        value = {f"text{at}": text for at, text in enumerate(texts)}
+        item = {"namespace": ["notes", "ada"], "key": key, "value": value}
+        return (await self.ask("PUT", "items", item))[0]
+
+    async def reads(self) -> dict[str, list[str]]:
+        """The texts that each kind of read shows."""
+        gets = [await self.ask("GET", f"items?namespace=notes.ada&key=k{at}") for at in range(4)]
+        search = {"namespace_prefix": ["notes"], "limit": 10}
+        named = {**search, "filter": {"text0": LIE}}
+        found = await self.ask("POST", "items/search", search)
+        lied = await self.ask("POST", "items/search", named)
+        assert (found[0], lied[0]) == (200, 200)
+        return {
+            "get": lines_in("".join(said for _, said in gets)),
+            "search": lines_in(found[1]),
+            "search by its value": lines_in(lied[1]),
+        }
+
+
+def each(*lines: str) -> dict[str, list[str]]:
+    lied = [line for line in lines if line == LIE]
+    return {"get": [*lines], "search": [*lines], "search by its value": lied}
+
+
+async def test_a_hidden_item_is_in_no_answer_of_langgraph_and_all_others_are(
+    tmp_path: Path,
+) -> None:
+    with langgraph_server(langgraph_python(), tmp_path / "server") as url:
+        table = f'[[backend]]\nname = "store"\nadapter = "langgraph"\nurl = "{url}"\n'
+        async with running(tmp_path, tables=table) as live:
+            at = Items(live)
+            for number, text in enumerate(SAID):
+                assert await at.puts(f"k{number}", text) == 204
+            for number, text in enumerate((LIE, HONEST[1])):
+                assert await at.puts(f"held{number}", STEERING, text) == 403
+            held = (await Admin(live).ask("GET", "/review"))["held"]
+            assert len(held) == 2, "control: each waits"
+            assert await at.reads() == each(*SAID), "what waits hides nothing"
+            for one in held:
+                await Admin(live).ask("POST", f"/review/{one['candidate_id']}/deny", {})
+            assert await at.reads() == each(*SAID), "nor does what was denied"
+            lie = stored(live, LIE)
+            await hide(live, lie)
+            assert await at.reads() == each(*HONEST)
+            assert await at.puts("k9", LIE) == 403, "a later equal text is refused"
+        async with running(tmp_path, tables=table) as live:
+            assert await Items(live).reads() == each(*HONEST), "after a restart"
+            await hide(live, lie, "purge")
+            assert await Items(live).reads() == each(*HONEST), "after a purge"
+            item = f"{url}/store/items?namespace=notes.ada&key=k1"
+            async with live.client.get(item) as there:
+                assert LIE in await there.text(), "control: the server has it"
