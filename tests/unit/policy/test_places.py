@@ -76,6 +76,13 @@ def test_other_files_are_none(path: str) -> None:
         ("/h/.openclaw/workspace/MEMORY.md", PlaceKind.FACTS),
         ("/h/.claude/projects/-shop/memory/MEMORY.md", PlaceKind.FACTS),
         ("/h/.claude/projects/-shop/memory/tea.md", PlaceKind.FACTS),
+        ("/h/.claude/agent-memory-local/reviewer/MEMORY.md", PlaceKind.FACTS),
+        ("/h/.claude/output-styles/short.md", PlaceKind.INSTRUCTIONS),
+        ("/h/.claude.json", PlaceKind.INSTRUCTIONS),
+        ("/h/.letta/lc-local-backend/memfs/a1/memory/human.md", PlaceKind.FACTS),
+        ("/h/.letta/lc-local-backend/memfs/a1/memory/projects/shop.md", PlaceKind.FACTS),
+        ("/h/.letta/lc-local-backend/memfs/a1/memory/persona.md", PlaceKind.INSTRUCTIONS),
+        ("/h/.letta/lc-local-backend/memfs/a1/memory/skills/pay/SKILL.md", PlaceKind.INSTRUCTIONS),
         ("/memories/tea.md", PlaceKind.FACTS),
         # A file that a host loads by its name, or in a folder of rules, is no note.
         ("/h/.claude/projects/-shop/memory/CLAUDE.md", PlaceKind.INSTRUCTIONS),
